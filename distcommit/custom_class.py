@@ -17,12 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic_core import SchemaError
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
+from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.fs.secret_files import with_secret_files_in
 
 Kind = TypeVar("Kind")
 
 
-class CustomClass(BaseModel, frozen=True, extra="forbid"):
+class CustomClass(SettingsModel):
     """The section of a custom source, sink or construct: it answers as the object of the class does.
 
     A subclass is given `interface` (the base class of the custom class) and `section` (the name of the job file's

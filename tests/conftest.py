@@ -3,9 +3,14 @@ start cheaply."""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import warnings
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -21,7 +26,8 @@ from tests.stateful import profiles
 profiles.load()  # for all tests: none has a deadline
 watch_errors()
 
-pytest_plugins = ["tests.servers.fixtures"]
+_SERVERS = "tests.servers.fixtures"
+pytest_plugins = [_SERVERS]
 REQUIRE_ALL = bool(os.environ.get("DISTCOMMIT_REQUIRE_ALL"))
 """What can be installed is there; a newer Java than the product needs can not be everywhere."""
 _SKIPPED = pytest.StashKey["_Skipped"]()
@@ -36,7 +42,19 @@ pytest.register_assert_rewrite(
     "tests.unit.engine.committing.situations",
 )
 
-_WITH_SPARK = tuple(Path(__file__).parent / name for name in ("benchmarks", "integration"))
+_HERE = Path(__file__).parent
+_WITH_SPARK = tuple(_HERE / name for name in ("benchmarks", "integration"))
+_FOLDERS = ("contract", "integration", "benchmarks", "crash", "spec", "stateful")
+"""Folders whose files run first if several processes share the tests: the others end with many short files, so that no
+process waits for another at the end."""
+LONGEST = (
+    *("contract/test_iceberg.py", "contract/test_postgresql_sink.py", "contract/test_delta.py"),
+    *("integration/test_table_sink_jobs.py", "integration/test_postgresql_two_phase.py"),
+    *("integration/test_freshness.py", "integration/test_retry_across_runs.py", "integration/test_fixed_settings.py"),
+    *("integration/test_bad_input.py", "integration/test_widened_columns.py"),
+    *("integration/test_unpublishable_datasets.py", "integration/test_read_failures.py"),
+)
+"""The files that take longest, the first of their folders; the others follow in the order of their names."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,7 +75,7 @@ class _Skipped:
 class _TemporaryFolder:
     """One folder for the temporary files of the session, of its servers and of killed processes, deleted at the end.
 
-    It stays if a test failed, and the summary names it.
+    If a test failed, the folders that tests were given stay, and the summary names them.
     """
 
     def __init__(self) -> None:
@@ -81,7 +99,13 @@ class _TemporaryFolder:
         else:
             os.environ["TMPDIR"] = self._before
         tempfile.tempdir = None
-        if not self.failed:
+        given = set(self.path.glob("pytest-of-*")) if self.failed else set[Path]()
+        for path in {*self.path.iterdir()} - given:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if not given:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -90,17 +114,26 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(config.stash[_SKIPPED])
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         config.pluginmanager.register(_TemporaryFolder())
+    if hasattr(config.option, "loadscopereorder"):  # of pytest-xdist: by the number of tests, not by their time
+        config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` is applied
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give slow tests more time, and keep those that the last run skipped if `--skipped-last` asks for them.
+    """Give slow tests more time, and keep those that the last run skipped if `--skipped-last` asks for them. Tests with
+    a server are thorough.
 
     Raises:
         pytest.UsageError: if no earlier run recorded what it skipped.
     """
+    servers = vars(config.pluginmanager.get_plugin(_SERVERS)).keys()
     for item in items:
+        if isinstance(item, pytest.Function) and not servers.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.thorough)
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_S))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _turn(item.path))
     if not config.getoption("--skipped-last"):
         return
     cache = getattr(config, "cache", None)
@@ -111,18 +144,65 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.nodeid in kept]
 
 
+def _turn(path: Path) -> tuple[int, int]:
+    """Return the turn of a test file: long ones first within their folder."""
+    folder, *names = path.relative_to(_HERE).parts
+    turn = _FOLDERS.index(folder) if folder in _FOLDERS else len(_FOLDERS)
+    name = "/".join((folder, *names))
+    return turn, LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Spark starts cheaply in what follows, where anything starts it."""
+    """Spark starts cheaply in what follows, where anything may start it."""
     if not session.config.option.collectonly and any(
-        item.path.is_relative_to(folder) for item in session.items for folder in _WITH_SPARK
+        item.get_closest_marker("slow") or item.path.is_relative_to(folder)
+        for item in session.items
+        for folder in _WITH_SPARK
     ):
         start_cheaply()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    _end_spark()
     cache = getattr(session.config, "cache", None)  # unless its plugin is left out
     if cache and not session.config.option.collectonly and not hasattr(session.config, "workerinput"):
         cache.set(_KEPT, sorted(session.config.stash[_SKIPPED].ids))
+    if hasattr(session.config, "workerinput"):
+        _silence_clients()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        atexit.register(_silence_clients)
+
+
+def _end_spark() -> None:
+    """End this process's JVM. It deletes its temporary files as it ends, and logs nothing after the summary."""
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):  # the JVM may be dead
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    process = getattr(gateway, "proc", None)
+    if process is not None and process.stdin is not None:
+        process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(30)
+
+
+def _silence_clients() -> None:
+    """Discard what clients' own threads log of servers that have ended. No test runs any more in this process."""
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
 
 
 def _skips_without_server() -> Generator[None, object, object]:

@@ -24,7 +24,7 @@ from benchmarks.workloads.requests import count_requests, counts_of
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import NOTHING, shown
 from distcommit.app.job import Job
-from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.loading import parse_config
 from distcommit.app.reading.readers import Cut, read
 from distcommit.app.running import run_context
 from distcommit.core.ports import FileSystem
@@ -155,7 +155,7 @@ class EverydayJob:
             commit, sync = launch.commit_seconds(self._slots)
             requests = launch.requests()
         if not result.succeeded:
-            raise WrongResultError(f"the run did not succeed: {result.error or result.totals.reasons[:1]}")
+            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.kept[:1]}")
         counted = {kind: float(n) for kind, n in requests.items() if kind.startswith(("requests", "bytes"))}
         parts = {f"{phase}_s": value for phase, value in result.seconds.items()} | took | counted
         return (

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.topics import Topics
 from distcommit.app.job import Job
-from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.loading import parse_config
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 
 ROW_GROUP_BYTES = 64 << 20
@@ -67,7 +67,7 @@ class OurCopy(Copy):
         result = job.run()
         seconds = time.perf_counter() - began
         if not result.succeeded:
-            raise WrongResultError(f"the run did not succeed: {result.error or result.totals.reasons[:1]}")
+            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.kept[:1]}")
         return {"seconds": seconds} | {f"{name}_s": value for name, value in result.seconds.items()}
 
 

@@ -16,7 +16,6 @@ from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.core.ports import FileSystem
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.engine.driver.counts import Counts, DrainCounts
 from distcommit.engine.driver.reports import Report, Tally, sum_reports
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -60,13 +59,13 @@ class Ours(Arm):
         partitions = min(self._partitions, shape.buckets)
         settings = self._prepare(shape, root, partitions)
         launch = SparkLaunch(self._spark)
-        launch(warm_partition, settings, partitions, Report[DrainCounts])
+        launch(warm_partition, settings, partitions, Report)
         no_ops = [_seconds_of_no_op(launch, settings, partitions) for _ in range(_NO_OPS)]
         with self._counting() as counted:
             began = time.perf_counter()
-            reports = launch(drain_partition, settings, partitions, Report[DrainCounts])
+            reports = launch(drain_partition, settings, partitions, Report)
             wall = time.perf_counter() - began
-        total, remaining = sum_reports(reports, DrainCounts()), self._staged_files(root)
+        total, remaining = sum_reports(reports), self._staged_files(root)
         if total.counts.datasets_published != shape.datasets or total.fenced or remaining:
             raise WrongResultError(
                 f"{self.name}: {total.counts.datasets_published} of {shape.datasets} published, "
@@ -90,17 +89,17 @@ class Ours(Arm):
         return files_left(root / "staging")
 
 
-def executors_of(reports: Iterable[Report[Counts]]) -> float:
+def executors_of(reports: Iterable[Report]) -> float:
     """Return how many executors worked: each has one process from which its Python workers are forked."""
     return float(len({report.daemon_pid for report in reports}))
 
 
-def no_op_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
+def no_op_partition(settings: RunSettings, partition: int) -> Report:
     """Report, and do nothing else."""
-    return Tally(DrainCounts()).report(partition)
+    return Tally().report(partition)
 
 
-def warm_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
+def warm_partition(settings: RunSettings, partition: int) -> Report:
     """Import all modules, so that the worker is as warm as after an ingest task."""
     return no_op_partition(settings, partition)
 
@@ -117,5 +116,5 @@ def no_op_job(spark: SparkSession, partitions: int) -> float:
 
 def _seconds_of_no_op(launch: SparkLaunch, settings: RunSettings, partitions: int) -> float:
     began = time.perf_counter()
-    launch(no_op_partition, settings, partitions, Report[DrainCounts])
+    launch(no_op_partition, settings, partitions, Report)
     return time.perf_counter() - began

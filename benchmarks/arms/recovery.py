@@ -17,7 +17,6 @@ from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.core.ports import FileSystem
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import RecoverReport, recover_partition
-from distcommit.engine.driver.counts import DrainCounts, RecoverCounts
 from distcommit.engine.driver.reports import Report, sum_reports
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -86,16 +85,16 @@ class Recovery(Arm):
         settings = replace(killed, store=store, run_id=run_id, epoch=epoch, partitions=partitions)
         launch = SparkLaunch(self._spark)
         LocalFileSystem().sync_tree(str(root))
-        launch(warm_partition, settings, partitions, Report[DrainCounts])
+        launch(warm_partition, settings, partitions, Report)
         began = time.perf_counter()
-        launch(warm_partition, settings, partitions, Report[DrainCounts])
+        launch(warm_partition, settings, partitions, Report)
         no_op = time.perf_counter() - began
         self._latency.take()
         began = time.perf_counter()
         recovered = launch(recover_partition, settings, partitions, RecoverReport)
         wall = time.perf_counter() - began
         reports = [each.report for each in recovered]
-        waited, total = self._latency.take(), sum_reports(reports, RecoverCounts())
+        waited, total = self._latency.take(), sum_reports(reports)
         if total.counts.sequences_replayed != shape.datasets or total.reasons or files_left(root / "staging"):
             raise WrongResultError(f"{total.counts.sequences_replayed} of {shape.datasets} replayed: {total.reasons}")
         parts = {"seconds": wall - no_op, "wall_s": wall, "no_op_job_s": no_op} | waited

@@ -17,7 +17,7 @@ from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.processor import ProcessorTime
 from benchmarks.workloads.typed_records import AVRO_SCHEMA
 from distcommit.app.job import Job
-from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.loading import parse_config
 
 _ROW_GROUP_BYTES = 64 << 20
 _ZSTD_LEVEL = 1
@@ -79,9 +79,9 @@ class OurRun(TopicsArm):
         result = job.run()
         seconds, spent_by = time.perf_counter() - began, clock.since(before)
         if not result.succeeded:
-            raise WrongResultError(f"the run did not succeed: {result.error or result.totals.reasons[:1]}")
+            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.kept[:1]}")
         flow = job.status().last_run
-        spent = {f"{each.construct}_task_s": each.seconds for each in flow.flow.constructs} if flow else {}
+        spent = {f"{each.construct}_task_s": each.seconds for each in flow.totals.flow.constructs} if flow else {}
         return {"seconds": seconds} | {f"{name}_s": value for name, value in result.seconds.items()} | spent_by | spent
 
 

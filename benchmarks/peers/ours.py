@@ -34,7 +34,7 @@ class Ours(Peer):
         return ""
 
     def command(self, place: Place) -> list[str]:
-        return [self._program(), "serve", str(self._job(place).parent), "--look", "1"]
+        return [self._program(), "serve", str(self._job(place).parent), "--poll", "1"]
 
     def visible(self, place: Place) -> Set[Path]:
         return parquet_files(place.output)

@@ -16,7 +16,6 @@ from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, tree_datasets
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.engine.driver.counts import DrainCounts
 from distcommit.engine.driver.reports import Report
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
@@ -153,7 +152,7 @@ def _count(server: HdfsServer, calls: Calls, shape: Shape, into_folders: bool, t
         for dataset in tree_datasets(shape):
             fs.make_folders(f"{root}/output/{dataset.folder}")
     before = operations_of(server)
-    [report] = launch_here(drain_partition, settings, 1, Report[DrainCounts])
+    [report] = launch_here(drain_partition, settings, 1, Report)
     counted: Counter[str] = operations_of(server) - before
     if report.counts.datasets_published != shape.datasets:
         raise WrongResultError(f"{report.counts.datasets_published} of {shape.datasets} datasets published")

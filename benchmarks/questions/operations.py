@@ -18,7 +18,6 @@ from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_folders
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.engine.driver.counts import DrainCounts
 from distcommit.engine.driver.reports import Report
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from tests.simulation.world import launch_here
@@ -132,7 +131,7 @@ def drain_here(shape: Shape, root: Path, calls: CountingCalls, *, at_least_once:
     settings = replace(ingested(shape, root, 1, LocalFileSystem(calls)), at_least_once=at_least_once)
     Path(WINDOW[0]).exists()
     began = time.perf_counter()
-    reports = launch_here(drain_partition, settings, 1, Report[DrainCounts])
+    reports = launch_here(drain_partition, settings, 1, Report)
     seconds = time.perf_counter() - began
     Path(WINDOW[1]).exists()
     digest = digest_of(root / "output")

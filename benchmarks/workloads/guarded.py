@@ -140,7 +140,7 @@ def idle(datasets: int, root: Path) -> dict[str, float]:
     with measured.block():
         result = recover(launch_here, settings)
     if not result.succeeded:
-        raise WrongSampleError(f"an idle recovery did not succeed: {result.totals.reasons}")
+        raise WrongSampleError(f"an idle recovery did not succeed: {result.reasons.kept}")
     return measured.took
 
 

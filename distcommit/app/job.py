@@ -33,9 +33,8 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
-from distcommit.engine.driver.guarded_observer import NullObserver
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
+from distcommit.engine.events import NullObserver, Observer
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.fixed_settings import record_settings
@@ -126,11 +125,17 @@ class Job(StoredJob):
         observer: Observer | None = None,
         *,
         dry_run: bool = False,
-        when_unread: bool = False,
+        keep_snapshots: bool = False,
     ) -> ExpireResult:
         """Delete published files older than an age such as `90d`: see `expire_job`."""
         return expire_job(
-            self._folders, self._session, older_than, who_am_i(), observer, dry_run=dry_run, when_unread=when_unread
+            self._folders,
+            self._session,
+            older_than,
+            who_am_i(),
+            observer,
+            dry_run=dry_run,
+            keep_snapshots=keep_snapshots,
         )
 
     def cancel(self, *, wait_s: float = 60, told: Callable[[int], None] = lambda _: None) -> CancelResult:
@@ -279,7 +284,7 @@ class Job(StoredJob):
 
         def recover(_: Sequence[str]) -> str:
             result = self.recover(observer)
-            return "" if result.succeeded else "; ".join(reason.text for reason in result.totals.reasons)
+            return "" if result.succeeded else "; ".join(reason.text for reason in result.reasons.kept)
 
         return repair_job(
             self.status,

@@ -16,8 +16,8 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_sections import PathSettings
 from distcommit.app.job_file.locations import open_file_system, path_of
 from distcommit.core.ports import FileSystem
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.events import Observer
 from distcommit.sinks.files.footer import read_batches
 from distcommit.stores.folders.trees import delete_tree
 

@@ -16,8 +16,10 @@ from distcommit.app.inspection.problems.environment_checks import check_environm
 from distcommit.app.inspection.runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.inspection.steps import StepsResult, read_steps
-from distcommit.app.job_file.config import JobConfig, load_tree, parse_config
+from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import load_tree, parse_config
+from distcommit.app.job_file.variables import unset_variables
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
@@ -54,6 +56,7 @@ class StoredJob:
         overrides: of settings, for commands in messages.
         throwaway: whether its folders are deleted after one run.
         tree: the content of the file, without substitutions.
+        unset: settings with variables that are not set: the variable by the dotted key.
     """
 
     def __init__(
@@ -65,26 +68,47 @@ class StoredJob:
         overrides: Sequence[str] = (),
         throwaway: bool = False,
         tree: Mapping[str, Any] | None = None,
+        unset: Mapping[str, str] | None = None,
     ) -> None:
         self.config, self._session = config, session
-        self._folders = JobFolders(config, path, tuple(overrides), throwaway, tree or {})
+        self._folders = JobFolders(config, path, tuple(overrides), throwaway, tree or {}, unset or {})
 
     @classmethod
-    def from_file(cls, path: str | Path, overrides: Sequence[str] = (), session: SparkSession | None = None) -> Self:
+    def from_file(
+        cls,
+        path: str | Path,
+        overrides: Sequence[str] = (),
+        session: SparkSession | None = None,
+        *,
+        needs_variables: bool = True,
+    ) -> Self:
         """Return the job of a YAML file, with overrides such as `section.key=value`.
+
+        Args:
+            path: the file.
+            overrides: of settings.
+            session: as of the class.
+            needs_variables: whether all variables of the environment that the file names must be set. Otherwise only
+                methods that use a setting with such a variable raise ConfigurationError: for reading stored state.
 
         Raises:
             ConfigurationError: if the file is invalid.
         """
         tree = load_tree(path, overrides)
-        config = parse_config(tree, Path(path))
-        return cls(config, session, path=Path(path), overrides=overrides, tree=tree)
+        config = parse_config(tree, Path(path), overrides, needs_variables=needs_variables)
+        return cls(config, session, path=Path(path), overrides=overrides, tree=tree, unset=unset_variables(tree))
 
     def within(self, session: SparkSession) -> Self:
         """Return the job with a Spark session that is shared with others."""
         own = self._folders
         return type(self)(
-            own.config, session, path=own.path, overrides=own.overrides, throwaway=own.throwaway, tree=own.tree
+            own.config,
+            session,
+            path=own.path,
+            overrides=own.overrides,
+            throwaway=own.throwaway,
+            tree=own.tree,
+            unset=own.unset,
         )
 
     def places(self) -> tuple[FileSystem, Roots]:
@@ -145,6 +169,7 @@ class StoredJob:
         return found
 
     def _lags(self, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
+        self._folders.require_variables("source")
         wanted = set(urns)
         states: dict[str, DatasetState] = {}
         for bucket in sorted(set(map(store.bucket_of, wanted))):
@@ -194,7 +219,8 @@ class StoredJob:
         from distcommit.app.inspection.sweeps import show_sweeps  # noqa: PLC0415
 
         kept = self.config.retention
-        return show_sweeps(open_runnable_store(self._folders), Retention(kept.runs, kept.tables), self.config.kept_cuts)
+        store, retention = open_runnable_store(self._folders), Retention(kept.runs, kept.tables)
+        return show_sweeps(store, retention, self.config.kept_snapshots)
 
     def runs(self) -> RunsResult:
         """Return the recorded runs.
@@ -255,6 +281,7 @@ class StoredJob:
         from distcommit.app.auditing.audit import audit_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.auditing.ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
 
+        self._folders.require_variables("sink", "fork")
         flow = self.config.task_flow()
         require_audited(flow)
         store, at_least_once = self.open_store(create=False), self.config.commit.delivery == "at_least_once"
@@ -274,6 +301,7 @@ class StoredJob:
         from distcommit.app.migration.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.positions import read_positions  # noqa: PLC0415 - few ask for it
 
+        self._folders.require_variables("source", "sink", "fork")
         store = self.open_store(create=False)
         if file is not None and is_job_file(file):
             require_offsets(self.config.source.provenance)

@@ -40,6 +40,14 @@ class Failure(msgspec.Struct, frozen=True):
         return self.text if self.id == _UNEXPECTED else f"{self.text}. To do: {self.action}"
 
 
+class FailureDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The JSON document of a command that failed."""
+
+    error: Failure
+    problems: tuple[str, ...] = ()
+    """Each problem of the job file, if there are several."""
+
+
 def failure_of(error: BaseException) -> Failure:
     """Return the failure of a command that an error has ended.
 

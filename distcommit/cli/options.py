@@ -52,6 +52,12 @@ def on_job(act: Callable[Concatenate[Terminal, Job, _Own], int | None]) -> Calla
     return _command(act, _opened_job, given=2)
 
 
+def on_job_state(act: Callable[Concatenate[Terminal, Job, _Own], int | None]) -> Callable[..., None]:
+    """Make a command of a function that uses the job's store. Variables that the job file names for other settings may
+    be unset."""
+    return _command(act, _opened_state, given=2)
+
+
 def on_stored_job(act: Callable[Concatenate[Terminal, StoredJob, _Own], int | None]) -> Callable[..., None]:
     """Make a command of a function that reads what a job has stored. It imports nothing that runs jobs."""
     return _command(act, _opened_stored_job, given=2)
@@ -108,6 +114,17 @@ def _opened_job(
 
 
 @contextlib.contextmanager
+def _opened_state(
+    job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+) -> Iterator[tuple[Any, ...]]:
+    from distcommit.app.job import Job  # noqa: PLC0415 - as above
+
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        yield terminal, Job.from_file(job, overrides or (), needs_variables=False)
+
+
+@contextlib.contextmanager
 def _opened_stored_job(
     job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
 ) -> Iterator[tuple[Any, ...]]:
@@ -120,7 +137,7 @@ def _opened_stored_job(
 
         terminal = Terminal(as_json=as_json, verbose=verbose)
         with terminal.command():
-            yield terminal, StoredJob.from_file(job, overrides or ())
+            yield terminal, StoredJob.from_file(job, overrides or (), needs_variables=False)
     finally:
         gc.set_threshold(*usual)
 

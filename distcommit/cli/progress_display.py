@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from distcommit.engine.driver.events import Event, Observer, Progress, Progressed
+from distcommit.engine.events import Event, Observer, Progressed
 
 _PLAIN_EVERY_S = 5.0
 _RATE_OVER_S = 5.0
@@ -41,9 +41,9 @@ class Rate:
 
     _seen: deque[tuple[float, int, int]] = field(default_factory=deque)
 
-    def of(self, progress: Progress, now_s: float) -> tuple[float, float]:
+    def of(self, progress: Progressed, now_s: float) -> tuple[float, float]:
         """Return records and bytes per second; 0 until there are two measurements."""
-        now = now_s, progress.records_read, progress.bytes_read
+        now = now_s, progress.counts.records_read, progress.counts.bytes_read
         if self._seen and now[1] < self._seen[-1][1]:  # another phase, or a restarted task
             self._seen.clear()
         self._seen.append(now)
@@ -62,8 +62,8 @@ class _LiveLine:
 
     def observe(self, event: Event) -> None:
         if isinstance(event, Progressed):
-            lines, rate = [describe(event.phase, event.progress)], self._rate.of(event.progress, time.monotonic())
-            if speed := describe_speed(event.progress, *rate, self._live.console.width - _BESIDE):
+            lines, rate = [describe(event.phase, event)], self._rate.of(event, time.monotonic())
+            if speed := describe_speed(event, *rate, self._live.console.width - _BESIDE):
                 lines.append(speed)
             self._live.update(self._line, description=escape("\n".join(lines)))
 
@@ -80,8 +80,8 @@ class _PlainLines:
     def observe(self, event: Event) -> None:
         if not isinstance(event, Progressed):
             return
-        speed = describe_speed(event.progress, *self._rate.of(event.progress, time.monotonic()))
-        text = describe(event.phase, event.progress) + (f" · {speed}" if speed else "")
+        speed = describe_speed(event, *self._rate.of(event, time.monotonic()))
+        text = describe(event.phase, event) + (f" · {speed}" if speed else "")
         due = time.monotonic() - self._shown_s >= _PLAIN_EVERY_S and text != self._text
         if event.phase != self._phase or due:
             self._phase = event.phase
@@ -93,23 +93,23 @@ class _PlainLines:
         self._console.print(f"{now_s - self._began_s:6.1f} s  {text}", markup=False, soft_wrap=True)
 
 
-def describe(phase: str, progress: Progress) -> str:
+def describe(phase: str, progress: Progressed) -> str:
     """Return one line: the phase, and the counts of its tasks so far."""
     parts = []
     if progress.tasks_running or progress.tasks_finished:
         parts.append(f"{progress.tasks_running} tasks running, {progress.tasks_finished} finished")
-        parts.append(f"{progress.datasets_committed:,} datasets committed")
-        parts.append(f"{progress.records_read:,} records")
-    if progress.failures:
-        parts.append(f"{progress.failures:,} failures")
+        parts.append(f"{progress.counts.datasets_committed:,} datasets committed")
+        parts.append(f"{progress.counts.records_read:,} records")
+    if progress.counts.failures:
+        parts.append(f"{progress.counts.failures:,} failures")
     return " · ".join([f"{phase:<8}", *parts]).rstrip()
 
 
-def describe_speed(progress: Progress, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:
+def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:
     """Return one line: the reading rate of all tasks and of each, and the activities that take their time; empty before
     a record was read. `width`: the longest line (0: any). If it is too short, tasks are left out first, then the
     activities with the least time."""
-    if not progress.records_read:
+    if not progress.counts.records_read:
         return ""
     rate, tasks = f"{records_per_s:,.0f} records/s, {bytes_per_s / 1e6:,.1f} MB/s", ""
     if progress.tasks_running > 1 and progress.slowest:

@@ -1,4 +1,4 @@
-"""Former names of commands: each ends with an error that names the new one."""
+"""Former names of commands and options: each ends with an error that names the new one."""
 
 from __future__ import annotations
 
@@ -29,14 +29,24 @@ _RENAMED = {
     "compare": "migrate compare",
     "convert-gobblin": "migrate convert-gobblin",
 }
+_RENAMED_OPTIONS = {("serve", "--look"): "--poll", ("dataset", "--when-unread"): "--keep-snapshots"}
+"""New names of options by command and former name."""
 
 
 def refuse_renamed(words: Sequence[str]) -> None:
-    """End the process with exit code 2 if the first word of a command line is the former name of a command."""
-    if words and (name := _RENAMED.get(words[0])):
-        with Terminal(as_json="--json" in words, verbose=False).command():
+    """End the process with exit code 2 if a command line has the former name of a command or an option."""
+    if not words:
+        return
+    with Terminal(as_json="--json" in words, verbose=False).command():
+        if name := _RENAMED.get(words[0]):
             raise ConfigurationError(
                 f"the command `distcommit {words[0]}` was renamed",
                 id="COMMAND_RENAMED",
                 todo=f"use `distcommit {name}`",
             )
+        for word in words[1:]:
+            old = word.partition("=")[0]
+            if new := _RENAMED_OPTIONS.get((words[0], old)):
+                raise ConfigurationError(
+                    f"the option {old} of `distcommit {words[0]}` was renamed", id="COMMAND_RENAMED", todo=f"use {new}"
+                )

@@ -22,7 +22,8 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from distcommit.cli.failure import causes_beside, failure_of, text_of
+from distcommit.app.job_file.problems.setting_problems import JobFileError
+from distcommit.cli.failure import FailureDocument, causes_beside, failure_of, text_of
 from distcommit.core.errors import ConflictError, escaped_in_json, printable
 from distcommit.core.redaction import redacted
 
@@ -113,11 +114,14 @@ class Terminal:
         elif not isinstance(error, ConflictError):
             for line in self._last_noise():
                 self.err.print(Text(f"  | {printable(redacted(line), lines=True)}", style="dim"), soft_wrap=True)
-        self.err.print(f"[bold red]error:[/] {escape(failure.line)}", highlight=False, soft_wrap=True)
-        for cause in causes_beside(failure, error):
-            self.err.print(f"  cause: {escape(cause)}", highlight=False, soft_wrap=True)
+        problems = error.problems if isinstance(error, JobFileError) else ()
+        lines = [printable(redacted(str(problem))) for problem in problems] if len(problems) > 1 else []
+        shown = f"{failure.id}: the job file has {len(lines)} problems:" if lines else failure.line
+        self.err.print(f"[bold red]error:[/] {escape(shown)}", highlight=False, soft_wrap=True)
+        for line in [*lines, *(f"cause: {cause}" for cause in causes_beside(failure, error))]:
+            self.err.print(Text(f"  {line}"), soft_wrap=True)
         if self.as_json:
-            sys.stdout.write(f'{{"error":{_as_json(failure)}}}\n')
+            sys.stdout.write(_as_json(FailureDocument(failure, tuple(lines))) + "\n")
             sys.stdout.flush()
         return failure.exit_code
 

@@ -22,7 +22,6 @@ class PythonConverter(
     interface=Converter,
     section="converter",
     unguarded=frozenset({"convert"}),
-    frozen=True,
 ):
     """A custom converter: a subclass of `Converter`."""
 
@@ -39,14 +38,13 @@ class PythonRowChecker(
     interface=RowChecker,
     section="row checker",
     unguarded=frozenset({"check"}),
-    frozen=True,
 ):
     """A custom row checker: a subclass of `RowChecker`."""
 
     type: Literal["python"] = "python"
 
 
-class PythonTaskChecker(CustomClass, TaskCheckerSettings, interface=TaskChecker, section="task checker", frozen=True):
+class PythonTaskChecker(CustomClass, TaskCheckerSettings, interface=TaskChecker, section="task checker"):
     """A custom task checker: a subclass of `TaskChecker`."""
 
     type: Literal["python"] = "python"
@@ -58,7 +56,6 @@ class PythonFork(
     interface=ForkOperator,
     section="fork",
     unguarded=frozenset({"choose"}),
-    frozen=True,
 ):
     """A custom fork operator: a subclass of `ForkOperator`."""
 

@@ -8,16 +8,16 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import pyarrow as pa
-from pydantic import BaseModel
 
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
+from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.schemas.columns import Columns, named_schema
 
 Level = Literal["mandatory", "optional"]
 OnFailure = Literal["divert", "drop", "fail"]
 
 
-class ConstructSettings(BaseModel, frozen=True, extra="forbid"):
+class ConstructSettings(SettingsModel):
     """The section of a construct.
 
     Attributes:
@@ -27,7 +27,7 @@ class ConstructSettings(BaseModel, frozen=True, extra="forbid"):
     type: str
 
 
-class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid"):
+class ConverterSettings(ConstructSettings, Converter):
     """The section of a converter that computes its columns even if not all input columns are known."""
 
     groups_schemas: ClassVar[bool] = True
@@ -53,10 +53,10 @@ class ConverterSettings(ConstructSettings, Converter, frozen=True, extra="forbid
 
     def converted_schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema that records of a schema are converted to, if it does not depend on the records."""
-        return self.convert_columns(Columns.of(schema)).known
+        return self.convert_columns(Columns.of(schema)).fields
 
 
-class CheckerSettings(ConstructSettings, frozen=True, extra="forbid"):
+class CheckerSettings(ConstructSettings):
     """The section of a row or task checker.
 
     Attributes:
@@ -75,12 +75,12 @@ class CheckerSettings(ConstructSettings, frozen=True, extra="forbid"):
 
     def check_columns(self, columns: Columns) -> None:
         """Check a schema as far as its columns are known. Errors as of `check_schema`."""
-        schema = columns.full_schema() or known_schema(columns, self.required_columns(), self.type)
+        schema = columns.full_schema() or named_schema(columns, self.required_columns(), self.type)
         if schema:
             self.check_schema(schema)
 
 
-class RowCheckerSettings(CheckerSettings, RowChecker, frozen=True, extra="forbid"):
+class RowCheckerSettings(CheckerSettings, RowChecker):
     """The section of a row checker. An optional checker only counts the records that fail.
 
     Attributes:
@@ -91,11 +91,11 @@ class RowCheckerSettings(CheckerSettings, RowChecker, frozen=True, extra="forbid
     on_failure: OnFailure = "divert"
 
 
-class TaskCheckerSettings(CheckerSettings, TaskChecker, frozen=True, extra="forbid"):
+class TaskCheckerSettings(CheckerSettings, TaskChecker):
     """The section of a task checker. A failed check fails the attempt if it is mandatory; else it is logged."""
 
 
-class ForkOperatorSettings(ConstructSettings, ForkOperator, frozen=True, extra="forbid"):
+class ForkOperatorSettings(ConstructSettings, ForkOperator):
     """The section of a fork operator, without its branches."""
 
     groups_schemas: ClassVar[bool] = True

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from distcommit.core.redaction import redacted
@@ -185,6 +187,16 @@ def add_ids(error: BaseException, **ids: object) -> None:
         error.ids |= {name: str(value) for name, value in ids.items() if name not in error.ids}
     else:
         error.add_note(", ".join(f"{name}={printable(value)}" for name, value in ids.items()))
+
+
+@contextmanager
+def named_by(**ids: object) -> Iterator[None]:
+    """Add ids to every error that leaves the block."""
+    try:
+        yield
+    except Exception as error:
+        add_ids(error, **ids)
+        raise
 
 
 def copied(error: AnyError) -> AnyError:

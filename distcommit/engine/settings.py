@@ -41,7 +41,7 @@ class RunSettings:
         retry_across_runs: for which policies the ranges that a run failed to read are first read again alone.
         stop_after_failed_runs: consecutive failed runs after which a dataset is not planned any more; 0 for never.
         kept: how many older runs keep their history.
-        kept_cuts: how many snapshots are retained, with the files that their readers need.
+        kept_snapshots: how many snapshots are retained, with the files that their readers need.
         replays_only: the one dataset that is replayed; all if empty.
         freshness: what is read first, and how much of a dataset with a backlog.
         after_death: whether a worker of this run, or all processes of the run before, have died. Tasks then note each
@@ -68,7 +68,7 @@ class RunSettings:
     retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
     kept: Retention = DEFAULT_RETENTION
-    kept_cuts: int = 2
+    kept_snapshots: int = 2
     replays_only: str = ""
     freshness: Freshness = NO_TARGETS
     after_death: bool = False

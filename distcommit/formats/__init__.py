@@ -1,4 +1,4 @@
-"""Data formats that several parts of the pipeline read or write, and the limits on what a schema may ask for.
+"""Data formats that several parts of the pipeline read or write.
 
-Must not know sources, constructs or sinks. Start reading at `schema_bounds`, then `avro.reader`.
+Must not know sources, constructs or sinks. Limits on schemas are in `schemas.limits`. Start reading at `avro.reader`.
 """

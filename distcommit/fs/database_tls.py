@@ -1,4 +1,4 @@
-"""TLS settings of database servers, for the sinks and the SQL source.
+"""TLS settings and time limits of connections to database servers, for the sinks and the SQL source.
 
 A connection verifies the server's certificate and host name if the server is remote, or if the URL has any TLS option.
 Only `tls: insecure` turns that off.
@@ -16,6 +16,17 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 Tls = Literal["verify", "insecure"]
+
+CONNECT_TIMEOUT_S = 10
+"""How long opening a connection may take."""
+LIBPQ_TIME_LIMITS: Mapping[str, int] = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""Arguments of libpq by which a server that does not answer is detected within a minute."""
 
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")

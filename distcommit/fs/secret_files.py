@@ -6,40 +6,49 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import SecretStr
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import redact
+from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError, raise_all
+
+Value = TypeVar("Value")
 
 SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
 
 
-def check_absolute(text: str, key: str) -> None:
-    """Check that secret files are named by absolute paths.
-
-    Args:
-        text: the value of a setting.
-        key: the setting's name.
+def check_secret_files(value: Value) -> Value:
+    """Return a setting, or a map of settings, if it names secret files by absolute paths.
 
     Raises:
-        ConfigurationError: if a path is relative.
+        ValidationError: of pydantic, with each relative path.
     """
-    for path in SECRET_FILE.findall(text):
-        if not path.startswith("/"):
-            raise ConfigurationError(
-                "a secret's file must be named by an absolute path",
-                id="SECRET_FILE_UNREADABLE",
-                key=key,
-                found=f"${{file:{path}}}",
-            )
+    texts = value.items() if isinstance(value, Mapping) else [(None, value)]
+    raise_all(
+        SettingError("must name a secret's file by an absolute path", *([] if key is None else [key]), found=path)
+        for key, text in texts
+        for path in SECRET_FILE.findall(text.get_secret_value() if isinstance(text, SecretStr) else str(text))
+        if not path.startswith("/")
+    )
+    return value
 
 
 def with_secret_files(text: str) -> str:
     """Return `text` with each `${file:PATH}` replaced by the file's content, without trailing line ends.
 
     Raises:
-        ConfigurationError: if a file can't be read or is empty. The error never contains the file's content.
+        ConfigurationError: if a file can't be read or is empty, or the text names a variable that is not set. The error
+            never contains the file's content.
     """
+    if unset := UNSET_VARIABLE.search(text):
+        raise ConfigurationError(
+            "the job file names an environment variable that is not set",
+            id="JOB_FILE_INVALID",
+            expected=f"a value of {unset[1]}",
+            todo="set it; this command uses the setting",
+        )
     return SECRET_FILE.sub(lambda match: _read(match[1]), text)
 
 

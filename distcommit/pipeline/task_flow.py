@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from distcommit.constructs.schemas.columns import Columns, typed_columns
 from distcommit.constructs.settings import CheckerSettings, ConverterSettings, ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import OpensCommitter
@@ -19,9 +18,10 @@ from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowCh
 from distcommit.core.interfaces.sink import BY_DATASET, Publish, Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.redaction import Redaction
-from distcommit.core.support.nesting import check_levels
 from distcommit.core.work import MAIN_BRANCH, BranchResult, is_error_branch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
+from distcommit.schemas.columns import Columns, typed_columns
+from distcommit.schemas.limits import check_levels
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 
 logger = logging.getLogger(__name__)
@@ -271,7 +271,7 @@ class TaskFlow:
 def _check_sink(branch: Branch, reached: FlowColumns) -> None:
     columns, asked = reached.columns, branch.sink.required_columns()
     try:
-        check_levels(columns.known)
+        check_levels(columns.fields)
         schema = columns.full_schema()
         if schema is None and asked is not None:
             schema = typed_columns(columns, asked, branch.sink.name)

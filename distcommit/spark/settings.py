@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from distcommit.core.interfaces.targets import catalog_addresses
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
 
 _CATALOG = "spark.sql.catalog."
 
 
-class SparkSettings(BaseModel):
+class SparkSettings(SettingsModel):
     """The Spark session.
 
     Attributes:
@@ -23,12 +25,17 @@ class SparkSettings(BaseModel):
         conf: settings for Spark.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     master: str = "local[2,4]"
-    remote: str = Field(default="", pattern="^(sc://.+)?$")
+    remote: str = ""
     partitions: int = Field(default=0, ge=0)
     conf: dict[str, str] = Field(default_factory=dict)
+
+    @checks("remote")
+    @classmethod
+    def _is_spark_connect(cls, remote: str) -> str:
+        if remote and not re.fullmatch("sc://.+", remote):
+            raise SettingError("must have the form sc://HOST:PORT")
+        return remote
 
     @field_validator("conf", mode="before")
     @classmethod
@@ -37,13 +44,12 @@ class SparkSettings(BaseModel):
             return conf
         return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in conf.items()}
 
-    @model_validator(mode="after")
-    def _reject_conf_with_remote(self) -> SparkSettings:
+    @rule
+    def _has_no_conf_with_remote(self) -> Iterator[SettingError]:
         if self.remote and self.conf:
-            raise ValueError(
-                "spark.conf cannot be set over Spark Connect; configure the server, or remove spark.remote"
+            yield SettingError(
+                "must not be set with remote", "conf", remedy="configure the server of Spark Connect, or remove remote"
             )
-        return self
 
     @property
     def catalogs(self) -> dict[str, frozenset[str]]:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from distcommit.core.errors import DistcommitError, HeldBackError, LostError
-from distcommit.core.interfaces.steps import CommitStep, Lost, Verdict, Verification, step_error, step_name
+from distcommit.core.interfaces.steps import CommitStep, Lost, Verdict, Verification, named_after, step_error, step_name
 from distcommit.core.support.io_batching import IoRequest
 
 logger = logging.getLogger(__name__)
@@ -214,9 +214,10 @@ def _execute_kind(
             if verdicts is None or verdicts[index] is not Verdict.DONE:
                 outcomes.executed[name] += 1
         elif isinstance(error, LostError):
-            outcomes.lost.setdefault(name, error)
-        else:
-            outcomes.failed.setdefault(name, error)
+            if name not in outcomes.lost:
+                outcomes.lost[name] = named_after(error, steps[index])
+        elif name not in outcomes.failed:
+            outcomes.failed[name] = named_after(error, steps[index])
 
 
 def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verification | DistcommitError]:

@@ -50,7 +50,7 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("sync", "sync_tree", "rename", "make_folders", "link", "unlink", "fsync"), (_ANY, "None")),
     **dict.fromkeys(("fsync_folder", "syncfs", "mkdir", "rmdir", "rename_noreplace", "_sync_folder"), (_ANY, "None")),
     **dict.fromkeys(("put_if_absent", "make_folder", "delete", "delete_folder"), (_ANY, "True")),
-    **dict.fromkeys(("make_durable", "make_durable_batched", "truncate", "sweep_temporary"), (_ANY, "None")),
+    **dict.fromkeys(("make_durable", "truncate", "sweep_temporary"), (_ANY, "None")),
     **dict.fromkeys(("_sync_puts", "_sync_name", "_give_up"), (_ANY, "None")),
     "MakeDurable": ("", "None"),
     "PutIfAbsent": ("", "True"),
@@ -71,9 +71,9 @@ _NEUTRAL: dict[str, tuple[str, str]] = {
     "rename_folder": (_ANY, "False"),
     "check": (r"(self\._sources|self\._folders|GuardedFolders.*)$", "None"),
     "create": (r".*log.*$", "None"),
-    "checkpoint_batched": (r".*log.*$", "None"),
-    **dict.fromkeys(("settle", "settle_batched"), (_LOG, "{receiver}.refresh()")),
-    **dict.fromkeys(("fence_bucket", "fence_bucket_batched"), ("", "{argument}.refresh()")),
+    "checkpoint": (r".*log.*$", "None"),
+    "settle": (_LOG, "{receiver}.refresh()"),
+    "fence_bucket": ("", "{argument}.refresh()"),
     "put_all_if_absent": (_ANY, "[True] * len({argument})"),
     "write_plans": ("", "{{}}"),
     "append": (r".*_writer$", '"dropped.parquet"'),
@@ -151,7 +151,9 @@ class _Module:
             if isinstance(node, ast.Call) and (value := _neutral(node)) is not None:
                 text, place, instead = self._text(node), self.source.place(node), value
                 asking = self.source.above[node]
-                if isinstance(asking, ast.Yield | ast.YieldFrom):  # its function stays a generator
+                if isinstance(asking, ast.Call) and _called(asking) == "run_alone":
+                    place = self.source.place(asking)
+                elif isinstance(asking, ast.Yield | ast.YieldFrom):  # its function stays a generator
                     place, instead = self.source.place(asking), f"((yield from ()) or {value})"
                 yield self._mutant(
                     node,

@@ -26,7 +26,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "each sequence's first step is executed before the sequence is sealed",
         [
             Change(
-                *(_COMMITTER, "BucketCommitter._seal", "call settle_batched"),
+                *(_COMMITTER, "BucketCommitter._seal", "call settle"),
                 before="""
                 for early in sequences:
                     for step in list(load_steps(early.steps, self._context))[:1]:
@@ -48,7 +48,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         "a put that succeeds counts, without a look at the fold",
         [
             Change(
-                *(_LOG, "CommitLog.settle_batched", "if won"),
+                *(_LOG, "CommitLog.settle", "if won"),
                 before="""
                 self._apply(number, Segment(self.epoch, self._writer_id, record), fold)
                 return fold

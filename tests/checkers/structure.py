@@ -111,7 +111,7 @@ def _contracts() -> list[object]:
 
 _JOB = """
 job: traced
-source: {{type: files, paths: ['{folder}/in/{{dataset}}/*.jsonl'], format: jsonl, settle_s: 0}}
+source: {{type: files, paths: ['{folder}/in/{{dataset}}/*.jsonl'], format: jsonl, min_file_age_s: 0}}
 converters: [{{type: json, fields: {{number: int64}}}}]
 paths: {{store: {folder}/store, staging: {folder}/staging, output: {folder}/out}}
 spark: {{conf: {{spark.python.worker.reuse: 'false'}}}}

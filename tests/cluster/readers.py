@@ -135,7 +135,7 @@ class Reader(threading.Thread):
 
 def _job_file(folder: Path) -> Path:
     path = folder / "job.yaml"
-    source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/*.jsonl"], "format": "jsonl", "settle_s": 0}
+    source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/*.jsonl"], "format": "jsonl", "min_file_age_s": 0}
     job = {
         "job": "readers",
         "source": {**source, "bytes_per_work_unit": 1},

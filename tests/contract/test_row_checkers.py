@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
-from distcommit.constructs.schemas.columns import find_column
 from distcommit.core.interfaces.constructs import RowChecker
+from distcommit.schemas.columns import find_column
 from distcommit.testing.contracts import RowCheckerContract
 
 

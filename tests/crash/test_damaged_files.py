@@ -131,7 +131,7 @@ class History:
                 result = self.world.run(machine, NOW)
         except DistcommitError as error:
             return [str(error)]
-        reasons = [reason.text for reason in result.totals.reasons]
+        reasons = [reason.text for reason in result.reasons.kept]
         assert result.succeeded == (not reasons)
         return reasons
 
@@ -191,7 +191,7 @@ def _settled(world: World = WORLD) -> SimulatedPosix:
         world.run(machine, BEFORE)
     store = world.store(machine)
     for log in (store.job_log(), *map(store.bucket_log, range(2))):
-        run_alone(log.checkpoint_batched(at_least=1))
+        run_alone(log.checkpoint(at_least=1))
         machine.close(machine.open_new(f"{log.folder}/.tmp-000000000099.seg-0"))
     return machine
 

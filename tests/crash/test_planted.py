@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -190,3 +191,14 @@ def test_fault_that_no_history_reaches_is_not_found() -> None:
     assert (result["found"], list(result["not_found"])) == (0, [EASY])
     with pytest.raises(ConfigurationError, match="no planted fault"):
         planted(1, 1, 1, "no such fault")
+
+
+@pytest.mark.parametrize("page", ["planted.md", "mutants.md"])
+def test_each_test_named_on_a_page_of_results_exists(page: str) -> None:
+    """A moved or renamed test must be renamed on these pages, too. Some classes inherit their tests."""
+    folders = (ROOT / "tests", ROOT / "distcommit" / "testing")
+    code = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
+    named = re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))*", (ROOT / "tests" / "crash" / page).read_text())
+    assert named
+    assert [file for file, _ in named if not (ROOT / file).is_file()] == []
+    assert [test for _, test in named if test and f"def {test}(" not in code] == []

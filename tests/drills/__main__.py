@@ -15,8 +15,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tests.drills.desk import unproven
 from tests.drills.drill import Drilled, NotBrokenError
+from tests.drills.quick_drills import unproven
 from tests.drills.registry import drills
 from tests.servers.process import ServerUnavailableError
 from tests.servers.spark_start import start_cheaply

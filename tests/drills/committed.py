@@ -11,9 +11,9 @@ from typing import Any
 from distcommit.app.job import Job
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.steps.registry import load_steps
-from tests.drills.desk import TOPICS, Printed, TargetHere, a_job, more
 from tests.drills.drill import Drilled, nothing
-from tests.drills.held_up import block, unblock
+from tests.drills.held_datasets import block, unblock
+from tests.drills.quick_drills import TOPICS, Printed, TargetHere, a_job, more
 from tests.drills.registry import drill, drill_of
 from tests.drills.targets import LAKES, LEDGER, NAME, SqliteTables, SqlTables, open_target
 

@@ -18,9 +18,9 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
-from tests.drills.acting import FLAG
-from tests.drills.desk import Printed, TargetHere, a_job, more
 from tests.drills.drill import ROOT, Drilled, NotBrokenError
+from tests.drills.folder_moving_checker import FLAG
+from tests.drills.quick_drills import Printed, TargetHere, a_job, more
 from tests.drills.registry import drill
 from tests.drills.targets import NAME, SqliteTables
 
@@ -112,7 +112,7 @@ class Sweep(CommitStep):
         return cls(*row)
 
 
-class Swept(FileSink, frozen=True):
+class Swept(FileSink):
     """A files sink that moves one staged file of the dataset `NAME` aside before it is published, if the flag
     exists."""
 

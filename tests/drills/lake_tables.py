@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
-from tests.drills.desk import Printed, TargetHere, a_job, more
 from tests.drills.drill import Drilled
+from tests.drills.quick_drills import Printed, TargetHere, a_job, more
 from tests.drills.registry import drill_of
 from tests.drills.targets import LAKES
 

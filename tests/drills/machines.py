@@ -153,7 +153,7 @@ class _Arrivals(Situation):
         """Write the job file."""
         (self.folder / "in" / "clicks").mkdir(parents=True)
         paths = [f"{self.folder}/in/{{dataset}}/*.jsonl"]
-        source = {"type": "files", "paths": paths, "format": "jsonl", "settle_s": 0}
+        source = {"type": "files", "paths": paths, "format": "jsonl", "min_file_age_s": 0}
         self.write(source=source, commit={"buckets": 2}, **sections)
 
     def arrive(self, name: str, age_s: int = 0) -> None:

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from tests.drills.desk import Printed, loads
 from tests.drills.drill import Drilled, NotBrokenError, Situation
 from tests.drills.own_program import DATASET, JOB, PER_FILE, PER_ROUND
+from tests.drills.quick_drills import Printed, loads
 from tests.drills.registry import drill_of
 
 _PROGRAM = "python -m tests.drills.own_program"

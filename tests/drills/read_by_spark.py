@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.drills.desk import Here, Printed
 from tests.drills.drill import Drilled, NotBrokenError, Typed
+from tests.drills.quick_drills import Here, Printed
 from tests.drills.registry import drill_of
 
 _DATASETS = ("a", "b")

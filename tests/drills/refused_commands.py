@@ -6,9 +6,9 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-from tests.drills.desk import KafkaHere, Printed, a_job, more
 from tests.drills.drill import Drilled, KafkaSituation
-from tests.drills.held_up import block, pending, unblock
+from tests.drills.held_datasets import block, pending, unblock
+from tests.drills.quick_drills import KafkaHere, Printed, a_job, more
 from tests.drills.registry import drill
 
 

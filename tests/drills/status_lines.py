@@ -19,10 +19,10 @@ from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
-from tests.drills.acting import FLAG, moves_away, put_back
-from tests.drills.desk import KafkaHere, Printed, a_job, more
 from tests.drills.drill import Drilled
-from tests.drills.held_up import block, pending, quarantined, unblock
+from tests.drills.folder_moving_checker import FLAG, moves_away, put_back
+from tests.drills.held_datasets import block, pending, quarantined, unblock
+from tests.drills.quick_drills import KafkaHere, Printed, a_job, more
 from tests.drills.registry import drill
 
 _WHOLE = {"buckets": 2, "scope": "job"}

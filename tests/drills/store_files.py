@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.drills.desk import KafkaHere, Printed, a_job, more
 from tests.drills.drill import Drilled
+from tests.drills.quick_drills import KafkaHere, Printed, a_job, more
 from tests.drills.registry import drill
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.drills.desk import Here, Printed, loads
 from tests.drills.drill import Drilled
+from tests.drills.quick_drills import Here, Printed, loads
 from tests.drills.registry import drill
 from tests.servers.rest import RestServer
 

@@ -10,8 +10,8 @@ from distcommit.app.inspection.problems.catalogue import PROBLEMS
 from distcommit.core.error_catalogue import ERRORS
 from tests.drills.__main__ import run_drill
 from tests.drills.catalogue import WITHOUT_DRILL, ids_with_remedies
-from tests.drills.desk import unproven
 from tests.drills.drill import Drilled
+from tests.drills.quick_drills import unproven
 from tests.drills.registry import drills
 from tests.servers.spark_start import start_cheaply
 

@@ -55,7 +55,7 @@ def make_jobs(folder: Path) -> None:
 
 def leave_out_display(folder: Path) -> None:
     """Delete files that differ between machines and on which nothing depends."""
-    for name in ("progress", "run_datasets", "run_times"):
+    for name in ("progress", "run_tables"):
         shutil.rmtree(folder / "store" / name, ignore_errors=True)
 
 

@@ -19,8 +19,7 @@ from distcommit.formats.avro import container_writer
 from distcommit.fs.object_stores.upload_marker import encode_marker
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY
-from distcommit.stores.history.run_datasets import encode_run_datasets
-from distcommit.stores.history.run_times import encode_run_times
+from distcommit.stores.history.run_table import encode_task_rows
 from distcommit.stores.logs.segment import encode_segment
 from distcommit.stores.state.documents import encode_document
 from distcommit.stores.state.stored_tables import encode_plan, encode_task_states
@@ -80,8 +79,7 @@ def make_tables(folder: Path) -> None:
     """Write each kind of table."""
     (folder / "plan.parquet").write_bytes(encode_plan(samples.PLAN))
     (folder / "task_states.parquet").write_bytes(encode_task_states(samples.TASK_STATES))
-    (folder / "run_datasets.parquet").write_bytes(encode_run_datasets(samples.RUN_DATASETS))
-    (folder / "run_times.parquet").write_bytes(encode_run_times(samples.RUN_TIMES))
+    (folder / "run_table.parquet").write_bytes(encode_task_rows(samples.TASK_ROWS))
 
 
 def make_texts(folder: Path) -> None:

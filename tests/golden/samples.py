@@ -31,6 +31,8 @@ from distcommit.core.records.log_records import (
     StepBatch,
 )
 from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.urn import folder_of
@@ -47,22 +49,21 @@ from distcommit.core.work import (
     TaskState,
     WorkUnit,
 )
+from distcommit.engine.events import Progressed
 from distcommit.fs.object_stores.upload_marker import UploadMarker
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.folders.ownership import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, RetiredFile, Tombstone
-from distcommit.stores.history.run_datasets import RunDataset
-from distcommit.stores.history.run_records import (
-    CancelRequest,
-    RecordedPhase,
-    RecordedReason,
-    RecordedReasons,
-    RunBeginning,
-    RunFacts,
-    RunRecord,
+from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
+from distcommit.stores.history.run_table import (
+    DatasetOutcome,
+    RowKind,
+    TableRow,
+    TaskIdentity,
+    TaskRows,
+    outcome_row,
 )
-from distcommit.stores.history.run_times import RunTime, TimeKind
 from distcommit.stores.logs.segment import Segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
 from distcommit.stores.schemas.schema_history import StoredSchema
@@ -231,13 +232,22 @@ RUN_RECORD = RunRecord(
     error_kind="",
     error="ingest: task 1 failed: no space",
     phases=(
-        RecordedPhase("recover", 1.25, True, {"buckets": 4, "datasets_quarantined": 1}),
-        RecordedPhase("plan", 0.5, False, {"datasets_planned": 2}),
+        RecordedPhase("recover", 1.25, True, RunCounts(buckets=4, datasets_quarantined=1)),
+        RecordedPhase("plan", 0.5, False, RunCounts(datasets_planned=2)),
     ),
-    totals={"buckets": 4, "datasets_quarantined": 1, "datasets_planned": 2},
-    quarantined=RecordedReasons((RecordedReason("größe/1", "quarantined", "a sealed commit step is lost"),), 0),
-    held=RecordedReasons((), 3),
-    reasons=RecordedReasons((RecordedReason("bucket 3", "CorruptError", "cut"),), 2),
+    totals=RunCounts(
+        buckets=4,
+        datasets_quarantined=1,
+        datasets_planned=2,
+        flow=FlowCounts(
+            (ConstructCounts("", "json", 4, 3, 1, 0, 0, 0.25),),
+            (CheckCounts("main", "row_count", True, 1, 1),),
+            (BranchFailures("hourly", "not_null", 1),),
+        ),
+    ),
+    quarantined=Reasons((Reason("größe/1", "quarantined", "a sealed commit step is lost"),), 0),
+    held=Reasons((), 3),
+    reasons=Reasons((Reason("bucket 3", "CorruptError", "cut"),), 2),
 )
 RUN_BEGINNING = RunBeginning(
     version=1,
@@ -261,16 +271,39 @@ RUN_BEGINNING = RunBeginning(
 READING_NOTE = ReadingNote(1, "orders", "00003_000001", ("0", "1"), alone=True)
 CANCEL_REQUEST = CancelRequest(1, 7, "ann@host", 1_700_000_000_001)
 SCHEDULE_REQUEST = ScheduleRequest(1, "ann@host", 1_700_000_000_001)
-RUN_DATASETS = [
-    RunDataset("größe/1", 3, "published", 20, 2, 1),
-    RunDataset("b", 0, "failed", kind="failed", reason="1 of 2 work units failed"),
-]
-RUN_TIMES = [
-    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.TASK, "", 1_700_000_000_000, 1_700_000_009_000, 2),
-    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.PUBLISHED, "größe/1", 1_700_000_008_000, 1_700_000_008_500, 20),
-    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.SEALED, "b", 1_700_000_008_001, 1_700_000_008_001),
-    RunTime("ingest", 3, "host", 4711, 4700, TimeKind.COMMITS, "", 1_700_000_007_900, 1_700_000_008_600, 1),
-]
+TASK_ROWS = TaskRows(
+    TaskIdentity("ingest", 3, WRITER_ID, "host", 4711, 4700),
+    [
+        TableRow(
+            RowKind.TASK,
+            began_ms=1_700_000_000_000,
+            ended_ms=1_700_000_009_000,
+            counts=RunCounts(work_units=2, storage_requests=17),
+        ),
+        TableRow(
+            RowKind.DATASET,
+            "größe/1",
+            began_ms=1_700_000_008_000,
+            ended_ms=1_700_000_008_500,
+            counts=RunCounts(datasets_committed=1, records_published=20, files_published=2, storage_requests=9),
+        ),
+        TableRow(RowKind.DATASET, "b", began_ms=1_700_000_008_001),
+        TableRow(
+            RowKind.COMMITS,
+            began_ms=1_700_000_007_900,
+            ended_ms=1_700_000_008_600,
+            counts=RunCounts(datasets_committed=1),
+        ),
+        outcome_row(
+            "größe/1",
+            3,
+            DatasetOutcome.PUBLISHED,
+            RunCounts(records_published=20, files_published=2, positions_lost=1),
+        ),
+        outcome_row("b", 0, DatasetOutcome.FAILED, kind="failed", reason="1 of 2 work units failed"),
+    ],
+)
+PROGRESS = Progressed("ingest", RunCounts(records_read=3), 1, 2)
 OWNER = Owner(1, "0f" * 16, "samples", "/data/stores/samples")
 
 PLAN = [

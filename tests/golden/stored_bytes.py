@@ -24,7 +24,6 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Intent
 from distcommit.core.urn import folder_of
 from distcommit.core.work import DatasetPlan, TaskState
-from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import read_progress
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -50,7 +49,6 @@ from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import load_steps
 from distcommit.stores.folders.ownership import read_claim
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone
-from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
 from distcommit.stores.history.run_records import (
     CancelRequest,
     RunBeginning,
@@ -59,7 +57,7 @@ from distcommit.stores.history.run_records import (
     read_cancel,
     read_record,
 )
-from distcommit.stores.history.run_times import decode_run_times, encode_run_times
+from distcommit.stores.history.run_table import decode_task_rows, encode_task_rows
 from distcommit.stores.logs.segment import decode_segment, encode_segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_requests
 from distcommit.stores.state.documents import encode_document
@@ -293,16 +291,9 @@ READERS = (
             ("reading note", (encode_document(samples.READING_NOTE),), _read_note, (), False),
             ("pause", (encode_document(samples.SCHEDULE_REQUEST),), _read_pause, (), False),
             (
-                "run datasets",
-                (encode_run_datasets(samples.RUN_DATASETS),),
-                lambda data: decode_run_datasets(data, PATH),
-                (CorruptError,),
-                False,
-            ),
-            (
-                "run times",
-                (encode_run_times(samples.RUN_TIMES),),
-                lambda data: decode_run_times(data, PATH),
+                "run table",
+                (encode_task_rows(samples.TASK_ROWS),),
+                lambda data: decode_task_rows(data, PATH),
                 (CorruptError,),
                 False,
             ),
@@ -315,7 +306,13 @@ READERS = (
                 True,
             ),
             ("lock", (msgspec.json.encode(samples.LOCK),), _read_lock, (LockHeldError,), False),
-            ("progress", (msgspec.json.encode(Progress(1, 2, 3)),), _read_progress, (), False),
+            (
+                "progress",
+                (msgspec.json.encode(samples.PROGRESS),),
+                _read_progress,
+                (),
+                False,
+            ),
             (
                 "footer",
                 tuple(

@@ -23,8 +23,7 @@ from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
-from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
-from distcommit.stores.history.run_times import decode_run_times, encode_run_times
+from distcommit.stores.history.run_table import decode_task_rows, encode_task_rows
 from distcommit.stores.logs.segment import decode_segment, encode_segment
 from distcommit.stores.snapshots.snapshot_deltas import checksum_of
 from distcommit.stores.state.documents import decode_document, encode_document
@@ -39,8 +38,7 @@ SEGMENTS = sorted(samples.SEGMENTS)
 TABLES: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any], bytes], Any]] = {
     "plan": (decode_plan, encode_plan, samples.PLAN),
     "task_states": (decode_task_states, encode_task_states, samples.TASK_STATES),
-    "run_datasets": (decode_run_datasets, encode_run_datasets, samples.RUN_DATASETS),
-    "run_times": (decode_run_times, encode_run_times, samples.RUN_TIMES),
+    "run_table": (decode_task_rows, encode_task_rows, samples.TASK_ROWS),
 }
 
 

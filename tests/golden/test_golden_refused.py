@@ -76,8 +76,7 @@ VERSIONED: list[tuple[str, str, Callable[[bytes, int], bytes]]] = [
     ("documents/upload.json", "upload marker", text_of_version),
     ("tables/plan.parquet", "plan", table_of_version),
     ("tables/task_states.parquet", "task states", table_of_version),
-    ("tables/run_datasets.parquet", "run datasets", table_of_version),
-    ("tables/run_times.parquet", "run times", table_of_version),
+    ("tables/run_table.parquet", "run table", table_of_version),
     ("texts/footer.txt", "footer", text_of_version),
     ("texts/offsets.txt", "offsets", text_of_version),
 ]

@@ -8,7 +8,6 @@ from typing import get_args
 import msgspec
 import pytest
 
-from distcommit.core.records.flow_counts import BranchFailures, CheckCounts, FlowCounts
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import (
     DatasetState,
@@ -21,6 +20,8 @@ from distcommit.core.records.log_records import (
     StepBatch,
 )
 from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import ConstructCounts, SkippedRange
@@ -28,17 +29,7 @@ from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.formats.file_tail import Said
 from distcommit.stores.folders.ownership import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, RetiredFile, Tombstone
-from distcommit.stores.history.run_datasets import RunDataset
-from distcommit.stores.history.run_records import (
-    CancelRequest,
-    RecordedPhase,
-    RecordedReason,
-    RecordedReasons,
-    RunBeginning,
-    RunFacts,
-    RunRecord,
-)
-from distcommit.stores.history.run_times import RunTime
+from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
 from distcommit.stores.schemas.schema_history import StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
@@ -49,7 +40,7 @@ from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import StoreMarker
 from distcommit.stores.state.plans import Manifest
 from distcommit.stores.state.reading_notes import ReadingNote
-from distcommit.stores.state.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
+from distcommit.stores.state.table_schemas import PLAN_SCHEMA, RUN_TABLE_SCHEMA, TASK_STATE_SCHEMA
 
 PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
@@ -57,10 +48,10 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark),
     *(DatasetReadFailure, ReadFailure, OpenSequence, EarlierReading, DatasetState),
     *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, Said, Owner),
-    *(FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
+    *(RunCounts, FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, RetiredFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
-    *(RunRecord, RecordedPhase, RecordedReasons, RecordedReason, RunBeginning, RunFacts, CancelRequest, ReadingNote),
-    *(RunDataset, RunTime, SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),
+    *(RunRecord, RecordedPhase, Reasons, Reason, RunBeginning, RunFacts, CancelRequest, ReadingNote),
+    *(SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),
 ]
 BRANCH = TASK_STATE_SCHEMA.field("branches").type.value_type
 
@@ -76,6 +67,7 @@ def test_specification_names_each_field_in_its_order(kind: type[msgspec.Struct])
     [
         ("plan", PLAN_SCHEMA.names),
         ("task states", TASK_STATE_SCHEMA.names),
+        ("run table", RUN_TABLE_SCHEMA.names),
         ("branches", [field.name for field in BRANCH]),
         ("files", [field.name for field in BRANCH.field("files").type.value_type]),
         ("checks", [field.name for field in BRANCH.field("checks").type.value_type]),

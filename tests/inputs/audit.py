@@ -21,9 +21,9 @@ from distcommit.protocol.setting import reach_after
 from distcommit.sources.sql.rules import is_incarnation_of
 from tests.inputs.case import Case
 
-SEES = "tests/unit/app/admin/test_audit_sees.py::"
-CLAIMS = "tests/unit/engine/test_claims_of_sources.py::"
-ACCEPTS = "tests/unit/app/admin/test_accepting.py::"
+SEES = "tests/unit/app/admin/test_audit_after_operator_actions.py::"
+CLAIMS = "tests/unit/engine/reading/test_reported_positions.py::"
+ACCEPTS = "tests/unit/app/admin/test_accept.py::"
 
 
 def _negative(position: Position, _: Path) -> str:

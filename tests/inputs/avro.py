@@ -202,7 +202,7 @@ CASES: list[Case] = [
         "registry",
         "5,000 unknown schema ids",
         "the dataset fails alone, with the bound",
-        test=f"{HOSTILE}::test_thousands_of_unknown_schema_ids_fail_only_their_work_unit",
+        test=f"{HOSTILE}::test_thousands_of_unschema_ids_fail_only_their_work_unit",
     ),
     Case(
         "registry",

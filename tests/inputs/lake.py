@@ -21,7 +21,7 @@ from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.kafka.sink import KafkaSink
 from distcommit.sinks.table_formats.partition_values import NO_VALUE
 from tests.inputs.case import Case
-from tests.unit.sinks.delta_target import Target, ids
+from tests.unit.sinks.delta.delta_target import Target, ids
 
 _FILES = FileSink.model_validate({"partition_by": [{"field": "k"}]})
 _KAFKA = KafkaSink.model_validate({"type": "kafka", "brokers": "b:1", "topic": "t", "ledger": "l", "key": ""})

@@ -11,7 +11,7 @@ import numpy as np
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import schema_of
 from distcommit.constructs.registry.wire import Framed
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.limits import UnusableSchemaError
 from tests.inputs.case import Case
 
 P3, P2, E23 = 'syntax = "proto3"; ', 'syntax = "proto2"; ', 'edition = "2023"; '

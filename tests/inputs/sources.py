@@ -14,8 +14,8 @@ from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.sources.files import readers
 from distcommit.sources.files.csv_dialect import Dialect
 from tests.inputs.case import Case
-from tests.unit.app.test_loops import APART, LOOPS, parsed
-from tests.unit.constructs.test_cast_values import CASTS, REJECTED, array_of, cast_to
+from tests.unit.app.job_file.test_loops import APART, LOOPS, parsed
+from tests.unit.constructs.converters.test_cast import CASTS, REJECTED, array_of, cast_to
 from tests.unit.sources.files.test_text_files import CSV, JSON_LINES, rows_of
 from tests.unit.sources.rest.rest_pages import TIMES, UNIQUE, Pages, paging_of, read_from, values_of
 from tests.unit.sources.rest.test_rest_text import LONE
@@ -129,8 +129,8 @@ _SLOW = _HOSTILE + "test_answer_that_takes_too_long_fails_and_the_error_names_th
 _LARGE = _HOSTILE + "test_body_too_large_after_decompression_fails_and_the_error_names_the_bound"
 _REGISTRY = _HOSTILE + "test_hostile_registry_counts_as_unavailable"
 _SERVERS = [
-    Case("rest", "a body of one byte each 20 ms", "rejected: source.answer_s", test=_SLOW),
-    Case("rest", "a header of one byte each 20 ms", "rejected: source.answer_s", test=_SLOW),
+    Case("rest", "a body of one byte each 20 ms", "rejected: source.response_timeout_s", test=_SLOW),
+    Case("rest", "a header of one byte each 20 ms", "rejected: source.response_timeout_s", test=_SLOW),
     Case("rest", "a body without an end", "rejected: at most 268,435,456 bytes", test=_LARGE),
     Case("rest", "260 MiB of blanks, compressed", "rejected: at most 268,435,456 bytes", test=_LARGE),
     Case("rest", "Content-Encoding: gzip, gzip", "rejected: compressed more than once",

@@ -18,7 +18,7 @@ from distcommit.fs.database_tls import (
     mysql_arguments,
     postgresql_arguments,
 )
-from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.schemas.column_names import ColumnNames
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.mariadb import columns as mariadb
 from distcommit.sinks.postgresql import columns as postgresql
@@ -138,7 +138,7 @@ _TLS = [
         "rejected: option sslmode must be one of disable, allow, prefer, require, verify-ca, verify-full, but is 'on'",
     ),
 ]
-_NEWEST = "tests/unit/sinks/newest_cases.py::NewestCases::"
+_NEWEST = "tests/unit/sinks/upsert_cases.py::NewestCases::"
 _UPSERTS = [
     (
         "value, tombstone, value at offsets 1, 2, 3 in one commit",

@@ -205,7 +205,7 @@ def _sweep(given: str, right: str, link: str, target: str) -> Case:
 
 
 _Run = Callable[[Path], str]
-_SERVE = "tests/unit/app/test_serve_supervised.py"
+_SERVE = "tests/unit/app/serving/test_failing_jobs.py"
 _REDO = "tests/unit/stores/logs/test_failed_redos.py"
 
 CASES: list[Case] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.inputs.case import Case
 
-_NEWEST = "tests/unit/sinks/newest_cases.py::NewestCases::"
+_NEWEST = "tests/unit/sinks/upsert_cases.py::NewestCases::"
 _UPSERTS = [
     (
         "offset 9 through one branch, then offset 5 of the same key through another",
@@ -28,7 +28,7 @@ _UPSERTS = [
     ),
 ]
 _REPROCESSED = "tests/integration/test_reprocess.py::"
-_LOOPS = "tests/unit/app/test_loops.py::"
+_LOOPS = "tests/unit/app/job_file/test_loops.py::"
 _LOOP_CASES = [
     (
         "source and sink of one Kafka cluster and topic, at addresses with nothing in common",
@@ -51,7 +51,7 @@ _LOOP_CASES = [
         _LOOPS + "test_error_for_a_source_without_schema_names_the_schema_setting",
     ),
 ]
-_ABANDONED = "tests/unit/stores/logs/test_callbacks_that_fail.py::"
+_ABANDONED = "tests/unit/stores/logs/test_failing_callbacks.py::"
 _UNDONE = _ABANDONED + "test_sequence_whose_step_was_not_taken_back_stays_in_revocation"
 _COMMITTERS = "tests/unit/steps/test_sink.py::test_committer_callback_that_returns_false_has_failed"
 _CALLBACKS = [
@@ -74,7 +74,7 @@ CASES = [
         "watermarks set by hand",
         "offsets 0 to 5 published, watermark set to 2 and then to 8",
         "the audit names 5 to 8 as skipped",
-        test="tests/unit/app/admin/test_audit_sees.py::"
+        test="tests/unit/app/admin/test_audit_after_operator_actions.py::"
         "test_ranges_reported_as_skipped_exclude_published_and_rejected_records",
     ),
     *(

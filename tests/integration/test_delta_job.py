@@ -96,7 +96,7 @@ def write_job(folder: Path, location: str) -> Path:
             "type": "files",
             "paths": [f"{folder}/in/{{dataset}}/*.jsonl"],
             "format": "jsonl",
-            "settle_s": 0,
+            "min_file_age_s": 0,
             "bytes_per_work_unit": 500,
         },
         "converters": [{"type": "json", "fields": {"id": "string", "n": "int64"}}],

@@ -109,7 +109,7 @@ def test_arriving_files_are_published_once_and_a_faulty_dataset_stops_alone(
     changed.write_bytes(was + was)
     second = Job.from_file(inbox.path, session=spark).run()
     assert second.totals.datasets_published == DATASETS - 2
-    reasons = {reason.subject: reason.text for reason in second.totals.reasons}
+    reasons = {reason.subject: reason.text for reason in second.reasons.kept}
     assert set(reasons) == {"d00", "d01"}
     assert str(bad) in reasons["d00"]
     assert "d01/001.jsonl.gz" in reasons["d01"]
@@ -135,7 +135,7 @@ def test_rebuilt_store_does_not_read_files_again(tmp_path: Path, spark: SparkSes
     inbox.arrive(5)
     result = Job.from_file(inbox.path, session=spark).run()
     assert result.totals.datasets_published == 0
-    assert "which of its files are read" in result.totals.reasons[0].text
+    assert "which of its files are read" in result.reasons.kept[0].text
     Job.from_file(inbox.path).set_watermark("d00", watermark)
     assert Job.from_file(inbox.path, session=spark).run().totals.datasets_published == 1
 
@@ -207,7 +207,7 @@ def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
         arrive(f"more-{number}", id=1, name="x")
     done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode != 0
-    reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["totals"]["reasons"]}
+    reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["reasons"]["kept"]}
     assert set(reasons) == {"stops"}
     assert "evolution is fail" in reasons["stops"]
     assert "found new is new; name is missing" in reasons["stops"]
@@ -292,7 +292,7 @@ def test_partly_read_file_is_continued_and_not_confused_with_a_namesake_in_spite
     assert Job.from_file(inbox.path, session=spark).run().succeeded
     arrive("host1", "d", range(5100), at=1)
     partly = Job.from_file(inbox.path, session=spark).run()
-    assert [(reason.subject, reason.kind) for reason in partly.totals.reasons] == [("d", "partly failed")]
+    assert [(reason.subject, reason.kind) for reason in partly.reasons.kept] == [("d", "partly failed")]
     assert 5100 < inbox.published().total() < 5100 + 5000
     for number in range(200):  # so that the commit takes long enough
         arrive("host1", f"more-{number}", range(3), at=2)

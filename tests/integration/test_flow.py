@@ -161,11 +161,11 @@ def test_each_record_has_one_outcome_in_each_branch(tmp_path: Path, spark: Spark
     assert files_in(tmp_path) == files
     assert first.totals.files_published + second.totals.files_published == audit.files == files.total()
     assert status.last_run is not None
-    flow = {(each.branch, each.construct): each for each in status.last_run.flow.constructs}
+    flow = {(each.branch, each.construct): each for each in status.last_run.totals.flow.constructs}
     assert flow["", "json"].taken == 60
     assert flow["", "json"].rejected > 0
     assert flow["", "sql"].filtered > 0
-    checks = {each.checker: (each.passed, each.failed) for each in status.last_run.flow.checks}
+    checks = {each.checker: (each.passed, each.failed) for each in status.last_run.totals.flow.checks}
     assert checks == {"fraction_rejected": (2, 0), "row_count": (0, 2)}
     assert {note.kind for note in status.last_run.notes.kept} == {"check"}
     assert str(tmp_path / "output" / "t0" / "large") in status.datasets[0].published_in

@@ -39,7 +39,7 @@ FIRST_MATCH: dict[str, Any] = {
     },
     "otherwise": "rest",
 }
-OWN_FORK = {"type": "python", "class": "tests.integration.own_fork:ByAmount", "options": {"least": 50}}
+OWN_FORK = {"type": "python", "class": "tests.integration.custom_fork:ByAmount", "options": {"least": 50}}
 PLACE = ["kafka_partition", "kafka_offset"]
 TYPED: dict[str, Any] = {
     "sink": None,

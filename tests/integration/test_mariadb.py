@@ -259,7 +259,7 @@ def test_forbidden_missing_or_locked_table_is_reported_and_others_are_planned(
 ) -> None:
     from distcommit.sources.sql import database as connections
 
-    monkeypatch.setattr(connections, "_TIMEOUT_S", 1)
+    monkeypatch.setattr(connections, "_LOCK_TIMEOUT_S", 1)
     database.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
     user = f"{database.name}_user"
     database.run(f"CREATE USER {user}@127.0.0.1 IDENTIFIED BY 'other'")

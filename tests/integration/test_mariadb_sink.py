@@ -29,10 +29,10 @@ from distcommit.sinks.mariadb.connection import connected, execute, transaction
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.mariadb.tables import Table
 from tests.servers.mariadb import MariadbServer
-from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget
-from tests.unit.sinks.newest_cases import NewestCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
+from tests.unit.sinks.upsert_cases import NewestCases
 
 
 class Target(ServerTarget):

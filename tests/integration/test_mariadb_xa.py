@@ -16,7 +16,7 @@ from distcommit.sinks.mariadb import xa
 from distcommit.sinks.mariadb.sink import MariadbSink
 from tests.integration.test_mariadb_sink import Target
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
-from tests.unit.sinks.databases.committing import numbers
+from tests.unit.sinks.databases.commit_steps import numbers
 from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
 
 
@@ -123,7 +123,7 @@ def test_killed_server_with_a_binary_log_leaves_nothing_else(tmp_path: Path) -> 
 
 
 def test_tags_are_refused_because_deletion_by_tag_waits_for_prepared_transactions(target: PreparingMariadb) -> None:
-    with pytest.raises(ValueError, match="`two_phase` goes without `tags`"):
+    with pytest.raises(ValueError, match="tags must not be true with two_phase"):
         target.sink(tags=True)
     target.sql("CREATE TABLE a (n bigint)", "INSERT INTO a VALUES (0)")
     request = target.prepare(target.sink(), "a", 1)

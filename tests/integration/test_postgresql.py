@@ -375,7 +375,7 @@ def test_forbidden_or_locked_table_is_reported_and_others_are_planned(
 ) -> None:
     from distcommit.sources.sql import database
 
-    monkeypatch.setattr(database, "_TIMEOUT_S", 1)
+    monkeypatch.setattr(database, "_LOCK_TIMEOUT_S", 1)
     schema.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
     schema.run(
         f"CREATE ROLE {schema.name}_user LOGIN PASSWORD 'other'",

@@ -26,10 +26,10 @@ from distcommit.sinks.postgresql.connection import transaction
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.postgresql.tables import Table
 from tests.servers.postgresql import PostgresServer
-from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget
-from tests.unit.sinks.newest_cases import NewestCases
 from tests.unit.sinks.odd_input_cases import OddInputCases
+from tests.unit.sinks.upsert_cases import NewestCases
 
 
 class Target(ServerTarget):

@@ -17,7 +17,7 @@ from distcommit.sinks.postgresql import two_phase
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from tests.integration.test_postgresql_sink import Target
 from tests.servers.postgresql import PostgresServer
-from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
 
 

@@ -306,7 +306,7 @@ def test_protobuf_schema_that_cannot_be_compiled_rejects_its_records(
 ) -> None:
     from distcommit.constructs.registry.client import RegisteredSchema
     from distcommit.constructs.registry.protobuf.schema import schema_of
-    from distcommit.formats.schema_bounds import UnusableSchemaError
+    from distcommit.schemas.limits import UnusableSchemaError
 
     with pytest.raises(UnusableSchemaError):
         schema_of(RegisteredSchema(1, "PROTOBUF", text, ()), None)
@@ -461,13 +461,16 @@ def test_settings_that_the_client_cannot_use_are_reported_without_secrets(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"evolution": "pin"}, "requires a schema"),
+        ({"evolution": "pin"}, "schema must be set with evolution: pin"),
         ({"schema": {"subject": "a", "version": 1}}, "schema must only be set with evolution: pin or fail"),
         ({"schema": {"subject": "a", "version": 0}, "evolution": "pin"}, "greater than or equal to 1"),
-        ({"registry": {"url": "ftp://x"}}, "should match pattern"),
-        ({"registry": {"url": "http://user:password@x"}}, "should match pattern"),
+        ({"registry": {"url": "ftp://x"}}, "must begin with http"),
+        ({"registry": {"url": "http://user:password@x"}}, "must begin with http"),
         ({"evolutoin": "pin"}, "Extra inputs"),
-        ({"registry": {"url": "http://x", "client": {"a": "${file:b}"}}}, "must be absolute"),
+        (
+            {"registry": {"url": "http://x", "client": {"a": "${file:b}"}}},
+            "an absolute path",
+        ),
     ],
 )
 def test_settings_are_checked_before_anything_runs(settings: Any, message: str) -> None:

@@ -33,7 +33,7 @@ def snapshot_job(folder: Path, **sections: Any) -> Path:
     source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/all.jsonl"], "format": "jsonl"}
     job = {
         "job": "snapshots",
-        "source": {**source, "changed": "read_again"},
+        "source": {**source, "on_changed_file": "read_again"},
         "converters": [{"type": "json", "fields": {"n": "int64", "version": "int64"}}],
         "on_rejected": "divert",
         "sink": {"publish": "replace"},

@@ -22,6 +22,7 @@ from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.read_failures import DatasetReadFailure
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.stores.operator import operator_actions
@@ -47,7 +48,7 @@ def produce_rejected_records(job: KafkaJob) -> None:
     produce(job, "good", b'{"n":1}')
     produce(job, "bad", *(b'{"n":1}' if n % 3 else b'{"n":"two"}' for n in range(RECORDS)), b"not json")
     code, result, errors = job.cli("run")
-    assert (code, result["totals"]["records_diverted"]) == (0, RECORDS // 3 + 1), errors[-3000:]
+    assert (code, result["totals"]["records_rejected"]) == (0, RECORDS // 3 + 1), errors[-3000:]
     job.assert_exact()
 
 
@@ -76,7 +77,7 @@ def rejected(job: KafkaJob) -> int:
 def test_killed_reprocess_leaves_each_record_in_one_place(tmp_path: Path, pattern: str, what: str) -> None:
     with kafka_job(tmp_path, {"good": 1, "bad": 1}, converters=WITHOUT_MESSAGE, on_rejected="divert") as job:
         produce_rejected_records(job)
-        job.write(converters=WITH_TEXT, readers={"kept_cuts": 2})
+        job.write(converters=WITH_TEXT, readers={"kept_snapshots": 2})
         killed_once(job, pattern, what)
         produce(job, "bad", b'{"n":"three"}')
         code, result, errors = job.cli("run")
@@ -84,7 +85,7 @@ def test_killed_reprocess_leaves_each_record_in_one_place(tmp_path: Path, patter
         job.assert_exact()
         assert rejected(job) in (1, RECORDS // 3 + 1)
         code, result, errors = job.cli("dataset reprocess", what)
-        assert (code, result["totals"]["records_diverted"]) == (0, 1), errors[-3000:]
+        assert (code, result["totals"]["records_rejected"]) == (0, 1), errors[-3000:]
         job.assert_exact()
         assert rejected(job) == 1
         assert job.cli("run")[0] == 0
@@ -124,11 +125,11 @@ def test_an_upsert_keeps_the_newest_row_when_older_ones_are_reprocessed_twice(
         job.path.write_text(yaml.safe_dump({**job.config, **flow, "row_checkers": digits}))
         rejected_of_a, rejected_of_b, rejected_of_c = (b'{"k":"%c","v":"mended"}' % key for key in b"abc")
         produce(job, "t", rejected_of_a, b'{"k":"a","v":"2"}', b'{"k":"b","v":"1"}', rejected_of_b, rejected_of_c)
-        assert Job.from_file(job.path, session=spark).run().totals.records_diverted == 3
+        assert Job.from_file(job.path, session=spark).run().totals.records_rejected == 3
         produce(job, "t", b'{"k":"c","v":"3"}', partition=1)
-        assert Job.from_file(job.path, session=spark).run().totals.records_diverted == 0
+        assert Job.from_file(job.path, session=spark).run().totals.records_rejected == 0
         again = Job.from_file(job.path, session=spark).reprocess("t")
-        assert (again.succeeded, again.totals.records_diverted) == (True, 3)
+        assert (again.succeeded, again.totals.records_rejected) == (True, 3)
         job.path.write_text(yaml.safe_dump({**job.config, **flow}))
         assert Job.from_file(job.path, session=spark).reprocess("t").totals.records_published == 3
         with closing(sqlite3.connect(tmp_path / "rows.db")) as file:
@@ -181,9 +182,9 @@ def stop(store: JobStore, urn: str) -> None:
     """Stop the dataset by a run that could not read it."""
     log = store.bucket_log(store.bucket_of(urn))
     epoch, low = log.refresh().fence_epoch + 1, log.refresh().state_of(urn).watermark
-    log.settle(partial(next_record.fence, epoch=epoch, run_id="another"))
+    run_alone(log.settle(partial(next_record.fence, epoch=epoch, run_id="another")))
     failures = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
-    log.settle(partial(next_record.unread, epoch=epoch, found=failures, stop_after=1))
+    run_alone(log.settle(partial(next_record.unread, epoch=epoch, found=failures, stop_after=1)))
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ def test_each_dataset_follows_its_policy_and_its_published_schema(
         killed_in_commit(job.path, job.start)
         code, result, errors = job.cli("run")
         assert code != 0, errors[-3000:]
-        reasons = {reason["subject"]: reason["text"] for reason in result["totals"]["reasons"]}
+        reasons = {reason["subject"]: reason["text"] for reason in result["reasons"]["kept"]}
         assert list(reasons) == [stops]
         assert "evolution is fail" in reasons[stops]
         assert f"expected schema id {one}; found schema id {two}" in reasons[stops]
@@ -223,7 +223,7 @@ def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, 
         for topic in many:
             send(job, topic, shaped({"id": 1}))
         assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
-        reasons = {each.subject: each.text for each in Job.from_file(job.path, session=spark).run().totals.reasons}
+        reasons = {each.subject: each.text for each in Job.from_file(job.path, session=spark).run().reasons.kept}
         assert set(reasons) == {"stops", "fails"}
         assert "evolution is fail" in reasons["stops"]
         assert "found new is new; name is missing" in reasons["stops"]

@@ -19,7 +19,7 @@ import yaml
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from tests.jobs.victims import strike
-from tests.unit.app.job_file.test_alerts import script
+from tests.unit.app.running.test_alerts import script
 
 JOBS = ("first", "second")
 NAMES = [f"dataset-{number:02d}" for number in range(12)]
@@ -87,7 +87,7 @@ def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
 ) -> None:
     for name in JOBS:
         jobs = write_paused(tmp_path, name).parent
-    command = ["serve", str(jobs), "--json", "--look", "0.2"]
+    command = ["serve", str(jobs), "--json", "--poll", "0.2"]
     with RunProcess(command, tmp_path / "first.out", tmp_path / "first.err") as run:
         until(run, lambda: all((tmp_path / f"{name}-half_way").exists() for name in JOBS))
         if how is signal.SIGTERM:
@@ -128,7 +128,7 @@ def test_failed_runs_do_not_disturb_other_runs_in_the_same_session(tmp_path: Pat
     (tmp_path / "broken").write_text("bad\n")
     options = {"sizes": {"bad": 5}, "broken": str(tmp_path / "broken"), "notes": str(tmp_path)}
     write_job(tmp_path, "failing", "tests.integration.failing_source:FailingSource", options, alerts=alerts)
-    command = ["serve", str(good.parent), "--json", "--look", "0.2"]
+    command = ["serve", str(good.parent), "--json", "--poll", "0.2"]
     with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
         until(run, lambda: count(run, "overlong", "cancelled") > 0)
         write_paused(tmp_path, "overlong")  # a slow machine may need longer than that for any run
@@ -157,7 +157,7 @@ def cli(*words: object) -> int:
     ("files", "why"),
     [
         ({}, "the folder has no job file to serve"),
-        ({"a.yaml": "job: ["}, "a.yaml: the job file is not YAML"),
+        ({"a.yaml": "job: ["}, "a.yaml:1:7: must be valid YAML"),
         ({"a.yaml": "job: a\nschedule: {cron: '* * *'}"}, "expected five fields"),
     ],
 )

@@ -76,7 +76,7 @@ def run(path: Path, spark: SparkSession) -> RunResult:
 
 
 def problems(result: RunResult) -> str:
-    return "; ".join(reason.text for reason in result.totals.reasons)
+    return "; ".join(reason.text for reason in result.reasons.kept)
 
 
 def shown(path: Path) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.integration.test_files_source import DATASETS, FLOW, NOW_S, Inbox
-from tests.integration.test_overdue import command
+from tests.integration.test_time_limit import command
 
 KILLING = {"type": "python", "class": "tests.integration.breaking_converter:Killing", "options": {"number": 5000}}
 KILLERS = ["d00", "d07"]
@@ -41,7 +41,7 @@ def test_record_that_kills_its_worker_fails_only_its_dataset(tmp_path: Path, mas
         result = json.loads(ran.stdout)
         assert (ran.returncode, result["error"]) == (1, ""), ran.stderr
         assert result["totals"]["datasets_published"] == DATASETS - len(KILLERS)
-        assert sorted(reason["subject"] for reason in result["totals"]["reasons"]) == KILLERS
+        assert sorted(reason["subject"] for reason in result["reasons"]["kept"]) == KILLERS
         shown = json.loads(command(inbox, "status", "--json").stdout)
         rows = {row["dataset"]: row for row in shown["datasets"] if row["dataset"] in KILLERS}
         for dataset in KILLERS:
@@ -73,7 +73,7 @@ def test_record_that_kills_the_whole_run_keeps_others_waiting_for_two_runs_at_mo
     assert ran.returncode == 1, ran
     result = json.loads(ran.stdout)
     assert not result["error"]
-    assert [reason["subject"] for reason in result["totals"]["reasons"]] == KILLERS[:1]
+    assert [reason["subject"] for reason in result["reasons"]["kept"]] == KILLERS[:1]
     assert (
         len({path.parts[len(tmp_path.parts) + 1] for path in (tmp_path / "output").rglob("*.parquet")}) == DATASETS - 1
     )

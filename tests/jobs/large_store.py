@@ -17,13 +17,14 @@ from distcommit.app.job import Job
 from distcommit.core.records.job_records import CutPhase
 from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import Mark, put_mark
-from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.history.run_records import put_beginning, put_record
+from distcommit.stores.history.run_table import DatasetOutcome, TaskIdentity, TaskRows, outcome_row, put_task_rows
 from distcommit.stores.logs.fencing import claim_folders
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
@@ -91,8 +92,17 @@ def _fill(store: JobStore, log: CommitLog, bucket: int, epoch: int, numbers: Ite
     unread = [DatasetReadFailure(urn, None, low, "SourceError: no answer") for n, urn in urns.items() if n % 100 == 3]
     if unread:
         _append(log, Unread(epoch, tuple(unread)))
-    rows = [RunDataset(s.dataset_urn, bucket, "published", s.records, 2) for s in sequences]
-    put_run_datasets(store.fs, store.roots.store, samples.RUN_ID, "drain", bucket, rows)
+    rows = [
+        outcome_row(
+            sequence.dataset_urn,
+            bucket,
+            DatasetOutcome.PUBLISHED,
+            RunCounts(records_published=sequence.records, files_published=2),
+        )
+        for sequence in sequences
+    ]
+    drained = TaskRows(TaskIdentity("drain", bucket, f"{bucket:032x}"), rows)
+    put_task_rows(store.fs, store.roots.store, samples.RUN_ID, drained)
 
 
 def _append(log: CommitLog, record: Record) -> None:
@@ -101,7 +111,7 @@ def _append(log: CommitLog, record: Record) -> None:
     def decide(fold: Fold) -> Record | None:
         return open_records.pop() if open_records else None
 
-    log.settle(decide)
+    run_alone(log.settle(decide))
 
 
 if __name__ == "__main__":

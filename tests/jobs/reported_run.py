@@ -14,22 +14,24 @@ from msgspec import structs
 
 from distcommit.app.job import Job
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.flow_counts import CheckCounts, FlowCounts
 from distcommit.core.records.log_records import Fence, Record
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
 from distcommit.protocol.fold import Fold
-from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.history.run_records import (
-    RecordedPhase,
-    RecordedReason,
-    RecordedReasons,
-    RunRecord,
-    put_beginning,
-    put_record,
+from distcommit.stores.history.run_records import RecordedPhase, RunRecord, put_beginning, put_record
+from distcommit.stores.history.run_table import (
+    DatasetOutcome,
+    RowKind,
+    TableRow,
+    TaskIdentity,
+    TaskRows,
+    outcome_row,
+    put_task_rows,
 )
-from distcommit.stores.history.run_times import RunTime, TimeKind, put_run_times
 from distcommit.stores.state.task_states import TaskStateWriter, prepare_run
 from tests.golden import samples
 
@@ -70,13 +72,13 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     def decide(fold: Fold) -> Record | None:
         return records.pop() if records else None
 
-    store.job_log(EPOCH).settle(decide)
+    run_alone(store.job_log(EPOCH).settle(decide))
     rng = random.Random(7)
     names = [*HOSTILE, *(f"shop-{n % 7}.orders-{n:04d}" for n in range(len(HOSTILE), datasets))][:datasets]
     fs, root, run_id = store.fs, store.roots.store, samples.RUN_ID
     for partition in range(BUCKETS):
         prepare_run(fs, root, run_id, partition, BUCKETS)
-    rows: list[RunDataset] = []
+    rows: list[TableRow] = []
     ends: list[int] = []
     for task in range(TASKS):
         own = [(n, name) for n, name in enumerate(names) if n % TASKS == task]
@@ -86,7 +88,7 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
         rows += times
         ends.append(ended_ms)
     if ended:
-        put_run_datasets(fs, root, run_id, "drain", 0, rows)
+        put_task_rows(fs, root, run_id, TaskRows(TaskIdentity("drain", 0, f"{0:032x}"), rows))
     beginning = structs.replace(samples.RUN_BEGINNING, job="orders", epoch=EPOCH, began_ms=BEGAN_MS)
     put_beginning(store, structs.replace(beginning, who=HOSTILE[0], command="run"))
     if ended:
@@ -102,13 +104,13 @@ def _task(
     *,
     store_of: tuple[FileSystem, str],
     died: bool,
-) -> tuple[list[RunDataset], int]:
+) -> tuple[list[TableRow], int]:
     fs, root = store_of
     now_ms = BEGAN_MS + 2500 + rng.randrange(400)
-    of_task = ("ingest", task, f"worker-{task % 2}", 4000 + task, 3000 + task % 4)
+    identity = TaskIdentity("ingest", task, writer.writer, f"worker-{task % 2}", 4000 + task, 3000 + task % 4)
     began_ms = now_ms
-    rows: list[RunDataset] = []
-    times: list[RunTime] = []
+    rows: list[TableRow] = []
+    times: list[TableRow] = []
     waiting: list[tuple[str, int]] = []
     for place, (number, name) in enumerate(own):
         size = rng.randrange(200, 4000) * (12 if number % 41 == 5 else 1)
@@ -118,24 +120,28 @@ def _task(
         now_ms += took_ms
         if failed:
             rows.append(
-                RunDataset(name, task, "failed", kind="failed", reason=f"1 of 1 work units failed: {HOSTILE[1]}")
+                outcome_row(
+                    name, task, DatasetOutcome.FAILED, RunCounts(), "failed", f"1 of 1 work units failed: {HOSTILE[1]}"
+                )
             )
         else:
             waiting.append((name, size))
         if len(waiting) == 4 or place == len(own) - 1:
             commits_ms = now_ms
             for waited, records in waiting:
-                times.append(RunTime(*of_task, TimeKind.PUBLISHED, waited, commits_ms + 20, now_ms + 160, records))
-                times.append(RunTime(*of_task, TimeKind.REQUESTS, waited, count=24 + records // 1000))
-                rows.append(RunDataset(waited, task, "published", records, 1 + records // 2000))
+                published = RunCounts(records_published=records, files_published=1 + records // 2000)
+                counts = structs.replace(published, datasets_committed=1, storage_requests=24 + records // 1000)
+                times.append(TableRow(RowKind.DATASET, waited, -1, commits_ms + 20, now_ms + 160, counts=counts))
+                rows.append(outcome_row(waited, task, DatasetOutcome.PUBLISHED, published))
                 now_ms += rng.randrange(10, 90)
             if waiting:
-                times.append(RunTime(*of_task, TimeKind.COMMITS, "", commits_ms, now_ms + 160, len(waiting)))
+                counts = RunCounts(datasets_committed=len(waiting))
+                times.append(TableRow(RowKind.COMMITS, "", -1, commits_ms, now_ms + 160, counts=counts))
             now_ms, waiting = now_ms + 170, []
     if not died:
-        times.append(RunTime(*of_task, TimeKind.TASK, "", began_ms, now_ms, len(own)))
-        times.append(RunTime(*of_task, TimeKind.REQUESTS, count=17))
-        put_run_times(fs, root, samples.RUN_ID, "ingest", task, writer.writer, times)
+        counts = RunCounts(work_units=len(own), storage_requests=17)
+        times.insert(0, TableRow(RowKind.TASK, "", -1, began_ms, now_ms, counts=counts))
+        put_task_rows(fs, root, samples.RUN_ID, TaskRows(identity, times))
     return rows, now_ms
 
 
@@ -162,21 +168,28 @@ def _state(name: str, unit: str, size: int, began_ms: int, took_ms: int, *, fail
     )
 
 
-def _record(rows: list[RunDataset], ended_ms: int) -> RunRecord:
+def _record(rows: list[TableRow], ended_ms: int) -> RunRecord:
     failed = [row for row in rows if row.kind]
-    totals = {
-        "datasets_planned": len(rows),
-        "datasets_published": len(rows) - len(failed),
-        "datasets_failed": len(failed),
-        "records_published": sum(row.records for row in rows),
-        "files_published": sum(row.files for row in rows),
-        "commit_attempts": 70,
-        "commit_successes": 61,
-        "commit_retries": 8,
-        "commit_failures": 1,
-        "target_ms": 4_200,
-    }
-    recorded_reasons = tuple(RecordedReason(row.dataset, row.kind, row.reason) for row in failed[:100])
+    totals = RunCounts(
+        datasets_planned=len(rows),
+        datasets_published=len(rows) - len(failed),
+        datasets_failed=len(failed),
+        records_published=sum(row.counts.records_published for row in rows),
+        files_published=sum(row.counts.files_published for row in rows),
+        commit_attempts=70,
+        commit_successes=61,
+        commit_retries=8,
+        commit_failures=1,
+        target_ms=4_200,
+        flow=FlowCounts(
+            (
+                ConstructCounts("", "json", 240_000, 239_100, 900, 0, 0, 3.2),
+                ConstructCounts("lake", "sql <amount > 0>", 239_100, 230_000, 0, 9_100, 0, 0.8),
+            ),
+            (CheckCounts("lake", "row_count", True, len(rows) - len(failed), len(failed)),),
+        ),
+    )
+    recorded_reasons = tuple(Reason(row.dataset, row.kind, row.reason) for row in failed[:100])
     return structs.replace(
         samples.RUN_RECORD,
         job="orders",
@@ -186,23 +199,16 @@ def _record(rows: list[RunDataset], ended_ms: int) -> RunRecord:
         outcome=RunOutcome.INCOMPLETE,
         error="",
         phases=(
-            RecordedPhase("recover", 1.25, True, {"buckets": BUCKETS}),
-            RecordedPhase("plan", 0.5, True, {"datasets_planned": len(rows)}),
-            RecordedPhase("ingest", (ended_ms - BEGAN_MS) / 1000 - 1.75, True, {}),
-            RecordedPhase("drain", 0.9, True, {}),
+            RecordedPhase("recover", 1.25, True, RunCounts(buckets=BUCKETS)),
+            RecordedPhase("plan", 0.5, True, RunCounts(datasets_planned=len(rows))),
+            RecordedPhase("ingest", (ended_ms - BEGAN_MS) / 1000 - 1.75, True, RunCounts()),
+            RecordedPhase("drain", 0.9, True, RunCounts()),
         ),
         totals=totals,
-        quarantined=RecordedReasons((RecordedReason(HOSTILE[6], "quarantined", HOSTILE[5]),), 0),
-        held=RecordedReasons(),
-        reasons=RecordedReasons(recorded_reasons, len(failed) - len(recorded_reasons)),
-        notes=RecordedReasons((RecordedReason("shop-3.orders-0010", "check", f"lake: nulls: {HOSTILE[2]}"),), 3),
-        flow=FlowCounts(
-            (
-                ConstructCounts("", "json", 240_000, 239_100, 900, 0, 0, 3.2),
-                ConstructCounts("lake", "sql <amount > 0>", 239_100, 230_000, 0, 9_100, 0, 0.8),
-            ),
-            (CheckCounts("lake", "row_count", True, len(rows) - len(failed), len(failed)),),
-        ),
+        quarantined=Reasons((Reason(HOSTILE[6], "quarantined", HOSTILE[5]),), 0),
+        held=Reasons(),
+        reasons=Reasons(recorded_reasons, len(failed) - len(recorded_reasons)),
+        notes=Reasons((Reason("shop-3.orders-0010", "check", f"lake: nulls: {HOSTILE[2]}"),), 3),
     )
 
 

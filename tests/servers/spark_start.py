@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,7 +16,7 @@ import pyspark
 
 from tests.servers.java import cache_folder
 
-_ALWAYS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_ALWAYS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _ROOT = Path(__file__).parents[2]
 
 # What a run of the product loads first. The JVM writes its archive as it ends, which has to be waited for.
@@ -70,6 +71,16 @@ def _archive(java: str) -> Path:
         if older != folder:
             shutil.rmtree(older, ignore_errors=True)
     (folder / "conf").mkdir(parents=True, exist_ok=True)
+    # If another process creates it, the JVMs that start meanwhile do so without it.
+    with (folder / "lock").open("w") as lock, contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _create(archive)
+    return archive
+
+
+def _create(archive: Path) -> None:
+    """Let a JVM write the archive as it ends. If it fails, there is none."""
+    folder = archive.parent
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as new:
         new_archive = Path(new, archive.name)
         environment = {
@@ -88,4 +99,3 @@ def _archive(java: str) -> Path:
             )
         if ended and new_archive.exists():
             new_archive.replace(archive)
-    return archive

@@ -30,7 +30,7 @@ from distcommit.protocol.paths.staging import WRITING
 from distcommit.stores.logs.segment import decode_segment
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.decoded import decoded_once
-from tests.simulation.meeting import Meeting, Met
+from tests.simulation.meeting_points import Meeting, Met
 from tests.simulation.programs import PROGRAMS
 from tests.simulation.programs.parts import Program
 from tests.simulation.scenarios import SCENARIOS, Scenario
@@ -292,7 +292,7 @@ def recovery_violation(scenario: Scenario, machine: SimulatedPosix, known: set[b
         scenario: the job.
         machine: the state after a crash.
         known: images that successful recoveries had reached. A recovery that reaches one of them is not continued
-            (`meeting`); new ones are added.
+            (`meeting_points`); new ones are added.
     """
     try:
         before = scenario.world.watermarks(machine)

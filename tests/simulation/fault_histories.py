@@ -41,7 +41,7 @@ from distcommit.testing.fakes.faulty_calls import READS, SYNCS, Fault, FaultyCal
 from tests.simulation.damage import WHOLE
 from tests.simulation.explore import crashes_of, program_violation, recovery_violation
 from tests.simulation.fault_chains import NEXT, Chains, Subject
-from tests.simulation.programs.by_hand import BY_HAND
+from tests.simulation.programs.operator_actions import OPERATOR_ACTIONS
 from tests.simulation.programs.parts import SOURCE, Program
 from tests.simulation.scenarios import SCENARIOS, Scenario
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -61,8 +61,8 @@ serves."""
 _HISTORY = re.compile(
     r"(?P<name>[^:]+):(?P<kind>\w+)@(?P<number>\d+)(?P<ever>\+?)(?P<lost>(?: lost)?)(?:/(?P<crash>\d+))?"
 )
-PEOPLE = {program.name: program for program in BY_HAND}
-NAMES = [*SCENARIOS, *PEOPLE]
+OPERATORS = {program.name: program for program in OPERATOR_ACTIONS}
+NAMES = [*SCENARIOS, *OPERATORS]
 """Subjects of histories."""
 UNSYNCED = "unsynced"
 _EVER, _NEVER = 1_000_000, 1_000_000_000
@@ -77,7 +77,7 @@ def replay(history: str) -> str:
     if NEXT in history:
         return CHAINS.play(history)
     match = _HISTORY.fullmatch(history)
-    if match is None or match["name"] not in NAMES or (match["kind"] in TIMES and match["name"] in PEOPLE):
+    if match is None or match["name"] not in NAMES or (match["kind"] in TIMES and match["name"] in OPERATORS):
         return f"no history: {history}"
     name, number, times = match["name"], int(match["number"]), _EVER if match["ever"] else 1
     machine = _machine(name)
@@ -92,7 +92,7 @@ def replay(history: str) -> str:
             return wrong
     except Exception as error:  # noqa: BLE001 - what is not typed is a finding
         return f"an error that is not typed: {''.join(traceback.format_exception(error))}"
-    return (lost_answer(machine) if name in PEOPLE and played.answered else "") or _violation_after(name, machine)
+    return (lost_answer(machine) if name in OPERATORS and played.answered else "") or _violation_after(name, machine)
 
 
 def _violation_without_power(
@@ -127,8 +127,8 @@ def _powerless(machine: SimulatedPosix) -> SimulatedPosix:
 
 def _violation_after(name: str, machine: SimulatedPosix) -> str:
     """Return a violation after undisturbed runs, or after the repeated command."""
-    if name in PEOPLE:
-        return _violation_by_hand(PEOPLE[name], machine)
+    if name in OPERATORS:
+        return _violation_by_hand(OPERATORS[name], machine)
     return _violation_of_runs(SCENARIOS[name], machine)
 
 
@@ -186,7 +186,7 @@ def _machine(name: str) -> SimulatedPosix:
 
 @cache
 def _initial_machine(name: str) -> SimulatedPosix:
-    return SCENARIOS[name].machine() if name in SCENARIOS else PEOPLE[name].find()
+    return SCENARIOS[name].machine() if name in SCENARIOS else OPERATORS[name].find()
 
 
 def _subject(name: str) -> Subject:
@@ -199,7 +199,7 @@ def _subject(name: str) -> Subject:
             {"": lambda calls: scenario.run(calls, scenario.after)},
             partial(_violation_of_runs, scenario),
         )
-    program = PEOPLE[name]
+    program = OPERATORS[name]
     by_hand = cast(Callable[[PosixCalls], None], program.act)
     return Subject(
         partial(_machine, name),
@@ -230,8 +230,8 @@ def _disturbed(
     clock = SimulatedClock()
 
     def act(calls: PosixCalls) -> None:
-        if name in PEOPLE:
-            PEOPLE[name].act(cast(SimulatedPosix, calls))
+        if name in OPERATORS:
+            OPERATORS[name].act(cast(SimulatedPosix, calls))
         else:
             SCENARIOS[name].run(calls, SCENARIOS[name].disturbed)
 

@@ -36,7 +36,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.segment import Segment, decode_segment
 from distcommit.stores.state.job_store import JobStore
-from tests.models.log_model import LogModel
+from tests.spec.product_log import LogModel
 
 ANOTHERS_ID = "00112233445566778899aabbccddeeff"
 """The writer of foreign records, which need not be valid at their place."""
@@ -180,7 +180,7 @@ def set_back(store: JobStore) -> int:
                 case Checkpoint() as record:
                     model = LogModel.beginning_at(record)
                 case SetWatermark(urn, Watermark(positions)):
-                    before = model.dataset(urn).watermark
+                    before = model.watermark(urn)
                     reached = before.positions.items() if before else ()
                     records += sum(as_offset(position) - as_offset(positions.get(p, 0)) for p, position in reached)
             model.append(segment.record)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from distcommit.core.errors import SourceUnavailableError
 from distcommit.core.ports import Clock
 from distcommit.core.records.freshness import Freshness
-from distcommit.engine.driver.reports import MAX_REASONS
+from distcommit.core.records.reasons import MAX_REASONS
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.readiness import CommitPolicy

@@ -27,7 +27,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS
@@ -40,9 +40,9 @@ from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_store
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.models.model_flow import MODEL_FLOWS, flow_of_formats
-from tests.simulation.cut_watch import cut_violation
 from tests.simulation.log_watch import log_violation
 from tests.simulation.simulated_hdfs import SimulatedHdfs
+from tests.simulation.snapshot_watch import cut_violation
 
 ROOTS = Roots("/job/store", "/job/staging", "/job/output")
 _SINK = FileSink(compression="none")
@@ -146,9 +146,11 @@ class World:
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
-    def retain(self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_cuts: int | None = None) -> RunResult:
+    def retain(
+        self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_snapshots: int | None = None
+    ) -> RunResult:
         """Run once to expire older records, as a process would."""
-        settings = retaining(self.begin(calls, source), before_ms, kept_cuts)
+        settings = retaining(self.begin(calls, source), before_ms, kept_snapshots)
         with recorded_run(settings, "retain", "world") as observer:
             result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)

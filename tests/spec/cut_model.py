@@ -34,13 +34,12 @@ Not modelled: power loss (the explorer covers it), several datasets in a bucket,
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tests.spec import search
 from tests.spec.model_command import model_command
 
-LOG: Any = importlib.import_module("tests.spec.log_model")
 BUCKETS, KEPT, LONGEST = (0, 1), 2, 2
 
 
@@ -424,8 +423,8 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_
     """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
     number of states, and a history that leads to the violation.
     """
-    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return result
+    scen = scenario(name, switches)
+    return search.explore(scen, scen.init, limit, walks, 1, moves, check)
 
 
 if __name__ == "__main__":

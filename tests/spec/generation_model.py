@@ -38,15 +38,15 @@ folds, like the new logs' beginnings), deletion of the old generation.
 from __future__ import annotations
 
 import argparse
-import importlib
 import time
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-LOG: Any = importlib.import_module("tests.spec.log_model")
+from tests.spec import log_model, search
+from tests.spec.log_model import DESIGNED, DS, IDLE, Fold, Move, Seq
+
 DATASETS, HIGH = ("a", "b"), 2
-NO_SWITCHES: frozenset[str] = frozenset()
 
 Size = tuple[int, int]  # (generation, number of buckets)
 Key = tuple[int, int]  # (generation, bucket)
@@ -76,7 +76,7 @@ class Bucket(NamedTuple):
 
     fence: int
     owner: str
-    ds: tuple[tuple[str, Any], ...]
+    ds: tuple[tuple[str, DS], ...]
     moved: int = 0  # the generation that replaced it
 
 
@@ -129,10 +129,11 @@ def valid_in_job(r: Rec, f: Job, v: frozenset[str]) -> bool:
         case "CUT":
             return r.e == f.fence and all(dict(r.arg).get(key, n) >= n for key, n in f.heads)
         case "REBUCKET":
-            same = f.under is None or (f.under, f.naming_under) == (r.arg, r.d or f.naming) or "another_size" in v
-            return (r.e == f.fence or "no_fence" in v) and r.arg[0] == f.gen[0] + 1 and same
+            return log_model.valid(
+                log_model.Rec(r.kind, r.e or 0, Move(r.arg[0], r.arg[1], r.d or f.naming)), of_job(f), v
+            )
         case "GENERATION":
-            return (r.e == f.fence or "no_fence" in v) and r.arg == f.under
+            return r.arg == f.under and log_model.valid(log_model.Rec(r.kind, r.e or 0, r.arg[0]), of_job(f), v)
     raise AssertionError(r.kind)
 
 
@@ -149,9 +150,15 @@ def apply_to_job(r: Rec, f: Job) -> Job:
     raise AssertionError(r.kind)
 
 
-def of_dataset(r: Rec, f: Bucket) -> Any:
+def of_job(f: Job) -> Fold:
+    """Return the fold of the job log in the form of `log_model`."""
+    under_way = Move(*f.under, f.naming_under) if f.under else None
+    return Fold(f.fence, f.owner, frozenset(), IDLE, generation=f.gen[0], buckets=f.gen[1], under_way=under_way)
+
+
+def of_dataset(r: Rec, f: Bucket) -> Fold:
     """Return the fold of one dataset in the form of `log_model`."""
-    return LOG.Fold(f.fence, f.owner, frozenset(), dict(f.ds)[r.d])
+    return Fold(f.fence, f.owner, frozenset(), dict(f.ds)[r.d])
 
 
 def valid_in_bucket(r: Rec, f: Bucket, v: frozenset[str]) -> bool:
@@ -161,9 +168,11 @@ def valid_in_bucket(r: Rec, f: Bucket, v: frozenset[str]) -> bool:
         case "FENCE":
             return r.e is not None and r.e > f.fence
         case "MOVED":
-            fenced_in = r.e == f.fence or "no_fence" in v or "job_fence_only" in v
-            return fenced_in and not f.moved and (all(t.state == "idle" for _, t in f.ds) or "moved_busy" in v)
-    return bool(LOG.valid(LOG.Rec(r.kind, r.e, r.arg), of_dataset(r, f), NO_SWITCHES))
+            unfenced = v | {"no_fence"} if "job_fence_only" in v else v
+            folds = [Fold(f.fence, f.owner, frozenset(), t) for _, t in f.ds]
+            moved = log_model.Rec(r.kind, r.e or 0, r.arg)
+            return not f.moved and all(log_model.valid(moved, of_one, unfenced) for of_one in folds)
+    return log_model.valid(log_model.Rec(r.kind, r.e or 0, r.arg), of_dataset(r, f), DESIGNED)
 
 
 def apply_to_bucket(r: Rec, f: Bucket) -> Bucket:
@@ -172,7 +181,7 @@ def apply_to_bucket(r: Rec, f: Bucket) -> Bucket:
             return f._replace(fence=r.e, owner=r.arg)
         case "MOVED":
             return f._replace(moved=r.arg)
-    state = LOG.apply(LOG.Rec(r.kind, r.e, r.arg), of_dataset(r, f)).ds
+    state = log_model.apply(log_model.Rec(r.kind, r.e or 0, r.arg), of_dataset(r, f)).ds
     return f._replace(ds=tuple((d, state if d == r.d else t) for d, t in f.ds))
 
 
@@ -409,13 +418,13 @@ def run(m: Mover) -> Moves:
             yield m.end("fenced")
             return
         for d, t in f.ds:
-            r = Rec("INTENT", p.e, LOG.Seq(d, p.e, (), t.wm, t.wm + 1, t.gen, False), d)
-            if t.state == "pending" and p.did == (d, t.seq.e):
-                yield m.append(key, Rec("DONE", p.e, t.seq.e, d))
+            r = Rec("INTENT", p.e, Seq(d, p.e, (), t.wm, t.wm + 1, t.gen, False), d)
+            if t.state == "pending" and p.did == (d, t.sequence.e):
+                yield m.append(key, Rec("DONE", p.e, t.sequence.e, d))
                 return
             if t.state == "pending":
-                files = m.s.final | {(d, t.seq.gen, t.seq.lo)}
-                yield m.go(f"publishes {d} [{t.seq.lo}]", m.s._replace(final=files), did=(d, t.seq.e))
+                files = m.s.final | {(d, t.sequence.gen, t.sequence.lo)}
+                yield m.go(f"publishes {d} [{t.sequence.lo}]", m.s._replace(final=files), did=(d, t.sequence.e))
                 return
             if t.wm < HIGH and valid_in_bucket(r, f, m.v):
                 yield m.append(key, r)
@@ -441,7 +450,7 @@ def person(m: Mover) -> Moves:
         yield m.wrong("GENERATION WITHOUT LOGS")
         return
     f = m.folds[key]
-    t, r = dict(f.ds)["a"], Rec("SET", None, "x", "a")
+    t, r = dict(f.ds)["a"], Rec("SET", None, 0, "a")
     if t.gen or m.p.told:
         yield m.end("is told that it is set", told="set")
     elif f.moved and not m.v & {"moved_open", "put_is_set"}:
@@ -515,8 +524,8 @@ def sizes(records: tuple[Rec, ...], scen: Scen) -> set[Size]:
 
 # ---- scenarios
 def scenario(name: str, switches: tuple[str, ...] = ()) -> Scen:
-    idle = LOG.DS(0, 0, None, "idle", 0, 0, 0)
-    pending = idle._replace(seq=LOG.Seq("a", 1, (), 0, 1, 0, False), state="pending", closed=1)
+    idle = IDLE
+    pending = idle._replace(seq=Seq("a", 1, (), 0, 1, 0, False), state="pending", closed=1)
     states = {"a": idle, "b": idle}
     begin, old = Job(1, "Z", (0, 2)), (0, 2)
     zombie = Proc("Z", "run", e=1, gen=old, phase="work")
@@ -574,9 +583,8 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 0)
     """
     job_fold.cache_clear()
     bucket_fold.cache_clear()
-    result = LOG.explore(scenario(name, tuple(switches.split())), limit, walks, 1, moves, check)
-    wrong, states, history = result
-    return str(wrong), int(states), list(history)
+    scen = scenario(name, tuple(switches.split()))
+    return search.explore(scen, scen.init, limit, walks, 1, moves, check)
 
 
 def main() -> None:

@@ -28,15 +28,15 @@ Not modelled: power loss, several datasets, abandon and quarantine.
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from tests.spec import log_model, search
+from tests.spec.log_model import DS, Fold, Rec, Unread
 from tests.spec.model_command import model_command
 
-LOG: Any = importlib.import_module("tests.spec.log_model")
 ENDS = (3, 2)
 BRANCHES = ("x", "y")
 Record = tuple[int, int]  # partition, offset
@@ -107,14 +107,17 @@ class Sealed(NamedTuple):
     gen: int
     held: bool
     first: Row | None
+    left_out: str = ""
+    schemas: None = None
+    unread: Unread | None = None
 
 
 @cache
-def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
+def fold(log: tuple[Rec, ...], v: frozenset[str]) -> Fold:
     """Return a fold in which epoch 1 has fenced and planned from the beginning."""
-    f = LOG.Fold(1, "R1", frozenset(), LOG.DS((0, 0), 0, None, "idle", 0, 0, (0, 0)))
+    f = Fold(1, "R1", frozenset(), DS((0, 0), 0, None, "idle", 0, 0, (0, 0)))
     for r in log:
-        f = LOG.apply(r, f) if LOG.valid(r, f, v) else f
+        f = log_model.apply(r, f) if log_model.valid(r, f, v) else f
     return f
 
 
@@ -162,11 +165,11 @@ class Mover:
         return f"{self.p.id}: {label}", self.s._replace(procs=procs, **changes)
 
     def put(self, kind: str, arg: Any, phase: str, **changes: Any) -> tuple[str, State]:
-        log = (*self.s.log, LOG.Rec(kind, changes.get("e", self.p.e), arg))
+        log = (*self.s.log, Rec(kind, changes.get("e", self.p.e), arg))
         return self.go(f"puts {kind}", phase, log=log, **changes)
 
     def can(self, kind: str, arg: Any) -> bool:
-        return bool(LOG.valid(LOG.Rec(kind, self.p.e, arg), self.f, self.v))
+        return log_model.valid(Rec(kind, self.p.e, arg), self.f, self.v)
 
 
 def attempt(m: Mover) -> Moves:
@@ -251,8 +254,8 @@ def committer(m: Mover) -> Moves:
     match m.p.phase:
         case "looks":
             sequence = decided(m)
-            if m.t.state == "pending" and m.t.seq.e == 1:
-                yield m.go("takes the sealed sequence of another committer", "publishes", m.t.seq.files)
+            if m.t.state == "pending" and m.t.sequence.e == 1:
+                yield m.go("takes the sealed sequence of another committer", "publishes", m.t.sequence.files)
             elif sequence is not None and m.can("INTENT", sequence):
                 yield m.go(f"decides for {sequence.first and sequence.first.wrote}", "seals", (sequence,))
         case "seals":
@@ -281,7 +284,7 @@ def next_run(m: Mover) -> Moves:
             yield m.put("FENCE", m.p.id, "replays", e=e)
         case "replays":
             if m.t.state == "pending":
-                yield m.go("takes over the pending sequence", "publishes older", m.t.seq.files)
+                yield m.go("takes over the pending sequence", "publishes older", m.t.sequence.files)
             else:
                 yield m.go("sweeps", "plans", staged=frozenset(f for f in m.s.staged if f.e >= e))
         case "publishes older":
@@ -362,8 +365,8 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_
     """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
     number of states, and a history that leads to the violation.
     """
-    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return result
+    scen = scenario(name, switches)
+    return search.explore(scen, scen.init, limit, walks, 1, moves, check)
 
 
 if __name__ == "__main__":

@@ -38,15 +38,15 @@ Not modelled: power loss, several units of a sequence, identity of deleted files
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from tests.spec import log_model, search
+from tests.spec.log_model import DS, Fold, Rec, Seq
 from tests.spec.model_command import model_command
 
-LOG: Any = importlib.import_module("tests.spec.log_model")
 URN, READ = 1, 2
 
 
@@ -92,12 +92,12 @@ GOOD, BAD = File("good", 1, "first", (0,)), File("error", 1, "first", (1,))
 
 
 @cache
-def fold(log: tuple[Any, ...], v: frozenset[str]) -> Any:
+def fold(log: tuple[Rec, ...], v: frozenset[str]) -> Fold:
     """Return a fold in which epoch 1 has ended, with both records below its watermark."""
-    dataset = LOG.DS(READ, 0, None, "idle", 1, 1, 0)
-    f = LOG.Fold(1, "R1", frozenset(), dataset)
+    dataset = DS(READ, 0, None, "idle", 1, 1, 0)
+    f = Fold(1, "R1", frozenset(), dataset)
     for r in log:
-        f = LOG.apply(r, f) if LOG.valid(r, f, v) else f
+        f = log_model.apply(r, f) if log_model.valid(r, f, v) else f
     return f
 
 
@@ -148,7 +148,7 @@ def check(s: State, scen: Scen, last: bool) -> str:
     named = Counter(name for tomb in tombs(s.output, t.done, v) for name in tomb.names)
     if any(count > 1 for count in named.values()):
         return "SUPERSEDED TWICE"
-    if t.state in ("pending", "quarantined") and any(file not in s.staged | s.output for file in t.seq.files):
+    if t.state in ("pending", "quarantined") and any(file not in s.staged | s.output for file in t.sequence.files):
         return "NEEDED FILE GONE"
     return "STUCK" if last and t.state == "pending" else ""
 
@@ -168,11 +168,11 @@ class Mover:
         return f"{self.p.id}: {label}", self.s._replace(procs=procs, **changes)
 
     def put(self, kind: str, e: int | None, arg: Any, phase: str, after: int = 0) -> tuple[str, State]:
-        log = (*self.s.log, LOG.Rec(kind, e, arg))
+        log = (*self.s.log, Rec(kind, e or 0, arg))
         return self.go(f"puts {kind}" + (f"({e})" if e else ""), phase, e=after, log=log)
 
     def can(self, kind: str, e: int | None, arg: Any) -> bool:
-        return bool(LOG.valid(LOG.Rec(kind, e, arg), self.f, self.v))
+        return log_model.valid(Rec(kind, e or 0, arg), self.f, self.v)
 
 
 def shown(file: File) -> str:
@@ -219,7 +219,7 @@ def replay(m: Mover) -> Moves:
     if m.f.fence > m.p.e:
         yield m.go("is fenced", "over")
     elif m.t.state == "pending":
-        yield m.go("takes over the pending sequence", "take over", m.t.seq.files)
+        yield m.go("takes over the pending sequence", "take over", m.t.sequence.files)
     else:
         yield m.go("has replayed", "deletes" if m.t.state == "idle" else "ends")
 
@@ -264,7 +264,7 @@ def plans(m: Mover) -> Moves:
         if m.scen.beside and to == READ:
             files, to = [*files, File("good", e, f"{own}, appended", (to,))], to + 1
         if files and m.t.state == "idle":
-            sequence = LOG.Seq(URN, e, tuple(files), m.t.wm, to, 0, False)
+            sequence = Seq(URN, e, tuple(files), m.t.wm, to, 0, False)
             yield m.go(f"stages {kind} of {fed} and {to - m.t.wm} more", "seals", (sequence,),
                        staged=m.s.staged | set(files))  # fmt: skip
         else:
@@ -285,7 +285,7 @@ def replaces(m: Mover) -> Moves:
         names = [f for f in there if f.kind != "error" or "keep_errors" not in m.v]
     replaced_records = {record for f in names if f.kind != "repl" or "no_inherit" not in m.v for record in f.records}
     stone = File("repl", e, own, tuple(sorted(replaced_records)), tuple(names))
-    sequence = LOG.Seq(URN, e, (new, stone), t.wm, t.wm + 1, 0, False)
+    sequence = Seq(URN, e, (new, stone), t.wm, t.wm + 1, 0, False)
     yield m.go(f"stages {shown(new)}, in the place of {len(names)}", "seals", (sequence,),
                staged=m.s.staged | {new, stone})  # fmt: skip
 
@@ -296,8 +296,8 @@ def seals(m: Mover) -> Moves:
         name, state = m.put("INTENT", m.p.e, sequence, "publishes")
         q = state.procs[m.i]._replace(x=sequence.files)
         yield name, state._replace(procs=(*state.procs[: m.i], q, *state.procs[m.i + 1 :]))
-    elif m.t.state == "pending" and m.t.seq.e == m.p.e and m.f.fence == m.p.e:
-        yield m.go("takes the sequence of its twin", "publishes", m.t.seq.files)
+    elif m.t.state == "pending" and m.t.sequence.e == m.p.e and m.f.fence == m.p.e:
+        yield m.go("takes the sequence of its twin", "publishes", m.t.sequence.files)
     else:
         yield m.go("may not seal", "ends")
 
@@ -336,21 +336,21 @@ def person(m: Mover) -> Moves:
     match m.p.phase:
         case "begin":
             if t.state == "pending":
-                yield m.put("QUARANTINE", None, t.seq.e, "revokes")
+                yield m.put("QUARANTINE", None, t.sequence.e, "revokes")
         case "revokes":
             if t.state == "quarantined":
-                yield m.put("REVOKING", None, t.seq.e, "takes")
+                yield m.put("REVOKING", None, t.sequence.e, "takes")
             else:
                 yield m.go("finds the sequence retried", "over")
         case "takes":
-            files = sorted(t.seq.files, key=lambda file: file.kind not in STONES)
+            files = sorted(t.sequence.files, key=lambda file: file.kind not in STONES)
             staged = [("withdraw", file) for file in files]
             there = [("undo", file) for file in files]
             yield m.go("begins to take back", "takes back",
                        (*there, *staged) if "targets_first" in m.v else (*staged, *there))  # fmt: skip
         case "takes back":
             if not m.p.x:
-                yield m.put("ABANDONED", None, t.seq.e, "over")
+                yield m.put("ABANDONED", None, t.sequence.e, "over")
                 return
             (how, file), *remaining = m.p.x
             if how == "withdraw":
@@ -370,7 +370,7 @@ def moves(s: State, scen: Scen) -> Moves:
 
 # ---- scenarios
 def scenario(name: str, switches: str = "") -> Scen:
-    fenced = LOG.Rec("FENCE", 2, "A")
+    fenced = Rec("FENCE", 2, "A")
     planning = Proc("A", e=2, phase="plans")
     replacing = planning._replace(kind="replacer")
     twin, person_ = Proc("B", e=2, phase="plans"), Proc("H", "person")
@@ -429,8 +429,8 @@ def explore(name: str, switches: str = "", limit: int = 400_000, walks: int = 3_
     """Return the violation (`none`: none in any state; `none*`: none up to the limit and on walks from there), the
     number of states, and a history that leads to the violation.
     """
-    result: tuple[str, int, list[str]] = LOG.explore(scenario(name, switches), limit, walks, 1, moves, check)
-    return result
+    scen = scenario(name, switches)
+    return search.explore(scen, scen.init, limit, walks, 1, moves, check)
 
 
 if __name__ == "__main__":

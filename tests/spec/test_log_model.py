@@ -4,10 +4,8 @@ of each scenario. The model's invariants for imports, rebuilds, at-least-once de
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections import deque
-from typing import Any
 
 import pytest
 
@@ -37,21 +35,22 @@ from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.validity import valid
-
-MODEL: Any = importlib.import_module("tests.spec.log_model")
-DESIGNED = frozenset[str]()
+from tests.spec.log_actors import moves
+from tests.spec.log_model import STOP, Log, Rec
+from tests.spec.log_model import Fold as ModelFold
+from tests.spec.log_model import fold as model_fold
+from tests.spec.log_model import valid as model_valid
+from tests.spec.log_scenarios import NAIVE, explore, scenario
 
 
 def watermark(place: int) -> Watermark | None:
     return Watermark({"0": place}) if place else None
 
 
-def product_record(record: Any, urn: str) -> Record:
+def product_record(record: Rec, urn: str) -> Record:
     """Convert a record of the model to the product's form."""
-    kind, epoch, arg = record
-    if kind == "AGAIN":
-        return ByHand(OperatorAction.READ_AGAIN, SequenceName(urn, arg), "person")
-    if kind in ("RETRY", "REVOKING", "ABANDONED", "QUARANTINE"):
+    kind, epoch, arg, _ = record
+    if kind in ("RETRY", "REVOKING", "ABANDONED", "QUARANTINE", "READ-AGAIN"):
         return ByHand(OperatorAction(kind.lower()), SequenceName(urn, arg), "person")
     match kind:
         case "FENCE":
@@ -85,17 +84,17 @@ def product_record(record: Any, urn: str) -> Record:
     raise AssertionError(kind)
 
 
-def product_fold(log: Any, urn: str) -> Fold:
+def product_fold(log: Log, urn: str) -> Fold:
     fold = Fold()
     (_, base), *records = log
     if base.arg.fence:
         apply(0, Fence(base.arg.fence, base.arg.owner), fold)
     if base.arg.ds.seq:
-        apply(0, product_record(MODEL.Rec("INTENT", base.arg.ds.seq.e, base.arg.ds.seq), urn), fold)
+        apply(0, product_record(Rec("INTENT", base.arg.ds.seq.e, base.arg.ds.seq), urn), fold)
     for number, record in records:
         of_product = fold.checkpoint() if record.kind == "CHECKPOINT" else product_record(record, urn)
         if isinstance(of_product, Unread):
-            stop_after = MODEL.STOP
+            stop_after = STOP
             of_product = (
                 next_record.unread(fold, of_product.epoch, of_product.datasets, stop_after=stop_after) or of_product
             )
@@ -103,7 +102,7 @@ def product_fold(log: Any, urn: str) -> Fold:
     return fold
 
 
-def shown_by_model(fold: Any) -> tuple[object, ...]:
+def shown_by_model(fold: ModelFold) -> tuple[object, ...]:
     d = fold.ds
     of = d.seq.e if d.seq else 0
     left = d.unread
@@ -120,16 +119,16 @@ def shown_by_product(fold: Fold, urn: str) -> tuple[object, ...]:
     return (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs), *found)
 
 
-def logs_of(name: str, states: int) -> list[tuple[str, Any]]:
+def logs_of(name: str, states: int) -> list[tuple[str, Log]]:
     """Return distinct numbered logs from so many states of a scenario, reached at random."""
-    scenario, rng = MODEL.scenario(name), random.Random(1)
-    seen, queue = {scenario.init}, deque([scenario.init])
-    logs: dict[tuple[str, Any], None] = {}
+    scen, rng = scenario(name), random.Random(1)
+    seen, queue = {scen.init}, deque([scen.init])
+    logs: dict[tuple[str, Log], None] = {}
     while queue and len(seen) < states:
         queue.rotate(rng.randrange(len(queue)))
         state = queue.popleft()
         logs.update(dict.fromkeys((str(number), log) for number, log in enumerate(state.logs)))
-        fresh = [after for _, after in MODEL.moves(state, scenario) if after not in seen]
+        fresh = [after for _, after in moves(state, scen) if after not in seen]
         seen.update(fresh)
         queue.extend(fresh)
     return list(logs)
@@ -146,7 +145,7 @@ def test_product_fold_equals_the_model(name: str) -> None:
         "rebuild": {"REBUILT"},
         "stop": {"LEFT", "QUARANTINE", "RETRY"},
         "loose": {"PUBLISHED"},
-        "unread": {"UNREAD", "AGAIN"},
+        "unread": {"UNREAD", "READ-AGAIN"},
         "reset": {"UNREAD", "SET"},
     }
     assert expected.get(name, {"INTENT"}) <= kinds
@@ -155,11 +154,11 @@ def test_product_fold_equals_the_model(name: str) -> None:
     for urn, log in logs:
         if [record.kind for _, record in log].count("CHECKPOINT") > 2:
             continue  # its first records may be truncated
-        mine, fold = MODEL.fold(log, DESIGNED)[0], product_fold(log, urn)
+        mine, fold = model_fold(log)[0], product_fold(log, urn)
         assert shown_by_product(fold, urn) == shown_by_model(mine), log
         mine_only = sorted((record for at, record in records if at == urn), key=repr)
         for record in chances.sample(mine_only, min(12, len(mine_only))):
-            assert valid(product_record(record, urn), fold) == MODEL.valid(record, mine, DESIGNED), (record, log)
+            assert valid(product_record(record, urn), fold) == model_valid(record, mine), (record, log)
 
 
 @pytest.mark.parametrize(
@@ -176,26 +175,25 @@ def test_product_fold_equals_the_model(name: str) -> None:
     ],
 )
 def test_imports_stops_and_rebuilds_hold_as_designed_and_break_in_naive_variants(name: str, naive: str) -> None:
-    MODEL.fold.cache_clear()
-    wrong, states, _ = MODEL.explore(MODEL.scenario(name, naive.split()), 12_000 if not naive else 100_000, 0, 1)
+    wrong, states, _ = explore(name, naive, 12_000 if not naive else 100_000, 0)
     assert states > 1000
     assert wrong.startswith("none") == (not naive), wrong
 
 
 NEW_RULES = ("loose", "mixed", "cuts", "settled", "heads", "halves", "unread", "reset")
-NAIVE_RULES = [(name, switches) for name, switches, _ in MODEL.NAIVE if name in NEW_RULES]
+NAIVE_RULES = [(name, switches) for name, switches, _ in NAIVE if name in NEW_RULES]
 
 
 @pytest.mark.parametrize("name", NEW_RULES)
 def test_later_scenarios_hold_over_their_first_states(name: str) -> None:
-    wrong, states, history = MODEL.explore(MODEL.scenario(name), 4_000, 20, 1)
+    wrong, states, history = explore(name, limit=4_000, walks=20)
     assert wrong.startswith("none"), history
     assert wrong == "none" or states >= 4_000
 
 
 @pytest.mark.parametrize(("name", "naive"), NAIVE_RULES)
 def test_later_scenarios_break_in_naive_variants(name: str, naive: str) -> None:
-    wrong, _, history = MODEL.explore(MODEL.scenario(name, naive.split()), 100_000, 0, 1)
+    wrong, _, history = explore(name, naive, 100_000, 0)
     assert not wrong.startswith("none")
     assert history
 
@@ -205,5 +203,5 @@ def test_later_scenarios_break_in_naive_variants(name: str, naive: str) -> None:
 @pytest.mark.parametrize("states", [300_000])
 @pytest.mark.parametrize("name", NEW_RULES)
 def test_later_scenarios_hold_over_as_many_states_as_time_allows(name: str, states: int) -> None:
-    wrong, _, history = MODEL.explore(MODEL.scenario(name), states, 1_000, 1)
+    wrong, _, history = explore(name, limit=states, walks=1_000)
     assert wrong.startswith("none"), history

@@ -19,10 +19,10 @@ from distcommit.protocol.validity import valid
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
-from tests.models.log_model import LogModel
 from tests.models.strategies import records_after
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
+from tests.spec.product_log import LogModel
 from tests.stateful.profiles import effort, known_ids
 
 FOLDER = "/log"
@@ -79,10 +79,10 @@ class CommitLogMachine(RuleBasedStateMachine):
             remaining -= 1
             if remaining == 0 and other != writer:
                 self.machine.gate = None
-                self.logs[other].settle(once(other_record))
+                run_alone(self.logs[other].settle(once(other_record)))
                 self.look()
                 for _ in range(checkpoints):
-                    run_alone(self.logs[other].checkpoint_batched(at_least=1))
+                    run_alone(self.logs[other].checkpoint(at_least=1))
                     self.look()
                 self.machine.gate = gate
 
@@ -113,7 +113,7 @@ class CommitLogMachine(RuleBasedStateMachine):
     @rule(writer=writers, at_least=st.integers(1, 6))
     def checkpoint(self, writer: int, at_least: int) -> None:
         with known_ids(self.ids):
-            run_alone(self.logs[writer].checkpoint_batched(at_least=at_least))
+            run_alone(self.logs[writer].checkpoint(at_least=at_least))
         self.look()
 
     @rule(writer=writers)
@@ -127,9 +127,9 @@ class CommitLogMachine(RuleBasedStateMachine):
         self.machine.gate = dies_before(nth)
         with suppress(Crashed), known_ids(self.ids):
             if checkpoints:
-                run_alone(self.logs[0].checkpoint_batched(at_least=1))
+                run_alone(self.logs[0].checkpoint(at_least=1))
             else:
-                self.logs[0].settle(once(record))
+                run_alone(self.logs[0].settle(once(record)))
         self.machine.gate = None
         if power_loss:
             survivors = self.machine.after_power_loss(random.Random(power_loss), 3, 2)
@@ -157,7 +157,7 @@ class CommitLogMachine(RuleBasedStateMachine):
 
     def settle(self, writer: int, decide: Decide) -> None:
         with known_ids(self.ids), suppress(OutcomeUnknownError):
-            answer = self.logs[writer].settle(decide)
+            answer = run_alone(self.logs[writer].settle(decide))
             self.look()
             assert not self.model().difference(answer), f"wrong answer: {self.model().difference(answer)}"
             self.acknowledged = answer.number

@@ -132,7 +132,7 @@ class StepStoreMachine(RuleBasedStateMachine):
     @rule(process=processes, urn=few_urns)
     def seal(self, process: int, urn: str) -> None:
         if urn not in self.unsealed[process]:
-            return  # nothing to seal: see test_found.py
+            return  # nothing to seal: see test_minimal_examples.py
         expected, unsealed = self.expected[urn], self.unsealed[process][urn]
         fits = unsealed.high is None or unsealed.low == expected.watermark
         possible = self.may_seal[process] and expected.sealed is None and fits

@@ -24,7 +24,7 @@ from distcommit.cli.main import app, commands_by_name
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import end_run
-from tests.unit.app.job_file.test_readers import Place
+from tests.unit.app.reading.test_readers import Place
 from tests.unit.cli.commands_page import PAGE, commands_page
 from tests.unit.test_pages import PAGES
 
@@ -193,6 +193,7 @@ def commands_in(module: str) -> dict[str, Any]:
     return dict(getattr(typer.main.get_command(import_module(place).app), "commands"))  # noqa: B009
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", shown(r"python -m [a-z]"))
 def test_module_command_on_a_page_exists_with_its_arguments(text: str) -> None:
     module, *words = text.partition("-m ")[2].split()

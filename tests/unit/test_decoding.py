@@ -53,6 +53,7 @@ for _ in range(300):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["from_json", "from_msgpack", "converted", "json_decoder"])
 def test_type_can_be_decoded_first_by_many_threads_at_once(way: str) -> None:
     subprocess.run([sys.executable, "-c", _DECODED_FIRST_BY_MANY, way], check=True, timeout=60)

@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import distcommit
 
 ROOT = Path(distcommit.__file__).parents[1]
 API = ROOT / "conf" / "docs" / "reference" / "python-api.md"
 
 
+@pytest.mark.thorough
 def test_site_is_built_without_a_warning(tmp_path: Path) -> None:
     command = ["build", "--strict", "--config-file", str(ROOT / "conf" / "mkdocs.yml"), "--site-dir", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}

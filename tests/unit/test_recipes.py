@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import distcommit
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.schedule_settings import ScheduleSettings
+from distcommit.app.scheduling.timetables import Cron
 from distcommit.cli.main import app
-from distcommit.scheduling.timetables import Cron
 
 ROOT = Path(distcommit.__file__).parents[1]
 RECIPES = ROOT / "conf" / "deploy"

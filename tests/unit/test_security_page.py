@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.job_sections import RunLimits
-from distcommit.constructs.registry import client, converter, policy
-from distcommit.core.support import nesting
-from distcommit.formats import schema_bounds
+from distcommit.constructs.registry import client, converter
 from distcommit.formats.avro import containers
 from distcommit.pipeline.limits import watchdog
+from distcommit.schemas import limits
 
 PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md").read_text(encoding="utf-8")
 
@@ -19,19 +18,19 @@ PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md")
 @pytest.mark.parametrize(
     ("row", "bounds"),
     [
-        ("columns that a schema expands to, nested ones included", f"{nesting.MAX_COLUMNS:,}"),
+        ("columns that a schema expands to, nested ones included", f"{limits.MAX_COLUMNS:,}"),
         (
             "nested levels of a registered schema; its text; its references",
-            f"{schema_bounds.MAX_NESTING}; {schema_bounds.MAX_SCHEMA_BYTES >> 20} MiB; {client.MAX_REFERENCES}",
+            f"{limits.MAX_NESTING}; {limits.MAX_SCHEMA_BYTES >> 20} MiB; {client.MAX_REFERENCES}",
         ),
-        ("values that one Protobuf message expands to", f"{schema_bounds.MAX_RECORD_VALUES:,}"),
+        ("values that one Protobuf message expands to", f"{limits.MAX_RECORD_VALUES:,}"),
         (
             "schemas of one dataset; unknown schema ids of one work unit",
-            f"{policy.MAX_SCHEMAS:,}; {converter.MAX_UNKNOWN}",
+            f"{limits.MAX_SCHEMAS:,}; {converter.MAX_UNKNOWN}",
         ),
         (
             "a block of an Avro file, also unpacked, and its header; `fixed` types of a schema together",
-            f"{containers.MAX_BLOCK_BYTES >> 20} MiB; {nesting.MAX_FIXED_BYTES >> 10} KiB",
+            f"{containers.MAX_BLOCK_BYTES >> 20} MiB; {limits.MAX_FIXED_BYTES >> 10} KiB",
         ),
         (
             "a converter, a row checker or the fork, for one batch or schema",

@@ -399,3 +399,29 @@ def test_every_import_of_the_product_is_declared() -> None:
 def test_import_check_reports_an_undeclared_package() -> None:
     source = "import os\n\nfrom yaml import dump\n\ndef f():\n    import hypothesis.strategies\n"
     assert list(undeclared(source, declared())) == ["hypothesis"]
+
+
+def batched_functions() -> set[str]:
+    """Return the names of the product's functions that always return a `BatchedWork`, which does nothing until run."""
+    returns: dict[str, set[bool]] = {}
+    for _, source in installed():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                is_batched = node.returns is not None and ast.unparse(node.returns).startswith("BatchedWork[")
+                returns.setdefault(node.name, set()).add(is_batched)
+    return {name for name, kinds in returns.items() if kinds == {True}}
+
+
+def test_batched_work_is_never_discarded() -> None:
+    """A call that is a statement of its own does nothing: it needs `yield from` or `run_alone`."""
+    batched = batched_functions()
+    assert {"commit_ready", "fence_bucket", "record_failures"} <= batched
+    discarded = [
+        f"{path}:{node.lineno}"
+        for path, source in installed()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and getattr(node.value.func, "attr", getattr(node.value.func, "id", "")) in batched
+    ]
+    assert discarded == []

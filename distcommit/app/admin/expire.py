@@ -13,13 +13,14 @@ import msgspec
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.support.parallel import run_ahead
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.events import Observer
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import ExpiryCutoff, ExpirySource
-from distcommit.pipeline.maintenance.units import LiveFile
+from distcommit.maintenance.expire import ExpirySource
+from distcommit.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
@@ -103,7 +104,7 @@ def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bo
                 _left_out(result, f"{urn}: {live}")
                 continue
             result.undated += sum(1 for file in live if not file.end_ms)
-            past = list(filter(horizon.is_expired, live))
+            past = [file for file in live if horizon.is_expired(file.end_ms)]
             if not past:
                 continue
             if state.status is not DatasetStatus.IDLE or state.is_stopped:
@@ -144,7 +145,7 @@ def expire_job(
     observer: Observer | None = None,
     *,
     dry_run: bool = False,
-    when_unread: bool = False,
+    keep_snapshots: bool = False,
 ) -> ExpireResult:
     """Delete published files older than an age, rejected records among them, which then can't be reprocessed. A time
     folder is as old as its end, any other file as its modification. Watermarks stay.
@@ -161,7 +162,7 @@ def expire_job(
         who: who gives the command.
         observer: receives the runs' events.
         dry_run: only report.
-        when_unread: keep snapshots. Runs delete the files once no kept snapshot shows them.
+        keep_snapshots: keep snapshots. Runs delete the files once no kept snapshot shows them.
 
     Raises:
         ConfigurationError: if the text is not an age, or the job publishes anything but files that are added, or
@@ -181,10 +182,10 @@ def expire_job(
     put_expiry_request(store, before_ms, now_ms, who)
     retired = _run(folders, session, before_ms, f"retain {older_than}", who, observer)
     result.epoch, result.succeeded = retired.epoch, retired.succeeded
-    for reason in retired.totals.reasons:
+    for reason in retired.reasons.kept:
         _left_out(result, f"{reason.subject}: {reason.text}")
-    if retired.succeeded and not when_unread:
-        swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_cuts=_LEAST_CUTS)
+    if retired.succeeded and not keep_snapshots:
+        swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_snapshots=_LEAST_CUTS)
         result.deleted = result.succeeded = swept.succeeded
     return result
 
@@ -197,23 +198,24 @@ def _run(
     who: str,
     observer: Observer | None,
     *,
-    kept_cuts: int | None = None,
+    kept_snapshots: int | None = None,
 ) -> RunResult:
     """Run once to seal tombstones of expired files, and to delete superseded files that no kept snapshot shows."""
     from distcommit.app.running.run_context import begun  # noqa: PLC0415 - a dry run needs no Spark
 
     with begun(folders, session, command, who, observer) as (launch, found, told, _):
-        settings = retaining(found, before_ms, kept_cuts)
+        settings = retaining(found, before_ms, kept_snapshots)
         result = run(launch, settings, pinned=folders.pinned(), observer=told)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
         return result
 
 
-def retaining(settings: RunSettings, before_ms: int, kept_cuts: int | None = None) -> RunSettings:
+def retaining(settings: RunSettings, before_ms: int, kept_snapshots: int | None = None) -> RunSettings:
     """Return the settings of a run that expires old files instead of reading the source."""
     store, flow = settings.store, settings.flow
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
-    return replace(settings, flow=source.flow_without_constructs(), kept_cuts=kept_cuts or settings.kept_cuts)
+    kept = kept_snapshots or settings.kept_snapshots
+    return replace(settings, flow=source.flow_without_constructs(), kept_snapshots=kept)
 
 
 def _require_files(folders: JobFolders, flow: TaskFlow) -> None:

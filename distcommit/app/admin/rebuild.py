@@ -12,6 +12,7 @@ from distcommit.app.admin.rebuild_plan import RebuildResult, planned
 from distcommit.app.auditing.ledgers import fence_targets
 from distcommit.core.errors import ConflictError, StaleStoreError
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import format_watermark
 from distcommit.pipeline.task_flow import TaskFlow
@@ -74,7 +75,7 @@ def rebuild_store(
     _fence(store, epoch, run_id)
     for bucket in range(store.buckets):
         set_corrupt_tail_aside(store, store.bucket_log(bucket, epoch), epoch)
-        fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)
+        run_alone(fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id))
     # Without staged files no process that still executes an old sequence can publish after the files are read.
     for staged in (older for older in staged_epochs(fs, roots.staging) if older < epoch):
         for bucket in staged_buckets(fs, roots.staging, staged):
@@ -116,7 +117,7 @@ def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetSt
     for bucket, states in by_bucket.items():
         log = store.bucket_log(bucket, epoch)
         written = partial(next_record.rebuild, epoch=epoch, states=tuple(states), known=known, who=who)
-        fold = log.settle(written)
+        fold = run_alone(log.settle(written))
         require_fence(fold, epoch, log.folder)  # otherwise another process is at work
         for state in states:
             _require_written(state, epoch, fold)
@@ -172,7 +173,7 @@ def known_states(store: JobStore) -> dict[str, DatasetState]:
 
 def _fence(store: JobStore, epoch: int, run_id: str) -> None:
     log = store.job_log(epoch)
-    fold = log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id))
+    fold = run_alone(log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id)))
     if (fold.fence_epoch, fold.fence_run_id) != (epoch, run_id):
         raise StaleStoreError(
             "another run has begun on this store meanwhile",

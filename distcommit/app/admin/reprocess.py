@@ -10,10 +10,10 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.run_context import begun
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.events import Observer
 from distcommit.engine.reading.read_failures import stop_reason
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import JobStore

@@ -22,8 +22,8 @@ from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.job import Job
 from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.records.reasons import Reasons
 from distcommit.decoding import from_json
-from distcommit.engine.driver.reports import Totals
 from distcommit.engine.driver.run import RunResult
 
 PARTITIONS_PER_TOPIC = 4
@@ -110,7 +110,7 @@ class _Failure(msgspec.Struct):
     """The output of a failed command: its error, or a result with reasons."""
 
     error: str = ""
-    totals: Totals = msgspec.field(default_factory=Totals)
+    reasons: Reasons = Reasons()
 
 
 class _Story:
@@ -192,7 +192,7 @@ class _Story:
         with contextlib.suppress(msgspec.DecodeError, IndexError):
             outcome = from_json(lines[-1], _Failure)
             found += f"; {outcome.error}" if outcome.error else ""
-            found += "".join(f"; {reason.subject}: {reason.text}" for reason in outcome.totals.reasons[:1])
+            found += "".join(f"; {reason.subject}: {reason.text}" for reason in outcome.reasons.kept[:1])
         raise DistcommitError(
             "a run of the demo failed",
             expected="exit code 0",

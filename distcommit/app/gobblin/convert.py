@@ -14,7 +14,7 @@ from distcommit.app.gobblin.folders import put_folders
 from distcommit.app.gobblin.properties import read_properties
 from distcommit.app.gobblin.rules import RULES
 from distcommit.app.gobblin.translation import LeftProperty, TranslatedProperty, Translation
-from distcommit.app.job_file.config import parse_config
+from distcommit.app.job_file.loading import parse_config
 from distcommit.core.errors import ConfigurationError, printable
 
 _WIDTH = 118

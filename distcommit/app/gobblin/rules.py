@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from distcommit.app.gobblin.translation import Translation, listed, one_of, truth, whole_number
+from distcommit.app.scheduling.quartz import from_quartz
+from distcommit.app.scheduling.timetables import Cron
 from distcommit.core.errors import ConfigurationError
-from distcommit.scheduling.quartz import from_quartz
-from distcommit.scheduling.timetables import Cron
 
 _OWN_EXTRACTOR = "what its extractor makes of a record is converters here; records come with key and value as bytes"
 _BYTES = {"KafkaSimpleSource", "KafkaSource", "UniversalKafkaSource", "KafkaDeserializerSource"}

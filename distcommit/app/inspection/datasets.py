@@ -9,13 +9,12 @@ from enum import StrEnum
 
 import msgspec
 
+from distcommit.app.inspection.runs import RunDatasetRow, read_datasets
 from distcommit.app.inspection.status import WORST_FIRST, DatasetStatusRow, StatusResult, standing
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.support.notebook import NotebookTable
-from distcommit.stores.history.attempt_counts import AttemptCounts, count_attempts
-from distcommit.stores.history.run_datasets import RunDataset, read_run_datasets
 from distcommit.stores.history.run_records import read_record
 from distcommit.stores.state.job_store import JobStore
 
@@ -65,6 +64,7 @@ class DatasetRow(msgspec.Struct, frozen=True):
     """One dataset."""
 
     state: DatasetStatusRow
+    """Its state in the store."""
     committed_ms: int = 0
     """When the run that last committed it ended; 0 if unknown."""
     lag_records: int | None = None
@@ -72,10 +72,9 @@ class DatasetRow(msgspec.Struct, frozen=True):
     lag_seconds: float | None = None
     """The age of its first unread record; None if unknown or not asked for."""
     lag_problem: str = ""
-    outcome: RunDataset | None = None
-    """Of the newest run with recorded tables, if it included the dataset."""
-    attempts: AttemptCounts | None = None
-    """Of the same run."""
+    """Why its lag is unknown, if the source was asked."""
+    last_run: RunDatasetRow | None = None
+    """The dataset in the newest run, if the run included it and its table is kept."""
     target_s: float = 0
     """Its freshness target; 0 if it has none."""
 
@@ -89,12 +88,15 @@ class DatasetsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The datasets that match a query."""
 
     job: str
+    """Name of the job."""
     datasets: list[DatasetRow]
+    """The listed datasets, in the order of the query."""
     matching: int
     """How many match, also those that are not listed."""
     unreadable: dict[str, str]
+    """Why something cannot be read, by its name."""
     last_epoch: int = 0
-    """Of the run that `outcome` and `attempts` belong to."""
+    """Of the run that `last_run` belongs to."""
     lag_unknown: str = ""
     """Why no lag is known, if it was asked for."""
 
@@ -117,8 +119,9 @@ def list_datasets(
     """
     rows = [row for row in status.datasets if _matches(row, query)]
     lags, unknown = lags_of(ask_lag, [row.dataset for row in rows]) if ask_lag is not None else ({}, "")
-    outcomes, attempts = _of_last_run(store, status) if query.read else ({}, {})
-    known = _Known(store, lags, outcomes, attempts, freshness)
+    run_id = status.runs[0].run_id if query.read and status.runs else ""
+    last_run = read_datasets(store, run_id)[0] if run_id else {}  # `runs EPOCH` shows what cannot be read
+    known = _Known(store, lags, last_run, freshness)
     if query.sort is not SortBy.NAME:
         rows.sort(key=lambda row: _KEYS[query.sort](known, row))  # stable: equal ones stay sorted by name
     shown = rows[: query.most] if query.most else rows
@@ -146,8 +149,7 @@ class _Known:
 
     store: JobStore
     lags: Mapping[str, Lag]
-    outcomes: Mapping[str, RunDataset]
-    attempts: Mapping[str, AttemptCounts]
+    last_run: Mapping[str, RunDatasetRow]
     freshness: Freshness
     _ended: dict[int, int] = field(default_factory=dict)
 
@@ -160,8 +162,7 @@ class _Known:
             lag.records if lag else None,
             lag.seconds if lag else None,
             lag.problem if lag else "",
-            self.outcomes.get(urn),
-            self.attempts.get(urn),
+            self.last_run.get(urn),
             self.freshness.target_of(urn),
         )
 
@@ -178,18 +179,22 @@ class _Known:
             return 0
         return record.ended_ms if record is not None else 0
 
+    def records_rejected(self, state: DatasetStatusRow) -> int:
+        row = self.last_run.get(state.dataset)
+        return row.counts.records_rejected if row is not None else 0
+
     def times_behind(self, state: DatasetStatusRow) -> float:
         lag = self.lags.get(state.dataset, _NO_LAG)
         return _times_behind(lag.seconds, self.freshness.target_of(state.dataset))
 
 
-_NO_LAG, _NO_ATTEMPTS = Lag("", None, None), AttemptCounts()
+_NO_LAG = Lag("", None, None)
 _KEYS: dict[SortBy, Callable[[_Known, DatasetStatusRow], float]] = {
     SortBy.STATUS: lambda _, row: WORST_FIRST.index(standing(row)),
     SortBy.LAG: lambda known, row: -(known.lags.get(row.dataset, _NO_LAG).records or 0),
     SortBy.SECONDS: lambda known, row: -(known.lags.get(row.dataset, _NO_LAG).seconds or 0),
     SortBy.RECORDS: lambda _, row: -row.done_records,
-    SortBy.REJECTED: lambda known, row: -known.attempts.get(row.dataset, _NO_ATTEMPTS).records_rejected,
+    SortBy.REJECTED: lambda known, row: -known.records_rejected(row),
     SortBy.FAILED: lambda _, row: -row.failed_runs,
     SortBy.AGE: lambda known, row: known.committed_ms(row),
     SortBy.BEHIND: lambda known, row: -known.times_behind(row),
@@ -198,16 +203,3 @@ _KEYS: dict[SortBy, Callable[[_Known, DatasetStatusRow], float]] = {
 
 def _times_behind(lag_seconds: float | None, target_s: float) -> float:
     return (lag_seconds or 0) / target_s if target_s else 0.0
-
-
-def _of_last_run(store: JobStore, status: StatusResult) -> tuple[dict[str, RunDataset], dict[str, AttemptCounts]]:
-    fs, root, run_id = store.fs, store.roots.store, status.runs[0].run_id if status.runs else ""
-    outcomes: dict[str, RunDataset] = {}
-    if not run_id:
-        return {}, {}
-    try:
-        for rows in read_run_datasets(fs, root, run_id):
-            outcomes = {row.dataset: row for row in rows} | outcomes
-        return outcomes, count_attempts(fs, root, run_id)
-    except (DistcommitError, OSError):  # `runs EPOCH` shows why
-        return outcomes, {}

@@ -13,14 +13,13 @@ from distcommit.app.inspection.measures import Skew, Spread, skew_of, spread_of
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
 from distcommit.app.inspection.task_lanes import Lane, lanes_of
-from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.ports import Clock
-from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import progress_folder, read_progress
-from distcommit.stores.history.attempt_counts import Attempt
+from distcommit.engine.events import Progressed
+from distcommit.stores.history.attempts import Attempt
 from distcommit.stores.history.run_records import RunBeginning, RunRecord
-from distcommit.stores.history.run_times import RunTime, TimeKind, read_run_times
+from distcommit.stores.history.run_table import RowKind, TableRow, TaskRows
 from distcommit.stores.state.job_store import JobStore
 
 MOST_DATASETS, MOST_LANES, SLOWEST = 5000, 64, 10
@@ -31,25 +30,36 @@ class Slow(msgspec.Struct, frozen=True):
     """A dataset, or one of its work units, that took long."""
 
     subject: str
+    """The dataset."""
     ms: int
+    """Duration in milliseconds."""
     count: int
-    """Its records."""
+    """Records of the dataset, or that the work unit read."""
     part: str = ""
+    """The work unit; empty for the whole dataset."""
 
 
 class ReportedDataset(msgspec.Struct, frozen=True):
     """A dataset in the run."""
 
     dataset: str
+    """The dataset."""
     outcome: str
+    """Its outcome in the run."""
     records: int
+    """Published records."""
     files: int
+    """Published files."""
     bytes_read: int
+    """Payload bytes read, in all attempts."""
     rejected: int
+    """Records rejected to error branches, in all attempts."""
     attempts: int
+    """Attempts at its work units."""
     failed: int
+    """Attempts that failed, also in part."""
     read_ms: int
-    """Of all attempts."""
+    """Milliseconds of all attempts."""
     commit_ms: int | None = None
     """From its seal to its publication; None if unknown."""
     visible_ms: int | None = None
@@ -61,19 +71,28 @@ class ReportedDataset(msgspec.Struct, frozen=True):
     lag_seconds: float | None = None
     """The age of its first unread record; None if unknown or not asked for."""
     kind: str = ""
+    """Kind of the problem; empty if there is none."""
     reason: str = ""
+    """Reason of the problem."""
     not_passed: dict[str, int] = {}
+    """Attempts that did not pass, by task checker."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """The report of a run."""
+    """The report of a run. Times are milliseconds since 1970."""
 
     job: str
+    """Name of the job."""
     store: str
+    """Folder of the store."""
     made_ms: int
+    """Time of the report."""
     run: RunRow
+    """The run."""
     beginning: RunBeginning | None
+    """The record of its begin; None if there is none."""
     record: RunRecord | None
+    """The record of its end; None if there is none."""
     began_ms: int
     """Begin of the time axis of the lanes."""
     ended_ms: int
@@ -81,18 +100,25 @@ class RunReport(msgspec.Struct, frozen=True):
     lanes: list[Lane]
     """Its busiest tasks."""
     lanes_left_out: int
+    """Number of tasks that are not in `lanes`."""
     visible: Spread | None
     """From the end of a dataset's last work unit to its publication."""
     waited: Spread | None
     """From the beginning of a dataset's first work unit to its publication."""
     slowest_reads: list[Slow]
+    """The work units that read longest."""
     slowest_commits: list[Slow]
+    """The datasets with the longest time from seal to publication."""
     slowest_visible: list[Slow]
+    """The datasets with the longest time from the end of their last work unit to publication."""
     skew: list[Skew]
+    """Maximum and median over executors, tasks, work units and datasets."""
     outcomes: dict[str, int]
     """Datasets by outcome."""
     bytes_read: int
+    """Payload bytes read, in all attempts."""
     rejected: int
+    """Records rejected to error branches, in all attempts."""
     requests: int
     """To file systems, by the run's tasks."""
     requests_of_none: int
@@ -100,13 +126,16 @@ class RunReport(msgspec.Struct, frozen=True):
     datasets: list[ReportedDataset]
     """Those that were not published, then the largest."""
     datasets_left_out: int
+    """Number of datasets that are not in `datasets`."""
     not_kept: str = ""
     """Why datasets are missing."""
     no_times: str = ""
     """Why times are missing."""
     lag_unknown: str = ""
+    """Why no lag is known, if the source was asked."""
     lag_asked: bool = False
-    progress: Progress | None = None
+    """Whether the source was asked for lags."""
+    progress: Progressed | None = None
     """While it is alive."""
     problems: list[Problem] = []
     """The job's present problems, if this is its newest run."""
@@ -127,10 +156,10 @@ def make_report(
         ConfigurationError: if nothing is recorded of such a run.
     """
     attempts: list[Attempt] = []
-    kept = read_run(store, epoch, clock, attempts.append)
-    times, no_times = _times_of(store, kept.run.run_id)
-    moments = _Moments(attempts, (row for rows in times.values() for row in rows))
-    lanes = lanes_of(attempts, times)
+    tasks: list[TaskRows] = []
+    kept = read_run(store, epoch, clock, attempts.append, tasks.append)
+    moments = _Moments(attempts, tasks)
+    lanes = lanes_of(attempts, tasks)
     datasets = [_dataset(row, moments) for row in kept.datasets]
     shown, lag_unknown = _shown(datasets), ""
     lags: Mapping[str, Lag] = {}
@@ -164,7 +193,7 @@ def make_report(
         datasets=[_with_lag(row, lags.get(row.dataset)) for row in shown],
         datasets_left_out=len(datasets) - len(shown),
         not_kept=kept.not_kept,
-        no_times=no_times or _why_no_times(kept, attempts, times),
+        no_times=_why_no_times(kept, attempts, lanes),
         lag_unknown=lag_unknown,
         lag_asked=ask_lag is not None,
         progress=read_progress(store.fs, progress_folder(store.roots.store, kept.run.run_id)) if lives else None,
@@ -175,7 +204,7 @@ class _Moments:
     """When the run's own tasks read, sealed and published datasets. Replays for older runs are not included.
     `requests`: by dataset; the empty name has those of no single dataset."""
 
-    def __init__(self, attempts: Iterable[Attempt], times: Iterable[RunTime]) -> None:
+    def __init__(self, attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> None:
         self._first: dict[str, int] = {}
         self._last: dict[str, int] = {}
         self._sealed: dict[str, int] = {}
@@ -186,17 +215,18 @@ class _Moments:
             self._first[urn] = min(self._first.get(urn, started_ms), started_ms)
             if not attempt.has_failed:
                 self._last[urn] = max(self._last.get(urn, 0), attempt.finished_ms)
-        for row in times:
-            if row.kind is TimeKind.REQUESTS:
-                self.requests[row.dataset] += row.count
-                continue
-            if row.phase == "recover" or row.kind in (TimeKind.TASK, TimeKind.COMMITS):
-                continue
-            if row.began_ms:
-                self._sealed[row.dataset] = min(self._sealed.get(row.dataset, row.began_ms), row.began_ms)
-            if row.kind is TimeKind.PUBLISHED:  # twins record it twice
-                known = self._published.get(row.dataset, row.ended_ms)
-                self._published[row.dataset] = min(known, row.ended_ms)
+        for rows in tasks:
+            for row in rows.rows:
+                self._add(row, is_replay=rows.task.phase == "recover")
+
+    def _add(self, row: TableRow, *, is_replay: bool) -> None:
+        self.requests[row.dataset] += row.counts.storage_requests
+        if is_replay or row.row_kind is not RowKind.DATASET:
+            return
+        if row.began_ms:
+            self._sealed[row.dataset] = min(self._sealed.get(row.dataset, row.began_ms), row.began_ms)
+        if row.ended_ms:  # twins record it twice
+            self._published[row.dataset] = min(self._published.get(row.dataset, row.ended_ms), row.ended_ms)
 
     def commit_ms(self, urn: str) -> int | None:
         return self._until_published(urn, self._sealed)
@@ -215,17 +245,10 @@ class _Moments:
         return max(0, self._published[urn] - since[urn])
 
 
-def _times_of(store: JobStore, run_id: str) -> tuple[dict[str, list[RunTime]], str]:
-    found: dict[str, list[RunTime]] = {}
-    try:
-        found.update(read_run_times(store.fs, store.roots.store, run_id))  # those before one that can't be read
-    except (DistcommitError, OSError) as error:
-        return found, str(error)
-    return found, ""
-
-
-def _why_no_times(kept: RecordedRun, attempts: list[Attempt], times: Mapping[str, list[RunTime]]) -> str:
-    if times:
+def _why_no_times(kept: RecordedRun, attempts: list[Attempt], lanes: Iterable[Lane]) -> str:
+    if kept.unreadable:
+        return kept.unreadable
+    if any(lane.phase for lane in lanes):
         return ""
     if kept.run.status is RunStatus.RUNNING:
         return "tasks record their commit times when they end"
@@ -233,23 +256,23 @@ def _why_no_times(kept: RecordedRun, attempts: list[Attempt], times: Mapping[str
 
 
 def _dataset(row: RunDatasetRow, moments: _Moments) -> ReportedDataset:
-    outcome, read = row.outcome, row.attempts
+    counts = row.counts
     return ReportedDataset(
-        dataset=outcome.dataset,
-        outcome=outcome.outcome,
-        records=outcome.records,
-        files=outcome.files,
-        bytes_read=read.bytes_read,
-        rejected=read.records_rejected,
-        attempts=read.attempts,
-        failed=read.failed,
-        read_ms=read.ms,
-        commit_ms=moments.commit_ms(outcome.dataset),
-        visible_ms=moments.visible_ms(outcome.dataset),
-        requests=moments.requests[outcome.dataset],
-        kind=outcome.kind,
-        reason=outcome.reason,
-        not_passed=read.not_passed,
+        dataset=row.dataset,
+        outcome=row.outcome,
+        records=counts.records_published,
+        files=counts.files_published,
+        bytes_read=counts.bytes_read,
+        rejected=counts.records_rejected,
+        attempts=counts.attempts,
+        failed=counts.attempts_failed,
+        read_ms=counts.attempt_ms,
+        commit_ms=moments.commit_ms(row.dataset),
+        visible_ms=moments.visible_ms(row.dataset),
+        requests=moments.requests[row.dataset],
+        kind=row.kind,
+        reason=row.reason,
+        not_passed=counts.flow.failed_checks,
     )
 
 
@@ -273,7 +296,8 @@ def _bounds(run: RunRow, lanes: Iterable[Lane]) -> tuple[int, int]:
 def _slowest_reads(attempts: Iterable[Attempt]) -> list[Slow]:
     slowest = sorted(attempts, key=lambda each: each.started_ms - each.finished_ms)[:SLOWEST]
     return [
-        Slow(each.dataset, each.finished_ms - each.started_ms, each.records_read, each.work_unit) for each in slowest
+        Slow(each.dataset, each.finished_ms - each.started_ms, each.counts.records_read, each.work_unit)
+        for each in slowest
     ]
 
 

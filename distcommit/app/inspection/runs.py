@@ -10,12 +10,13 @@ import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.ports import Clock
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.fold import Fold
-from distcommit.stores.history.attempt_counts import Attempt, AttemptCounts, count_attempts
-from distcommit.stores.history.run_datasets import RunDataset, read_run_datasets
+from distcommit.stores.history.attempts import Attempt, count_attempts
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
+from distcommit.stores.history.run_table import DatasetOutcome, TableRow, TaskRows, read_run_table
 from distcommit.stores.state.job_lock import LockRecord, holders, is_alive, is_overdue
 from distcommit.stores.state.job_store import JobStore
 
@@ -41,59 +42,85 @@ class RunStatus(StrEnum):
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """One run."""
+    """One run. Times are milliseconds since 1970."""
 
     epoch: int
-    """0 if it has none."""
+    """The run's epoch; 0 if it has none."""
     run_id: str
+    """The run's id."""
     status: RunStatus
+    """Status of the run."""
     command: str = ""
+    """The command that started the run."""
     who: str = ""
+    """The user or service that gave the command."""
     host: str = ""
+    """Host of the driver."""
     began_ms: int = 0
-    """0 if unknown."""
+    """Begin of the run; 0 if unknown."""
     ended_ms: int = 0
-    """0 if unknown, or while it is alive."""
+    """End of the run; 0 if unknown, or while it is alive."""
     datasets_published: int = 0
+    """Datasets that the run published."""
     datasets_not: int = 0
-    """How many datasets were not published."""
+    """Datasets that the run did not publish."""
     records_published: int = 0
+    """Records in published datasets."""
     reason: str = ""
-    """Of its status, or why its record can't be read."""
+    """Reason of the status, or why the run's record can't be read."""
     overdue: bool = False
-    """Whether it counts as alive although its lease was not renewed in time."""
+    """Whether the run counts as alive although its lease was not renewed in time."""
     died: bool = False
-    """Whether it is not alive and has not recorded its end."""
+    """Whether the run is not alive and has not recorded its end."""
     unreadable: bool = False
-    """Whether its record can't be read, so that its outcome is unknown."""
+    """Whether the run's record can't be read, so that its outcome is unknown."""
 
 
 class RunsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The recorded runs of a job, newest first."""
 
     job: str
+    """Name of the job."""
     store: str
+    """Folder of the store."""
     runs: list[RunRow]
+    """The runs, newest first."""
     failed_in_a_row: int
-    """How many of the newest runs failed, without counting cancelled ones."""
+    """Number of newest runs that failed, without counting cancelled ones."""
 
 
 class RunDatasetRow(msgspec.Struct, frozen=True):
-    """The outcome of a dataset in a run, and what its attempts read."""
+    """A dataset in a run."""
 
-    outcome: RunDataset
-    attempts: AttemptCounts
+    dataset: str
+    """The dataset."""
+    bucket: int
+    """Its bucket; -1 if the run recorded no outcome."""
+    outcome: DatasetOutcome
+    """Its outcome; `read` if the run recorded none."""
+    counts: RunCounts
+    """Counts of its outcome and of the attempts at its work units."""
+    kind: str = ""
+    """Kind of the problem; empty if there is none."""
+    reason: str = ""
+    """Reason of the problem."""
 
 
 class RecordedRun(msgspec.Struct, frozen=True):
     """The records of one run."""
 
     run: RunRow
+    """The run."""
     beginning: RunBeginning | None
+    """The record of its begin; None if there is none."""
     record: RunRecord | None
+    """The record of its end; None if there is none."""
     datasets: list[RunDatasetRow]
+    """Its datasets, those with problems first."""
     not_kept: str = ""
-    """Why nothing is recorded of its datasets."""
+    """Why nothing, or not everything, is recorded of its datasets."""
+    unreadable: str = ""
+    """Error of the first unreadable file of its table or its task states; empty if all are readable."""
 
 
 def read_runs(store: JobStore, clock: Clock, *, newest: int = 0) -> RunsResult:
@@ -125,7 +152,11 @@ def failed_in_a_row(rows: Iterable[RunRow]) -> int:
 
 
 def read_run(
-    store: JobStore, epoch: int, clock: Clock, noted: Callable[[Attempt], None] = lambda _: None
+    store: JobStore,
+    epoch: int,
+    clock: Clock,
+    on_attempt: Callable[[Attempt], None] = lambda _: None,
+    on_task: Callable[[TaskRows], None] = lambda _: None,
 ) -> RecordedRun:
     """Return the records of the run of an epoch.
 
@@ -133,7 +164,8 @@ def read_run(
         store: the job's.
         epoch: the run's.
         clock: to determine whether it is alive.
-        noted: called with each attempt at one of its work units.
+        on_attempt: called with each attempt at one of its work units.
+        on_task: called with the rows of each task attempt.
 
     Raises:
         ConfigurationError: if nothing is recorded of such a run.
@@ -145,21 +177,50 @@ def read_run(
     fs, root = store.fs, store.roots.store
     beginning = _or_none(lambda: read_beginning(fs, root, epoch))
     record = _or_none(lambda: read_record(fs, root, epoch))
-    datasets: dict[str, RunDataset] = {}
-    not_kept = ""
+    datasets, unreadable = read_datasets(store, row.run_id, on_attempt, on_task)
+    rows = sorted(datasets.values(), key=lambda each: (not each.kind, each.dataset))
+    missing = "" if rows else "the run recorded none, or retention has deleted them"
+    return RecordedRun(row, beginning, record, rows, unreadable or missing, unreadable)
+
+
+def read_datasets(
+    store: JobStore,
+    run_id: str,
+    on_attempt: Callable[[Attempt], None] = lambda _: None,
+    on_task: Callable[[TaskRows], None] = lambda _: None,
+) -> tuple[dict[str, RunDatasetRow], str]:
+    """Return the datasets of a run by name, from its table and its task states, and the error of the first unreadable
+    file; empty if all are readable.
+
+    Args:
+        store: the job's.
+        run_id: the run's.
+        on_attempt: called with each attempt at a work unit.
+        on_task: called with the rows of each task attempt.
+    """
+    fs, root = store.fs, store.roots.store
+    outcomes: dict[str, TableRow] = {}
+    attempts: dict[str, RunCounts] = {}
+    problems: list[str] = []
     try:
-        for rows in read_run_datasets(fs, root, row.run_id):
-            datasets = {found.dataset: found for found in rows} | datasets
-        attempts = count_attempts(fs, root, row.run_id, noted)
-    except DistcommitError as error:
-        not_kept, attempts = str(error), {}
-    if not datasets and not attempts and not not_kept:
-        not_kept = "the run recorded none, or retention has deleted them"
-    nothing = AttemptCounts()
-    read_only = {urn: RunDataset(urn, -1, "read") for urn in attempts if urn not in datasets}
-    rows_of = [RunDatasetRow(each, attempts.get(urn, nothing)) for urn, each in (datasets | read_only).items()]
-    rows_of.sort(key=lambda each: (not each.outcome.kind, each.outcome.dataset))
-    return RecordedRun(row, beginning, record, rows_of, not_kept)
+        for rows in read_run_table(fs, root, run_id, lambda error: problems.append(str(error))):
+            on_task(rows)
+            for outcome in rows.outcomes:
+                outcomes.setdefault(outcome.dataset, outcome)
+        attempts = count_attempts(fs, root, run_id, on_attempt)
+    except (DistcommitError, OSError) as error:
+        problems.append(str(error))
+    nothing = RunCounts()
+    datasets = {
+        urn: RunDatasetRow(urn, row.bucket, row.outcome, row.counts + attempts.get(urn, nothing), row.kind, row.reason)
+        for urn, row in outcomes.items()
+    }
+    read_only = {
+        urn: RunDatasetRow(urn, -1, DatasetOutcome.READ, counts)
+        for urn, counts in attempts.items()
+        if urn not in outcomes
+    }
+    return datasets | read_only, next(iter(problems), "")
 
 
 def newest_epoch(store: JobStore, clock: Clock) -> int:
@@ -252,9 +313,9 @@ def _row(store: JobStore, epoch: int, living: dict[str, LockRecord], fold: Fold 
             record.who,
             began_ms=record.began_ms,
             ended_ms=record.ended_ms,
-            datasets_published=record.totals.get("datasets_published", 0),
-            datasets_not=sum(record.totals.get(name, 0) for name in _NOT_PUBLISHED),
-            records_published=record.totals.get("records_published", 0),
+            datasets_published=record.totals.datasets_published,
+            datasets_not=_not_published(record.totals),
+            records_published=record.totals.records_published,
             reason=problem or reason,
         )
     if beginning is None:
@@ -263,7 +324,10 @@ def _row(store: JobStore, epoch: int, living: dict[str, LockRecord], fold: Fold 
     return msgspec.structs.replace(row, host=beginning.facts.host, **begun)
 
 
-_NOT_PUBLISHED = ("datasets_failed", "datasets_skipped", "datasets_held", "sequences_left")
+def _not_published(counts: RunCounts) -> int:
+    return counts.datasets_failed + counts.datasets_skipped + counts.datasets_held + counts.sequences_left
+
+
 _ONLY_LEFT = {"outage", "left pending", "left unpublished"}
 
 
@@ -291,19 +355,19 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
             return RunStatus.FAILED, "a newer run took over"
     reasons = record.reasons.kept
     first = f"{reasons[0].subject}: {reasons[0].kind}: {reasons[0].text}" if reasons else ""
-    published = record.totals.get("datasets_published", 0)
+    published = record.totals.datasets_published
     others = f"{published:,} {'dataset was' if published == 1 else 'datasets were'} committed; " if published else ""
     return RunStatus.FAILED, record.error or f"{others}{first}"
 
 
 def _all_was_read(record: RunRecord) -> bool:
     """Return whether only commits are missing of what the run had planned."""
-    failures = ("datasets_failed", "datasets_skipped", "datasets_partial", "datasets_quarantined", "datasets_held")
     counts = record.totals
+    failures = counts.datasets_failed + counts.datasets_skipped + counts.datasets_partial
     return (
-        counts.get("datasets_planned", 0) > 0
-        and counts.get("sequences_left", 0) > 0
-        and not any(counts.get(name, 0) for name in failures)
+        counts.datasets_planned > 0
+        and counts.sequences_left > 0
+        and not failures + counts.datasets_quarantined + counts.datasets_held
         and not record.error
         and not record.reasons.left_out
         and all(reason.kind in _ONLY_LEFT for reason in record.reasons.kept)

@@ -13,8 +13,8 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.driver.run import new_run_id
-from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.fs.dry_run import DryRunDeletes
+from distcommit.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.next_record import next_epoch
 from distcommit.stores.folders.attempt_notes import noted_attempts
 from distcommit.stores.folders.staging import staged_epochs, sweep_epoch, swept_epochs
@@ -42,13 +42,13 @@ class SweepResult(msgspec.Struct, frozen=True):
     """Errors by what can't be read, and is not deleted either."""
 
 
-def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult:
+def show_sweeps(store: JobStore, kept: Retention, kept_snapshots: int) -> SweepResult:
     """Run the deletion on a file system that only records it.
 
     Args:
         store: the job's.
         kept: the retention of runs.
-        kept_cuts: how many snapshots are kept.
+        kept_snapshots: how many snapshots are kept.
     """
     noting = DryRunDeletes(store.fs)
     dry = replace(store, fs=cast(FileSystem, noting))
@@ -91,7 +91,7 @@ def show_sweeps(store: JobStore, kept: Retention, kept_cuts: int) -> SweepResult
     count("tables and records of runs", before)
     before = len(noting.deleted)
     try:
-        expire_older_snapshots(dry, epoch, kept_cuts, is_to_come=True)
+        expire_older_snapshots(dry, epoch, kept_snapshots, is_to_come=True)
     except (DistcommitError, OSError) as error:
         unreadable["cuts"] = str(error)
     count("cuts", before)

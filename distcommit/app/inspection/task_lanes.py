@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from distcommit.stores.history.attempt_counts import Attempt
-from distcommit.stores.history.run_times import RunTime, TimeKind
+from distcommit.stores.history.attempts import Attempt
+from distcommit.stores.history.run_table import RowKind, TaskIdentity, TaskRows
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """One attempt at a task."""
+    """One attempt at a task. Times are milliseconds since 1970."""
 
     phase: str
-    """Empty if it died or is still alive: then only its reads are known."""
+    """Phase of the run; empty if the attempt died or is still alive: then only its reads are known."""
     task: int
-    """-1 if `phase` is empty."""
+    """Number of the task in the phase; -1 if `phase` is empty."""
     host: str
+    """Host of the task."""
     daemon_pid: int
+    """Process id from which the Python worker was forked, one per executor."""
     began_ms: int
+    """Begin of the attempt."""
     ended_ms: int
+    """End of the attempt."""
     reads: tuple[tuple[int, int], ...] = ()
-    """Begin and end of each work unit that it read, in milliseconds since 1970."""
+    """Begin and end of each work unit that the attempt read."""
     commits: tuple[tuple[int, int], ...] = ()
-    """Begin and end of each commit, in milliseconds since 1970."""
+    """Begin and end of each commit pass."""
     failed: int = 0
     """Work units that failed."""
     records: int = 0
+    """Records that the attempt read."""
     bytes_read: int = 0
+    """Payload bytes that the attempt read."""
     datasets: int = 0
-    """How many it published."""
+    """Datasets that the attempt published."""
 
     @property
     def name(self) -> str:
@@ -58,41 +64,43 @@ class Lane(msgspec.Struct, frozen=True):
         return self.read_ms + self.commit_ms
 
 
-def lanes_of(attempts: Iterable[Attempt], times: Mapping[str, Sequence[RunTime]]) -> list[Lane]:
+def lanes_of(attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> list[Lane]:
     """Return all tasks that read or committed anything, by phase in order of their beginnings, executor and number.
 
     Args:
         attempts: at work units.
-        times: recorded times by writer.
+        tasks: rows of the run's table.
     """
     read: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         read.setdefault(attempt.writer, []).append(attempt)
-    lanes = [_lane(read.get(writer, []), times.get(writer, ())) for writer in {**read, **times}]
+    worked = {rows.task.writer: rows for rows in tasks if rows.rows[0].row_kind is RowKind.TASK}
+    lanes = [_lane(read.get(writer, []), worked.get(writer)) for writer in {**read, **worked}]
     begins: dict[str, int] = {}
     for lane in lanes:
         begins[lane.phase] = min(begins.get(lane.phase, lane.began_ms), lane.began_ms)
     return sorted(lanes, key=lambda lane: (begins[lane.phase], lane.phase, lane.executor, lane.task, lane.began_ms))
 
 
-def _lane(attempts: Sequence[Attempt], rows: Sequence[RunTime]) -> Lane:
+def _lane(attempts: Sequence[Attempt], recorded: TaskRows | None) -> Lane:
+    task, rows = (recorded.task, recorded.rows) if recorded else (TaskIdentity("", -1, ""), [])
     reads = tuple(sorted((each.started_ms, each.finished_ms) for each in attempts))
-    commits = tuple(sorted((row.began_ms, row.ended_ms) for row in rows if row.kind is TimeKind.COMMITS))
-    task = next((row for row in rows if row.kind is TimeKind.TASK), None)
-    known = [*reads, *commits, *([(task.began_ms, task.ended_ms)] if task else [])]
+    spans = [(row.row_kind, (row.began_ms, row.ended_ms)) for row in rows]
+    commits = tuple(sorted(span for kind, span in spans if kind is RowKind.COMMITS))
+    known = [*reads, *commits, *(span for kind, span in spans if kind is RowKind.TASK)]
     return Lane(
-        phase=task.phase if task else "",
-        task=task.task if task else -1,
-        host=task.host if task else "",
-        daemon_pid=task.daemon_pid if task else 0,
+        phase=task.phase,
+        task=task.task,
+        host=task.host,
+        daemon_pid=task.daemon_pid,
         began_ms=min((began for began, _ in known), default=0),
         ended_ms=max((ended for _, ended in known), default=0),
         reads=reads,
         commits=commits,
-        failed=sum(1 for each in attempts if each.has_failed),
-        records=sum(each.records_read for each in attempts),
-        bytes_read=sum(each.bytes_read for each in attempts),
-        datasets=len({row.dataset for row in rows if row.kind is TimeKind.PUBLISHED}),
+        failed=sum(each.counts.attempts_failed for each in attempts),
+        records=sum(each.counts.records_read for each in attempts),
+        bytes_read=sum(each.counts.bytes_read for each in attempts),
+        datasets=sum(row.counts.datasets_committed for row in rows if row.row_kind is RowKind.DATASET),
     )
 
 

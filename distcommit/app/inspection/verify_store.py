@@ -14,8 +14,8 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.folding import apply
 from distcommit.protocol.validity import rejection_reason
-from distcommit.stores.history.run_datasets import read_run_datasets
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
+from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, read_run_table
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.log_anchors import require_head
 from distcommit.stores.state.damaged_files import unreadable_files
@@ -217,17 +217,17 @@ def _of_run(store: JobStore, run: _Kept, job: _Seen, states: dict[str, DatasetSt
 def _of_table(store: JobStore, record: RunRecord, states: dict[str, DatasetState]) -> Iterator[str]:
     published: dict[str, int] = {}
     known: set[str] = set()
-    for rows in read_run_datasets(store.fs, store.roots.store, record.run_id):
-        for row in rows:
-            if row.dataset not in known and row.outcome in ("published", "partly published"):
-                published[row.dataset] = row.records
+    for rows in read_run_table(store.fs, store.roots.store, record.run_id):
+        for row in rows.outcomes:
+            if row.dataset not in known and row.outcome in PUBLISHED_OUTCOMES:
+                published[row.dataset] = row.counts.records_published
             known.add(row.dataset)
     if not known:
         return  # its table is not kept
     for name, found in (("datasets_published", len(published)), ("records_published", sum(published.values()))):
-        said = record.totals.get(name, 0)
-        if said != found:
-            yield f"its record counts {said:,} {name.replace('_', ' ')}, but its table {found:,}"
+        recorded = getattr(record.totals, name)
+        if recorded != found:
+            yield f"its record counts {recorded:,} {name.replace('_', ' ')}, but its table {found:,}"
     for urn in sorted(published):
         state = states.get(urn)
         if state is None or state.done_epoch < record.epoch:

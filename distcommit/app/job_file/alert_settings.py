@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field
+
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Hook(_Settings):
+class _Hook(SettingsModel):
     """Where alerts are sent.
 
     Attributes:
@@ -43,11 +42,12 @@ class WebHook(_Hook):
     url: str
     headers: dict[str, str] = {}
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _is_http(cls, url: str) -> str:
-        if not url.startswith("${") and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
-            raise ValueError("url must begin with http:// or https://, and name a host")
+        parts = urlsplit(url)
+        if not url.startswith("${file:") and (parts.scheme not in ("http", "https") or not parts.netloc):
+            raise SettingError("must begin with http:// or https://, and name a host")
         return url
 
 
@@ -73,14 +73,13 @@ class EmailHook(_Hook):
     username: str = ""
     password: str = ""
 
-    @model_validator(mode="after")
-    def _password_is_hidden(self) -> EmailHook:
+    @rule
+    def _password_is_encrypted(self) -> Iterator[SettingError]:
         if self.password and self.tls == "none":
-            raise ValueError("password requires tls: starttls or tls")
-        return self
+            yield SettingError("must be starttls or tls with a password", "tls", found="none")
 
 
-class AlertSettings(_Settings):
+class AlertSettings(SettingsModel):
     """When alerts are sent, and where.
 
     Attributes:
@@ -108,10 +107,11 @@ class AlertSettings(_Settings):
     def _has_reason(self) -> bool:
         return bool(self.after_failed_runs) or self.on_quarantine or self.on_loss
 
-    @model_validator(mode="after")
-    def _somebody_is_told(self) -> AlertSettings:
+    @rule
+    def _has_hook_and_reason(self) -> Iterator[SettingError]:
         if self._has_reason and not self.hooks:
-            raise ValueError("alerts has no hook: set commands, webhooks or emails")
+            yield SettingError("must have a hook", remedy="set commands, webhooks or emails")
         if self.hooks and not self._has_reason:
-            raise ValueError("alerts has no occasion: set after_failed_runs, on_quarantine or on_loss")
-        return self
+            yield SettingError(
+                "must have a reason to send alerts", remedy="set after_failed_runs, on_quarantine or on_loss"
+            )

@@ -6,6 +6,7 @@ A source or sink is a package below `distcommit.sources` or `.sinks`, whose `SET
 
 from __future__ import annotations
 
+import difflib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 
 from distcommit import constructs
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.setting_errors import SettingError, raise_all
 
 Section = Literal["source", "sink", "converter", "row_checker", "task_checker", "fork"]
 _PACKAGES: dict[Section, str] = {
@@ -80,8 +82,18 @@ def validated(section: Section, value: Any, default: str = "") -> Any:
     if not isinstance(value, Mapping):
         if isinstance(value, BaseModel):
             return value
-        raise ValueError("a section, with `type` and settings")
+        raise SettingError("must be a section with type and the settings of that type")
     named = value.get("type", default)
     if named not in types_of(section):
-        raise ValueError(f"`type` is one of {', '.join(types_of(section))}; found {named or 'none'}")
+        near = difflib.get_close_matches(str(named), types_of(section), n=1)
+        raise_all(
+            [
+                SettingError(
+                    f"must be one of {', '.join(types_of(section))}",
+                    "type",
+                    found=str(named or "none"),
+                    remedy=f"did you mean {near[0]}?" if near else "",
+                )
+            ]
+        )
     return settings_class(section, named).model_validate({**value, "type": named})

@@ -11,9 +11,9 @@ import yaml
 from pydantic import BaseModel
 
 from distcommit.app.job_file.config import JobConfig
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.pipeline.task_flow import Branch, FlowColumns, Stage, TaskFlow
+from distcommit.schemas.columns import UNKNOWN, Columns
 
 _SAID_ELSEWHERE = {"type", "level", "on_failure"}
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
@@ -171,8 +171,8 @@ def _masked(value: Any) -> Any:
 
 def _columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
     """Return the known columns, and whether there may be others."""
-    types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.known.types]
-    nullable = ["" if field.nullable else " not null" for field in columns.known]
-    named = zip(columns.known.names, types, nullable, strict=True)
+    types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.fields.types]
+    nullable = ["" if field.nullable else " not null" for field in columns.fields]
+    named = zip(columns.fields.names, types, nullable, strict=True)
     known = [FlowColumn(name, kind + suffix) for name, kind, suffix in named]
-    return known or None, columns.others
+    return known or None, columns.may_have_others

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import Converter, ForkOperator
 from distcommit.core.interfaces.sink import SinkSettings
 from distcommit.core.interfaces.source import SourceSettings
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 from distcommit.core.work import ERRORS, MAIN_BRANCH
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 
@@ -25,6 +27,7 @@ SinkSection = Annotated[SinkSettings, PlainValidator(partial(validated, "sink", 
 _UNREAD = "source"
 _AT_SINK = "sink"
 """The construct that rejects what the sink cannot take."""
+_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 OnRejected = Literal["fail", "divert"]
 
 
@@ -32,7 +35,17 @@ def _files() -> Any:
     return validated("sink", {}, "files")
 
 
-class ChainSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+def _branch_name(name: str) -> str:
+    if not _BRANCH.fullmatch(name):
+        raise SettingError(
+            "must be named with at most 64 letters, digits, _ and -, the first one a letter or digit", found=repr(name)
+        )
+    if name in (MAIN_BRANCH, ERRORS):
+        raise SettingError("must not have this name, which is reserved", found=repr(name), remedy="rename the branch")
+    return name
+
+
+class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
     """Converters, row checkers, sink and task checkers: of a branch, or of a job without branches."""
 
     converters: tuple[ConverterSection, ...] = ()
@@ -56,7 +69,7 @@ class ChainSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allo
         return tuple(Check(next(names), each, each.level == "mandatory") for each in self.task_checkers)
 
 
-class BranchSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+class BranchSettings(ChainSettings):
     """A branch behind a fork: its own converters, row checkers, task checkers and sink.
 
     Attributes:
@@ -66,59 +79,75 @@ class BranchSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types
     optional: bool = False
 
 
-class ForkSettings(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+class ForkSettings(SettingsModel, arbitrary_types_allowed=True):
     """The fork operator, and the branches."""
 
-    operator: ForkOperator
-    branches: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")], BranchSettings] = Field(
-        min_length=1
-    )
+    operator: Annotated[ForkOperator, PlainValidator(partial(validated, "fork"))]
+    branches: dict[Annotated[str, AfterValidator(_branch_name)], BranchSettings] = Field(min_length=1)
 
-    @model_validator(mode="after")
-    def _branches_can_be_told_apart(self) -> ForkSettings:
-        for reserved in (MAIN_BRANCH, ERRORS):
-            if reserved in self.branches:
-                raise ValueError(f"{reserved!r} must not be the name of a branch: give it another name")
-        names = Counter(branch.sink.name for branch in self.branches.values() if branch.sink.committers)
-        for name, found in names.items():
-            if found > 1:
-                raise ValueError(
-                    f"{found} branches have a sink of the name {name!r}, which commits are stored with: give all but"
-                    " one of them a `stored_as`"
+    @rule
+    def _sinks_are_distinct(self) -> Iterator[SettingError]:
+        names: dict[str, str] = {}
+        targets: dict[str, str] = {}
+        for name, branch in self.branches.items():
+            first = names.setdefault(branch.sink.name, name) if branch.sink.committers else name
+            if first != name:
+                yield SettingError(
+                    f"must have another name than that of branch {first}, because commits are stored with it",
+                    *("branches", name, "sink"),
+                    found=repr(branch.sink.name),
+                    remedy="set stored_as",
                 )
-        places = Counter(filter(None, (branch.sink.writes_to for branch in self.branches.values())))
-        for place, found in places.items():
-            if found > 1:
-                raise ValueError(
-                    f"{found} branches write their records to {place}: their rows could not be distinguished"
+            target = branch.sink.writes_to
+            first = targets.setdefault(target, name) if target else name
+            if first != name:
+                yield SettingError(
+                    f"must not write to {target}, to which branch {first} writes, because their rows could not be"
+                    " distinguished",
+                    *("branches", name, "sink"),
                 )
-        lasting = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_roll_back]
-        if len(lasting) > 1:
-            raise ValueError(
-                f"the sinks of {' and '.join(lasting)} can't take a commit back, which is allowed in one "
-                "branch at most: a commit of one would be final if the other refuses"
+
+    @rule
+    def _one_commit_at_most_is_final(self) -> Iterator[SettingError]:
+        final = [name for name, branch in self.branches.items() if not branch.sink.abilities.can_roll_back]
+        for name in final[1:]:
+            yield SettingError(
+                f"must be able to roll back a commit, as branch {final[0]} cannot: a commit of one would be final if"
+                " the other one fails",
+                *("branches", name, "sink"),
             )
+
+    @rule
+    def _one_branch_is_required(self) -> Iterator[SettingError]:
         if all(branch.optional for branch in self.branches.values()):
-            raise ValueError("at least one branch must not be optional: otherwise no failure would fail a work unit")
-        self.operator.check_branches(list(self.branches))
-        return self
+            yield SettingError(
+                "must have a branch that is not optional: otherwise no failure would fail a work unit", "branches"
+            )
+
+    @rule
+    def _operator_names_branches(self) -> Iterator[SettingError]:
+        try:
+            self.operator.check_branches(list(self.branches))
+        except ValueError as error:
+            yield SettingError(f"must name its branches: {error}")
 
 
-def _fork(value: Any) -> ForkSettings:
+def _fork(_: str, value: Any) -> ForkSettings:
     """Return the section `fork`: the operator's settings, and beside them `branches`. Raises ValueError, or
     pydantic's."""
     if isinstance(value, ForkSettings):
         return value
     if not isinstance(value, Mapping):
-        raise ValueError("a section, with `type`, settings and `branches`")  # noqa: TRY004 - pydantic wants these
-    operator = validated("fork", {key: each for key, each in value.items() if key != "branches"})
-    return ForkSettings.model_validate({"operator": operator, "branches": value.get("branches")})
+        raise SettingError("must be a section with type, branches and the settings of its type")
+    operator = {key: each for key, each in value.items() if key != "branches"}
+    branches = {"branches": value["branches"]} if "branches" in value else {}
+    return ForkSettings.model_validate({"operator": operator, **branches})
 
 
-ForkSection = Annotated[ForkSettings, PlainValidator(_fork)]
+ForkSection = Annotated[ForkSettings, PlainValidator(partial(_fork, "fork"))]
 
 
-class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_allowed=True):
+class FlowSettings(ChainSettings):
     """A job's flow. With a fork each branch has its own sink and task checkers; the job's constructs come first."""
 
     source: SourceSection
@@ -127,15 +156,7 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
 
     @model_validator(mode="before")
     @classmethod
-    def _decoding_is_a_converter(cls, tree: Any) -> Any:
-        for old, new in (("value", "converters: [{type: json, fields: ...}]"), ("on_undecodable", "on_rejected")):
-            if isinstance(tree, Mapping) and old in tree:
-                raise ValueError(f"`{old}` is now said by `{new}`")
-        return tree
-
-    @model_validator(mode="before")
-    @classmethod
-    def _all_branches_are_tried_out(cls, tree: Any) -> Any:
+    def _preview_all_branches(cls, tree: Any) -> Any:
         """Apply one section `sink` of a preview to all branches."""
         match tree:
             case {"sink": sink, "fork": {"branches": Mapping() as named} as fork} if _shows(sink):
@@ -144,12 +165,10 @@ class FlowSettings(ChainSettings, frozen=True, extra="forbid", arbitrary_types_a
                 return {**rest, "fork": {**fork, "branches": branches}}
         return tree
 
-    @model_validator(mode="after")
-    def _branches_have_sinks(self) -> FlowSettings:
-        beside = self.model_fields_set & {"sink", "task_checkers"}
-        if self.fork is not None and beside:
-            raise ValueError(f"with a fork, {' and '.join(sorted(beside))} go into each of fork.branches")
-        return self
+    @rule
+    def _branches_have_sinks(self) -> Iterator[SettingError]:
+        for name in sorted(self.model_fields_set & {"sink", "task_checkers"}) if self.fork is not None else ():
+            yield SettingError("must not be set beside a fork", name, remedy=f"set {name} of each of fork.branches")
 
     def task_flow(self) -> TaskFlow:
         """Return the flow."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from distcommit.core.records.freshness import Freshness
-from distcommit.core.support.patterns import check_patterns
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.setting_values import check_patterns
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
@@ -23,14 +24,14 @@ def _seconds(value: Any) -> Any:
         return value
     found = _DURATION.fullmatch(value.strip())
     if found is None:
-        raise ValueError(f"{value!r} is not a duration: expected such as 30s, 5m, 1h, or a number of seconds")
+        raise SettingError("must be a duration such as 30s, 5m or 1h, or a number of seconds")
     return float(found[1]) * _UNITS[found[2]]
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0.1, le=366 * 86400)]
 
 
-class TargetSettings(BaseModel):
+class TargetSettings(SettingsModel):
     """A target of some datasets.
 
     Attributes:
@@ -38,15 +39,13 @@ class TargetSettings(BaseModel):
         target: as `freshness.target`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     datasets: tuple[str, ...] = Field(min_length=1)
     target: Seconds
 
     _compile = field_validator("datasets")(check_patterns)
 
 
-class FreshnessSettings(BaseModel):
+class FreshnessSettings(SettingsModel):
     """How soon new records of the source must be visible. Datasets that are furthest behind their target are read
     first, and one with much to read after the others. `freshness: 30s` is short for a target of all datasets.
 
@@ -58,8 +57,6 @@ class FreshnessSettings(BaseModel):
             read after the others, and continues in the next run. 0: all.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     target: Seconds | None = None
     targets: tuple[TargetSettings, ...] = ()
     records_per_run: int = Field(default=100_000, ge=0)
@@ -69,11 +66,10 @@ class FreshnessSettings(BaseModel):
     def _short(cls, value: Any) -> Any:
         return value if isinstance(value, Mapping | BaseModel) else {"target": value}
 
-    @model_validator(mode="after")
-    def _says_something(self) -> FreshnessSettings:
+    @rule
+    def _has_target(self) -> Iterator[SettingError]:
         if self.target is None and not self.targets:
-            raise ValueError("freshness needs target, or targets of some datasets")
-        return self
+            yield SettingError("must have target, or targets of some datasets")
 
     def freshness(self, *, can_stop: bool) -> Freshness:
         """Return the run's targets. `can_stop`: whether reading a work unit may end early."""

@@ -28,6 +28,7 @@ class JobFolders:
         overrides: of settings, for commands in messages.
         throwaway: whether the folders are deleted after one run.
         tree: the content of the file with overrides, without substitutions.
+        unset: settings that name a variable of the environment that is not set: the variable by the dotted key.
     """
 
     config: JobConfig
@@ -35,6 +36,7 @@ class JobFolders:
     overrides: Sequence[str] = ()
     throwaway: bool = False
     tree: Mapping[str, Any] = field(default_factory=dict)
+    unset: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def groups(self) -> CommitGroups:
@@ -43,6 +45,7 @@ class JobFolders:
 
     def places(self) -> tuple[FileSystem, Roots]:
         """Return the file system, and the folders on it."""
+        self.require_variables("job", "paths")
         paths = self.config.paths
         roots = Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
         durable = self.config.commit.durability == "fsync"
@@ -61,6 +64,7 @@ class JobFolders:
     def opened(self, *, create: bool = False) -> JobStore:
         """Open the job's store for an action. It is refused if the store was filled with other settings, and with a
         sink that keeps nothing."""
+        self.require_variables()
         if self.config.tries_out and not self.throwaway:
             raise ConfigurationError(
                 "the sink of type console is for trying out, and keeps nothing",
@@ -72,6 +76,22 @@ class JobFolders:
         pinned, store = self.pinned(), self.open_store(create=create)
         require_settings(store, pinned)
         return store
+
+    def require_variables(self, *sections: str) -> None:
+        """Raise ConfigurationError if a setting names a variable that is not set.
+
+        Args:
+            *sections: check settings of these sections only; without any, check all.
+        """
+        unset = {key: name for key, name in self.unset.items() if not sections or key.partition(".")[0] in sections}
+        if unset:
+            raise ConfigurationError(
+                "the job file names environment variables that are not set",
+                id="JOB_FILE_INVALID",
+                path=str(self.path),
+                found=", ".join(f"{key}: ${{{name}}}" for key, name in unset.items()),
+                todo=f"set {', '.join(dict.fromkeys(unset.values()))}; this command uses the settings",
+            )
 
     def pinned(self) -> FixedSettings:
         """Return the fixed settings."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from distcommit.core.support.patterns import check_patterns
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.setting_values import check_patterns
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.stores.history.retention import DEFAULT_RETENTION
 from distcommit.stores.state.job_store import MAX_BUCKETS
@@ -15,11 +17,7 @@ _LONGEST_LEASE_S = 30 * 86400
 """A lease without an end can't be recorded, and would not block other runs."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PathSettings(_Section):
+class PathSettings(SettingsModel):
     """The job's folders on one file system: paths (absolute, or relative to the job file) or URLs.
 
     Attributes:
@@ -33,7 +31,7 @@ class PathSettings(_Section):
     output: str
 
 
-class PolicySettings(_Section):
+class PolicySettings(SettingsModel):
     """A policy of some datasets.
 
     Attributes:
@@ -47,7 +45,7 @@ class PolicySettings(_Section):
     _compile = field_validator("datasets")(check_patterns)
 
 
-class CommitSettings(_Section):
+class CommitSettings(SettingsModel):
     """How datasets are committed.
 
     Attributes:
@@ -76,24 +74,24 @@ class CommitSettings(_Section):
         """The run's patterns with their policies."""
         return tuple((pattern, each.policy) for each in self.policies for pattern in each.datasets)
 
-    @model_validator(mode="after")
-    def _job_level_is_full(self) -> CommitSettings:
-        policies = {self.policy, *(each.policy for each in self.policies)}
-        if self.scope == "job" and policies != {CommitPolicy.FULL}:
-            raise ValueError("scope: job requires policy: full")
-        return self
-
-    @model_validator(mode="after")
-    def _job_level_is_written_ahead(self) -> CommitSettings:
-        if self.scope == "job" and self.delivery == "at_least_once":
-            raise ValueError(
-                "scope: job requires delivery: exactly_once, because at-least-once publishes each dataset before the"
-                " job's decision"
+    @rule
+    def _job_level_is_full(self) -> Iterator[SettingError]:
+        if self.scope != "job":
+            return
+        if self.policy != CommitPolicy.FULL:
+            yield SettingError("must be full with scope: job", "policy")
+        for index, each in enumerate(self.policies):
+            if each.policy != CommitPolicy.FULL:
+                yield SettingError("must be full with scope: job", "policies", index, "policy")
+        if self.delivery == "at_least_once":
+            yield SettingError(
+                "must be exactly_once with scope: job, because at-least-once publishes each dataset before the job's"
+                " decision",
+                "delivery",
             )
-        return self
 
 
-class ReplaySettings(_Section):
+class ReplaySettings(SettingsModel):
     """When replay gives up on a dataset.
 
     Attributes:
@@ -103,7 +101,7 @@ class ReplaySettings(_Section):
     max_attempts: int = Field(default=3, ge=1)
 
 
-class TaskSettings(_Section):
+class TaskSettings(SettingsModel):
     """How often a task tries its work units, and how later runs treat failed ones.
 
     Attributes:
@@ -120,7 +118,7 @@ class TaskSettings(_Section):
     stop_after_failed_runs: int = Field(default=0, ge=0)
 
 
-class RunLimits(_Section):
+class RunLimits(SettingsModel):
     """Limits of one run.
 
     Attributes:
@@ -134,7 +132,7 @@ class RunLimits(_Section):
     construct_seconds: float = Field(default=600, ge=0)
 
 
-class LockSettings(_Section):
+class LockSettings(SettingsModel):
     """The job lock.
 
     Attributes:
@@ -146,7 +144,7 @@ class LockSettings(_Section):
     lease_ttl_s: float = Field(default=30, gt=0, le=_LONGEST_LEASE_S)
 
 
-class RetentionSettings(_Section):
+class RetentionSettings(SettingsModel):
     """How many runs, beside the newest, are recorded.
 
     Attributes:
@@ -158,12 +156,12 @@ class RetentionSettings(_Section):
     tables: int = Field(default=DEFAULT_RETENTION.tables, ge=1)
 
 
-class ReaderSettings(_Section):
-    """What is kept for readers.
+class ReaderSettings(SettingsModel):
+    """Snapshots for readers.
 
     Attributes:
-        kept_cuts: how many snapshots; a run makes two. Left out: 20, or 2 if the job replaces what it has published, as
-            each one keeps what was replaced since.
+        kept_snapshots: how many snapshots stay readable; a run creates two. By default 20, or 2 if the job replaces
+            published files, because each snapshot keeps the files that were replaced since.
     """
 
-    kept_cuts: int | None = Field(default=None, ge=2)
+    kept_snapshots: int | None = Field(default=None, ge=2)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
-from distcommit.scheduling.schedule import Missed, Plan
-from distcommit.scheduling.timetables import Cron, Interval, Timetable
+from distcommit.app.scheduling.schedule import Missed, Plan
+from distcommit.app.scheduling.timetables import Cron, Interval, Timetable
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 
 _LONGEST_S = 366 * 24 * 3600
 
 
-class ScheduleSettings(BaseModel):
+class ScheduleSettings(SettingsModel):
     """When `distcommit serve` runs the job: by a cron expression, or at an interval. Without the section no service
     runs it.
 
@@ -25,22 +28,30 @@ class ScheduleSettings(BaseModel):
         cancel_after_s: a run that takes longer is cancelled; 0 for never.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     cron: str = ""
     time_zone: str = "UTC"
     interval_s: float | None = Field(default=None, ge=1, le=_LONGEST_S)
     missed: Missed = Missed.RUN
     cancel_after_s: float = Field(default=0, ge=0, le=_LONGEST_S)
 
-    @model_validator(mode="after")
-    def _says_when(self) -> ScheduleSettings:
-        if bool(self.cron) == (self.interval_s is not None):
-            raise ValueError("schedule needs cron, such as '*/5 * * * *', or interval_s, and not both")
-        if not self.cron and "time_zone" in self.model_fields_set:
-            raise ValueError("time_zone requires cron: an interval has no time zone")
-        self.timetable()
-        return self
+    @rule
+    def _has_one_timetable(self) -> Iterator[SettingError]:
+        if not self.cron and self.interval_s is None:
+            yield SettingError("must have cron, such as '*/5 * * * *', or interval_s")
+        elif self.cron and self.interval_s is not None:
+            yield SettingError("must not be set beside cron", "interval_s", remedy="remove one of them")
+        elif not self.cron and "time_zone" in self.model_fields_set:
+            yield SettingError("must not be set without cron: an interval has no time zone", "time_zone")
+        elif self.cron:
+            try:
+                ZoneInfo(self.time_zone)
+            except (LookupError, ValueError, OSError):
+                yield SettingError("must be an IANA time zone such as Europe/Brussels", "time_zone")
+                return
+            try:
+                self.timetable()
+            except ValueError as error:
+                yield SettingError(f"must be a cron expression with a next firing: {error}", "cron")
 
     def timetable(self) -> Timetable:
         """Return its firings. Raises ValueError if there can be none."""

@@ -1,13 +1,16 @@
-"""The section `observing` of a job file."""
+"""The section `telemetry` of a job file."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+import re
+from collections.abc import Iterator
 
-_URL = r"^$|^https?://[^/\s]+"
+from pydantic import Field
+
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
 
 
-class ObservingSettings(BaseModel):
+class TelemetrySettings(SettingsModel):
     """Where metrics, traces, lineage and logs of runs go, beside the store. All are off by default, and a failure is a
     warning.
 
@@ -24,17 +27,28 @@ class ObservingSettings(BaseModel):
             with the ids of job and run.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    metrics_file: str = Field(default="", pattern=r"^$|\.prom$")
-    traces_url: str = Field(default="", pattern=_URL)
-    lineage_url: str = Field(default="", pattern=_URL)
+    metrics_file: str = ""
+    traces_url: str = ""
+    lineage_url: str = ""
     lineage_file: str = ""
     lineage_namespace: str = Field(default="distcommit", min_length=1)
     log_file: str = ""
 
-    @model_validator(mode="after")
-    def _goes_to_one_place(self) -> ObservingSettings:
+    @checks("metrics_file")
+    @classmethod
+    def _ends_in_prom(cls, path: str) -> str:
+        if path and not path.endswith(".prom"):
+            raise SettingError("must end in .prom, because the node exporter reads no other files")
+        return path
+
+    @checks("traces_url", "lineage_url")
+    @classmethod
+    def _is_http(cls, url: str) -> str:
+        if url and not re.match(r"https?://[^/\s]+", url):
+            raise SettingError("must begin with http:// or https://, and name a host")
+        return url
+
+    @rule
+    def _lineage_has_one_target(self) -> Iterator[SettingError]:
         if self.lineage_url and self.lineage_file:
-            raise ValueError("lineage_url and lineage_file must not both be set")
-        return self
+            yield SettingError("must not be set beside lineage_url", "lineage_file", remedy="remove one of them")

@@ -8,8 +8,8 @@ from distcommit.app.job_file.fixed_settings import movable
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer, Progress, Progressed
 from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.events import Observer, Progressed
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.state.fixed_settings import read_settings, require_settings
 from distcommit.stores.state.job_lock import JobLock
@@ -62,7 +62,7 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
     store = open_store(fs, roots, config.job, create=False, groups=folders.groups)
     move, run_id = _move(folders, store, buckets), new_run_id()
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
-        done = rebucket(store, move, run_id, lambda step: observer.observe(Progressed(step, Progress())))
+        done = rebucket(store, move, run_id, lambda step: observer.observe(Progressed(step)))
     named, now = config.commit.buckets, done.store.buckets
     return RebucketResult(
         job=config.job,

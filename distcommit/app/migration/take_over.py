@@ -16,6 +16,7 @@ from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark_types import WATERMARK_PIN
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
@@ -52,7 +53,7 @@ def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
             for bucket in range(store.buckets):
                 log = store.bucket_log(bucket, epoch)
                 require_intact(store, job_fold, bucket, log, past)
-                fence_bucket(log, epoch, run_id)
+                run_alone(fence_bucket(log, epoch, run_id))
                 heads.append(log.head(bucket))
             _require_idle(store)
             idle = True

@@ -125,7 +125,7 @@ class _Reader(DataSourceReader):
                     "the snapshot was deleted while it was read",
                     expected=pinned.cut,
                     found=str(error),
-                    todo="load the frame again; raise readers.kept_cuts in the job file to keep more snapshots",
+                    todo="load the frame again; raise readers.kept_snapshots in the job file to keep more snapshots",
                 ) from error
 
 

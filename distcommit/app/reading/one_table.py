@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from distcommit.constructs.schemas.evolution import nullable
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.evolution import nullable
 
 
 def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
+from distcommit.app.job_file.variables import unset_variables
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, own_files
 from distcommit.app.reading.one_table import one_schema, one_table
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot
@@ -164,7 +165,7 @@ class Cut:
             store=self._store.roots.store,
             expected=f"the snapshot of epoch {self.epoch}, phase {self.phase}",
             found=found + expiry_note(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
-            todo="read a newer one; raise readers.kept_cuts in the job file to keep more snapshots",
+            todo="read a newer one; raise readers.kept_snapshots in the job file to keep more snapshots",
         )
 
 
@@ -234,7 +235,8 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
         roots = Roots(path_of(places["store"]), "", path_of(places["output"]))
         store = open_any_store(fs, roots)
         return store, places["output"], branch or _only_branch(store)
-    config = load_config(job)
+    tree = load_tree(job)
+    config = parse_config(tree, Path(job), needs_variables=False)
     branches = {each.name: each.sink for each in config.task_flow().branches}
     if branch is None and len(branches) == 1:
         branch = next(iter(branches))
@@ -249,7 +251,8 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
             found=branch or "none, of several",
             todo="name one; ask the targets of other sinks themselves",
         )
-    return JobFolders(config, Path(job)).open_store(create=False), config.paths.output, branch
+    folders = JobFolders(config, Path(job), unset=unset_variables(tree))
+    return folders.open_store(create=False), config.paths.output, branch
 
 
 def _only_branch(store: JobStore) -> str:

@@ -149,7 +149,7 @@ def _gone(store: JobStore, oldest: SnapshotManifest | None, found: str) -> CutGo
         store=store.roots.store,
         expected=f"from {_shown(oldest)} on, the oldest kept one" if oldest else "one that is kept",
         found=found,
-        todo="read a later one; raise readers.kept_cuts in the job file to keep more snapshots",
+        todo="read a later one; raise readers.kept_snapshots in the job file to keep more snapshots",
     )
 
 

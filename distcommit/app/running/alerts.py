@@ -61,11 +61,11 @@ def alerts_of(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -
     if _reaches(settings, rows):
         runs = f"the last {failed} runs of {store.job} have" if failed > 1 else f"a run of {store.job} has"
         texts["failed runs"] = f"{runs} failed"
-    count = record.totals.get("datasets_quarantined", 0) if record else 0
+    count = record.totals.datasets_quarantined if record else 0
     if settings.on_quarantine and count:
         datasets = "a dataset is" if count == 1 else f"{count} datasets are"
         texts["quarantine"] = f"{datasets} quarantined, and not read until released"
-    lost = record.totals.get("positions_lost", 0) if record else 0
+    lost = record.totals.positions_lost if record else 0
     if settings.on_loss and lost:
         texts["records lost"] = f"{lost:,} positions of {store.job} were lost: the source had deleted unread records"
     return [_alert(folders, store, rows[0], record, why, text, failed) for why, text in texts.items()]
@@ -89,7 +89,7 @@ def _alert(
 ) -> Alert:
     command = command_for(replace(folders, path=folders.path.resolve() if folders.path else None))
     quarantined, kind = record.quarantined if record else None, ALERTS[why]
-    count = record.totals.get("datasets_quarantined", 0) if record else 0
+    count = record.totals.datasets_quarantined if record else 0
     return Alert(
         job=store.job,
         why=why,

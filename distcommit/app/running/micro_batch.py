@@ -33,7 +33,7 @@ def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who
         seconds, pinned = folders.config.limits.seconds, folders.pinned()
         result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned, observer=told)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
-    reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.totals.reasons) or result.error
+    reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.reasons.kept) or result.error
     if result.succeeded:
         return
     if not source.batch_column:

@@ -17,11 +17,11 @@ from distcommit.app.running.alerts import alerting
 from distcommit.app.running.run_events import facts_of
 from distcommit.app.telemetry.attach import observers
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
 from distcommit.engine.driver.launch import Launch
 from distcommit.engine.driver.progress import watched
 from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.events import Observer
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.spark.cancellation import cancellable, own_session
@@ -133,7 +133,7 @@ def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, p
         retry_across_runs=config.task.retry_across_runs,
         stop_after_failed_runs=config.task.stop_after_failed_runs,
         at_least_once=at_least_once,
-        kept_cuts=config.kept_cuts,
+        kept_snapshots=config.kept_snapshots,
         freshness=config.targets,
         kept=Retention(config.retention.runs, config.retention.tables),
     )

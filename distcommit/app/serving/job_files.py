@@ -8,9 +8,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 from distcommit.app.job import Job
+from distcommit.app.scheduling.schedule import Plan
 from distcommit.app.stored_job import is_job_file
 from distcommit.core.errors import ConfigurationError, error_text
-from distcommit.scheduling.schedule import Plan
 from distcommit.spark.settings import SparkSettings
 
 

@@ -10,6 +10,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from distcommit.app.job import Job
+from distcommit.app.scheduling.schedule import Missed, Schedule
+from distcommit.app.scheduling.timetables import Moment
 from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
 from distcommit.app.serving.served_job import (
     Began,
@@ -28,11 +30,9 @@ from distcommit.app.telemetry.served import ServiceEvent, Tell
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.ports import Clock
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Observer
 from distcommit.engine.driver.guarded_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
-from distcommit.scheduling.schedule import Missed, Schedule
-from distcommit.scheduling.timetables import Moment
+from distcommit.engine.events import Observer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 _LONGEST_WAIT_S = 3600.0
 _END_WAIT_S = 60.0
 _END_AGAIN_S = 0.5
-_SILENT_LOOKS = 12
-"""A job whose storage has not answered for so many times `look_s` is reported, and not run until it does."""
+_SILENT_POLLS = 12
+"""A job whose storage has not answered for so many times `poll_s` is reported, and not run until it does."""
 _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
 
 
@@ -52,7 +52,7 @@ def serve(
     who: str,
     *,
     at_once: int = 4,
-    look_s: float = 5,
+    poll_s: float = 5,
     metrics_at: tuple[str, int] | None = None,
 ) -> None:
     """Run the jobs of a folder by their schedules in one Spark session, until a signal ends it.
@@ -63,7 +63,7 @@ def serve(
         told: called with each event.
         who: serves.
         at_once: how many runs are in progress at most.
-        look_s: how often the folder, and each job's store, is read.
+        poll_s: how often the folder, and each job's store, is read.
         metrics_at: address and port for Prometheus; None for no metrics.
 
     Raises:
@@ -89,7 +89,7 @@ def serve(
                 who,
                 lives=lambda: is_alive(spark),
                 at_once=at_once,
-                look_s=look_s,
+                poll_s=poll_s,
             )
             service.go()
     finally:
@@ -123,7 +123,7 @@ class Service:
         launch: runs a job once.
         told, who: as in `serve`.
         lives: whether the launcher still works.
-        at_once, look_s: as in `serve`.
+        at_once, poll_s: as in `serve`.
         clock: the time.
     """
 
@@ -136,18 +136,18 @@ class Service:
         *,
         lives: Callable[[], bool] = lambda: True,
         at_once: int = 4,
-        look_s: float = 5,
+        poll_s: float = 5,
         clock: Clock | None = None,
     ) -> None:
         self._read, self._launch, self._told, self._who = read, launch, told, who
-        self._lives, self._look_s, self._clock = lives, look_s, clock or SystemClock()
+        self._lives, self._poll_s, self._clock = lives, poll_s, clock or SystemClock()
         self._schedule, self._files = Schedule(at_once), dict[str, JobFile]()
         self._served, self._looked = dict[str, ServedJob](), dict[str, Looked]()
         self._held, self._ordered = set[str](), set[str]()
         self._heard_s, self._silent = dict[str, float](), set[str]()
         self._unreadable = ""
         self._inbox: SimpleQueue[Message] = SimpleQueue()
-        self._next_look_s = self._clock.monotonic_s()
+        self._next_poll_s = self._clock.monotonic_s()
 
     def go(self) -> None:
         """Serve until an exception ends it. Raises as `serve`."""
@@ -166,9 +166,9 @@ class Service:
 
     def _step(self) -> None:
         """Do what is due, then wait for the next firing or message."""
-        if self._clock.monotonic_s() >= self._next_look_s:
+        if self._clock.monotonic_s() >= self._next_poll_s:
             self._look_at_folder()
-            self._next_look_s = self._clock.monotonic_s() + self._look_s
+            self._next_poll_s = self._clock.monotonic_s() + self._poll_s
         moment = self._moment()
         self._schedule = self._schedule.at(moment)
         for name in self._schedule.ready(moment):
@@ -185,7 +185,7 @@ class Service:
         self._require_none_stuck(moment)
         self._tell_silent()
         wait_ms = self._schedule.wait_ms(moment)
-        until_s = self._next_look_s - self._clock.monotonic_s()
+        until_s = self._next_poll_s - self._clock.monotonic_s()
         self._hear(min(until_s, _LONGEST_WAIT_S if wait_ms is None else wait_ms / 1000))
 
     def _require_none_stuck(self, moment: Moment) -> None:
@@ -207,7 +207,7 @@ class Service:
         for name in self._served.keys() - self._silent:
             is_running = name in entries and entries[name].began_ms is not None and name not in self._ordered
             waited_s = now_s - self._heard_s.setdefault(name, now_s)
-            if not is_running and waited_s > _SILENT_LOOKS * self._look_s:
+            if not is_running and waited_s > _SILENT_POLLS * self._poll_s:
                 self._silent.add(name)
                 if name in entries:
                     self._schedule = self._schedule.silent(name, is_unresponsive=True)
@@ -311,7 +311,7 @@ class Service:
                     self._tell(name, "wrong", f"it is not run until it is corrected: {file.problem}")
                 self._schedule = self._schedule.without(name)
             elif name not in self._served:
-                self._served[name] = ServedJob(name, file.job, self._launch, self._inbox, self._look_s)
+                self._served[name] = ServedJob(name, file.job, self._launch, self._inbox, self._poll_s)
                 self._tell(name, "added" if before else "served")
             elif known is None or known.job is not file.job:
                 self._served[name].change(file.job)

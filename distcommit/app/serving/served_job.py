@@ -18,8 +18,8 @@ from distcommit.app.job import Job
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.core.errors import LockHeldError, RunCancelledError, error_text
 from distcommit.core.ports import FileSystem
-from distcommit.engine.driver.events import Event, Observer, RunBegan
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.events import Event, Observer, RunBegan
 from distcommit.stores.history.run_records import (
     CANCEL_VERSION,
     CancelRequest,
@@ -120,11 +120,11 @@ class ServedJob:
         job: by its file.
         launch: runs it.
         inbox: receives messages.
-        look_s: how often it reads requests.
+        poll_s: how often it reads requests.
     """
 
-    def __init__(self, name: str, job: Job, launch: Launcher, inbox: SimpleQueue[Message], look_s: float) -> None:
-        self.name, self._job, self._launch, self._inbox, self._look_s = name, job, launch, inbox, look_s
+    def __init__(self, name: str, job: Job, launch: Launcher, inbox: SimpleQueue[Message], poll_s: float) -> None:
+        self.name, self._job, self._launch, self._inbox, self._poll_s = name, job, launch, inbox, poll_s
         self._orders: SimpleQueue[_Run | _Change | _Leave] = SimpleQueue()
         self._place: tuple[FileSystem, str] | None = None
         self._began_ms: int | None = None
@@ -165,7 +165,7 @@ class ServedJob:
             except BaseException as error:
                 logger.exception("the thread of a job is started again", extra={"job": self.name})
                 self._inbox.put(Restarted(self.name, error_text(error)))
-                threading.Event().wait(self._look_s)
+                threading.Event().wait(self._poll_s)
             else:
                 return
 
@@ -173,7 +173,7 @@ class ServedJob:
         while True:
             self._inbox.put(self._look())
             try:
-                order = self._orders.get(timeout=self._look_s)
+                order = self._orders.get(timeout=self._poll_s)
             except Empty:
                 continue
             match order:
@@ -235,7 +235,7 @@ class ServedJob:
         text = f"{totals.datasets_published:,} datasets, {totals.records_published:,} records"
         if result.succeeded:
             return Outcome.COMMITTED, text
-        reason = next((f"{each.subject}: {each.text}" for each in totals.reasons), result.error)
+        reason = next((f"{each.subject}: {each.text}" for each in result.reasons), result.error)
         return Outcome.INCOMPLETE, f"{text}; {reason or 'not all could be committed: the next run replays it'}"
 
     def observe(self, event: Event) -> None:

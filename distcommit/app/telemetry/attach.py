@@ -11,7 +11,7 @@ from distcommit.app.telemetry.lineage import Lineage
 from distcommit.app.telemetry.logs import logged
 from distcommit.app.telemetry.metrics import MetricsFile
 from distcommit.app.telemetry.traces import Traces
-from distcommit.engine.driver.events import Observer
+from distcommit.engine.events import Observer
 from distcommit.stores.state.job_store import JobStore
 
 
@@ -22,7 +22,7 @@ def observers(config: JobConfig, store: JobStore) -> Iterator[Sequence[Observer]
     Raises:
         ConfigurationError: if a library is not installed, or the log file can't be opened.
     """
-    asked, found = config.observing, list[Observer]()
+    asked, found = config.telemetry, list[Observer]()
     with ExitStack() as stack:
         if asked.metrics_file:
             found.append(MetricsFile(Path(asked.metrics_file)))

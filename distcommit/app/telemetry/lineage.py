@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 from distcommit.app.job_file.config import JobConfig
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.engine.driver.events import Event, RunBegan, RunEnded
-from distcommit.stores.history.run_datasets import RunDataset, read_run_datasets
+from distcommit.engine.events import Event, RunBegan, RunEnded
+from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, DatasetOutcome, TableRow, read_run_table
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
 MOST_DATASETS = 1_000
 """Datasets that one event names, at most."""
-_PUBLISHED = ("published", "partly published", "replayed")
+_PUBLISHED = PUBLISHED_OUTCOMES | {DatasetOutcome.REPLAYED}
 _WAIT_S = 5.0
 _STATES = {
     RunOutcome.SUCCEEDED: "COMPLETE",
@@ -134,7 +134,7 @@ class Lineage:
                 printable(target.name),
                 outputFacets={
                     "outputStatistics": facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-                        rowCount=row.records, fileCount=row.files
+                        rowCount=row.counts.records_published, fileCount=row.counts.files_published
                     )
                 }
                 if one
@@ -153,17 +153,17 @@ class Lineage:
             outputs=outputs,
         )
 
-    def _rows(self, run_id: str) -> list[RunDataset]:
+    def _rows(self, run_id: str) -> list[TableRow]:
         """Return what was published, as far as the run has recorded it."""
-        found: dict[str, RunDataset] = {}
+        published: dict[str, TableRow] = {}
         try:
-            for rows in read_run_datasets(self._store.fs, self._store.roots.store, run_id):
-                for row in rows:
-                    if row.outcome in _PUBLISHED and len(found) < MOST_DATASETS:
-                        found[row.dataset] = row
+            for rows in read_run_table(self._store.fs, self._store.roots.store, run_id):
+                for row in rows.outcomes:
+                    if row.outcome in _PUBLISHED and len(published) < MOST_DATASETS:
+                        published.setdefault(row.dataset, row)
         except (DistcommitError, OSError) as error:
             logger.warning("lineage has no datasets: %s", error, extra={"run": run_id})
-        return list(found.values())
+        return list(published.values())
 
 
 def _library() -> tuple[Any, Any, Any, Any]:

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
-
 from distcommit.core.errors import ConfigurationError, printable
 from distcommit.core.records.freshness import BEHIND
+from distcommit.core.records.reasons import Reason
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.engine.driver.events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
-from distcommit.engine.driver.reports import Reason, counts_by_name
+from distcommit.engine.events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -27,7 +26,7 @@ _SUCCEEDED = "distcommit_last_success_timestamp_seconds"
 _COUNTED = {
     "records_read": "Records that were read of sources.",
     "records_published": "Records that were published.",
-    "records_diverted": "Records that were rejected to error branches.",
+    "records_rejected": "Records that were rejected to error branches.",
     "bytes_read": "Payload bytes that were read of sources.",
     "files_published": "Files that were published.",
     "datasets_planned": "Datasets with new records.",
@@ -128,7 +127,7 @@ class RunMetrics:
                 metrics.running.labels(self._job).set(1)
                 metrics.reading.labels(self._job).set(0)
             case Progressed():
-                metrics.reading.labels(self._job).set(event.progress.records_read)
+                metrics.reading.labels(self._job).set(event.counts.records_read)
             case PhaseEnded():
                 self._phases.append(event)
             case RunEnded():
@@ -144,12 +143,11 @@ class RunMetrics:
             metrics.outcome.labels(job, outcome.value).set(outcome is event.outcome)
         for phase in self._phases:
             metrics.phases.labels(job, phase.phase).set(phase.seconds)
-        counts = counts_by_name(phase.counts for phase in self._phases)
-        counts |= asdict(event.totals) if event.totals is not None else {}
+        counts = event.totals or RunCounts.total(phase.counts for phase in self._phases)
         for name, gauge in metrics.last.items():
-            gauge.labels(job).set(counts.get(name, 0))
+            gauge.labels(job).set(getattr(counts, name))
         for name, counter in metrics.totals.items():
-            counter.labels(job).inc(max(0, counts.get(name, 0)))
+            counter.labels(job).inc(max(0, getattr(counts, name)))
         if metrics.runs is not None and metrics.seconds is not None:
             metrics.runs.labels(job, event.outcome.value).inc()
             metrics.seconds.labels(job).observe(max(0, event.at_ms - self._began_ms) / 1000)
@@ -163,7 +161,7 @@ class RunMetrics:
         named = dict.fromkeys((label(each.subject), label(each.kind)) for each in _first(reasons, notes))
         for dataset, kind in named:
             metrics.troubles.labels(job, dataset, kind).set(1)
-        more = sum(phase.reasons.more for phase in self._phases)
+        more = sum(phase.reasons.left_out for phase in self._phases)
         metrics.reasons_left_out.labels(job).set(more + max(0, len(reasons) + len(notes) - MOST_NAMED))
         metrics.behind.labels(job).set(len(notes))
 

@@ -15,9 +15,9 @@ from distcommit.app.inspection.task_lanes import Lane, lanes_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
-from distcommit.stores.history.attempt_counts import Attempt
-from distcommit.stores.history.run_times import read_run_times
+from distcommit.engine.events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
+from distcommit.stores.history.attempts import Attempt
+from distcommit.stores.history.run_table import TaskRows
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
@@ -126,14 +126,13 @@ class Traces:
     def _lanes(self, began: RunBegan) -> Sequence[Lane]:
         """Return the busiest tasks with readable records."""
         attempts: list[Attempt] = []
-        fs, root = self._store.fs, self._store.roots.store
+        tasks: list[TaskRows] = []
         try:
-            read_run(self._store, began.epoch, SystemClock(), attempts.append)
-            times = dict(read_run_times(fs, root, began.run_id))
+            read_run(self._store, began.epoch, SystemClock(), attempts.append, tasks.append)
         except (DistcommitError, OSError) as error:
             logger.warning("the run's trace has no tasks: %s", error, extra={"run": began.run_id})
             return ()
-        return sorted(lanes_of(attempts, times), key=lambda lane: -lane.busy_ms)[:_MOST_TASKS]
+        return sorted(lanes_of(attempts, tasks), key=lambda lane: -lane.busy_ms)[:_MOST_TASKS]
 
 
 def _longest(lane: Lane, most: int) -> Iterable[tuple[str, int, int]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from distcommit.app.job import Job
-from distcommit.cli.options import FromFile, FromGroup, on_job
+from distcommit.cli.options import FromFile, FromGroup, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.result_views import compare_view, log_view
@@ -16,7 +16,7 @@ from distcommit.cli.views.verify_view import verify_view
 from distcommit.core.errors import ConfigurationError
 
 
-@on_job
+@on_job_state
 def log(
     terminal: Terminal,
     job: Job,
@@ -37,7 +37,7 @@ def log(
     return 5 if any(line.unreadable for line in result.lines) else 0
 
 
-@on_job
+@on_job_state
 def verify_store(terminal: Terminal, job: Job) -> int:
     """Verify all logs, and compare them with the records of runs.
 
@@ -48,7 +48,7 @@ def verify_store(terminal: Terminal, job: Job) -> int:
     return 0 if result.is_well else 5
 
 
-@on_job
+@on_job_state
 def audit(
     terminal: Terminal,
     job: Job,
@@ -64,7 +64,7 @@ def audit(
     return 0 if result.passed else 6
 
 
-@on_job
+@on_job_state
 def compare(
     terminal: Terminal,
     job: Job,

@@ -58,7 +58,7 @@ def files(
         for path in (path for paths in result.files.values() for path in paths):
             terminal.say(path)
     if not any(result.files.values()):
-        terminal.narrate(_why_none(result, Job.from_file(job), is_newest=as_of is None))
+        terminal.narrate(_why_none(result, Job.from_file(job, needs_variables=False), is_newest=as_of is None))
 
 
 def _why_none(result: FilesResult, job: Job, *, is_newest: bool) -> str:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from distcommit.app.inspection.run_report import RunReport
 from distcommit.app.inspection.runs import RunStatus
 from distcommit.app.job import Job
-from distcommit.cli.options import on_job
+from distcommit.cli.options import on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.core.storage_errors import storage_error
 
@@ -45,7 +45,7 @@ class UiResult(msgspec.Struct, frozen=True):
     url: str
 
 
-@on_job
+@on_job_state
 def report(
     terminal: Terminal,
     job: Job,
@@ -69,7 +69,7 @@ def report(
     terminal.show(_result(run, output, len(data)), _result_line)
 
 
-@on_job
+@on_job_state
 def ui(
     terminal: Terminal,
     job: Job,

@@ -15,7 +15,7 @@ from distcommit.app.job import Job
 from distcommit.app.job_file.explain import explained
 from distcommit.app.preview import run_preview
 from distcommit.cli.help import RECORDS_LOST
-from distcommit.cli.options import on_job
+from distcommit.cli.options import on_job, on_job_state
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import replay_plan_view
@@ -116,9 +116,9 @@ def expire(
     job: Job,
     older_than: Annotated[str, typer.Option(metavar="AGE", help="Age such as 90d, 36h or 12w.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted.")] = False,
-    when_unread: Annotated[
+    keep_snapshots: Annotated[
         bool,
-        typer.Option("--when-unread", help="Delete a file once no kept snapshot lists it."),
+        typer.Option("--keep-snapshots", help="Delete a file once no snapshot lists it."),
     ] = False,
 ) -> int:
     """Delete published files that are older than an age.
@@ -127,7 +127,7 @@ def expire(
     Exit code 1 if it is incomplete: repeat the command.
     """
     with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
-        result = job.retain(older_than, shown, dry_run=dry_run, when_unread=when_unread)
+        result = job.retain(older_than, shown, dry_run=dry_run, keep_snapshots=keep_snapshots)
     terminal.show(result, expiry_view)
     return 0 if result.succeeded else 1
 
@@ -149,7 +149,7 @@ def repair(
     return 0 if result.is_well else 5
 
 
-@on_job
+@on_job_state
 def cancel(
     terminal: Terminal,
     job: Job,
@@ -167,7 +167,7 @@ def cancel(
     return 0 if result.ended else 1
 
 
-@on_job
+@on_job_state
 def explain(
     terminal: Terminal,
     job: Job,

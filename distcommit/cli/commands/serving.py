@@ -14,7 +14,7 @@ from distcommit.app.admin.ask_service import ServiceRequest
 from distcommit.app.job import Job, who_am_i
 from distcommit.app.serving.serve import serve
 from distcommit.app.telemetry.served import ServiceEvent
-from distcommit.cli.options import as_service, on_job
+from distcommit.cli.options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.serving_view import asked_view, served_line
 from distcommit.core.errors import ConfigurationError, escaped_in_json
@@ -26,8 +26,8 @@ def serve_jobs(
     overrides: Sequence[str],
     jobs: Annotated[Path, typer.Argument(metavar="JOBS/", help="Folder of job files.", show_default=False)],
     at_once: Annotated[int, typer.Option("--at-once", min=1, metavar="N", help="Run at most N jobs at once.")] = 4,
-    look: Annotated[
-        float, typer.Option("--look", min=0.1, metavar="SECONDS", help="Poll the folder and stores this often.")
+    poll: Annotated[
+        float, typer.Option("--poll", min=0.1, metavar="SECONDS", help="Poll the folder and stores this often.")
     ] = 5,
     metrics: Annotated[
         str, typer.Option("--metrics", metavar="[HOST:]PORT", help="Serve Prometheus metrics; HOST: 127.0.0.1.")
@@ -45,7 +45,7 @@ def serve_jobs(
         sys.stdout.flush()
 
     at = _address(metrics) if metrics else None
-    serve(jobs, overrides, print_event, who_am_i(), at_once=at_once, look_s=look, metrics_at=at)
+    serve(jobs, overrides, print_event, who_am_i(), at_once=at_once, poll_s=poll, metrics_at=at)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -57,7 +57,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-@on_job
+@on_job_state
 def pause(terminal: Terminal, job: Job) -> int:
     """Suspend scheduled runs of the job.
 
@@ -66,13 +66,13 @@ def pause(terminal: Terminal, job: Job) -> int:
     return _ask(terminal, job, ServiceRequest.PAUSE)
 
 
-@on_job
+@on_job_state
 def resume(terminal: Terminal, job: Job) -> int:
     """Resume scheduled runs of a paused job."""
     return _ask(terminal, job, ServiceRequest.RESUME)
 
 
-@on_job
+@on_job_state
 def trigger(
     terminal: Terminal,
     job: Job,

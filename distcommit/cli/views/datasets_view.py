@@ -79,11 +79,12 @@ def _lag(row: DatasetRow) -> tuple[Text | str, ...]:
 
 
 def _read(row: DatasetRow) -> tuple[Text | str, ...]:
-    outcome, read = row.outcome, row.attempts
-    word = Text(outcome.outcome if outcome else "", style="red" if outcome and outcome.kind else "")
-    if read is None:
+    if row.last_run is None:
+        return "", "", "", "", ""
+    word, read = Text(row.last_run.outcome, style="red" if row.last_run.kind else ""), row.last_run.counts
+    if not read.attempts:
         return word, "", "", "", ""
-    tries = f"{read.attempts:,}" + (f" ({read.failed:,} failed)" if read.failed else "")
+    tries = f"{read.attempts:,}" + (f" ({read.attempts_failed:,} failed)" if read.attempts_failed else "")
     return word, f"{read.records_read:,}", f"{read.bytes_read / 1e6:,.1f}", _or_nothing(read.records_rejected), tries
 
 
@@ -99,8 +100,8 @@ def _why(row: DatasetRow) -> str:
         parts.append(f"{counted_runs(state.failed_runs)} failed to {'finish' if state.pending_epoch else 'read'} it")
     if state.positions_lost:
         parts.append(f"{state.positions_lost:,} positions lost")
-    if row.attempts is not None:
-        parts += [f"{name}: {count:,} failed" for name, count in row.attempts.not_passed.items()]
+    if row.last_run is not None:
+        parts += [f"{name}: {count:,} failed" for name, count in row.last_run.counts.flow.failed_checks.items()]
     parts += [short(text) for text in (state.reason, row.lag_problem) if text]
     return "; ".join(parts)
 

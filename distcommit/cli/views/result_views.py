@@ -29,9 +29,10 @@ from distcommit.cli.views.view_parts import (
     seconds_spent,
     should_be_none,
 )
+from distcommit.core.records.reasons import Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.watermark import Position, format_position
 from distcommit.core.work import MAIN_BRANCH
-from distcommit.engine.driver.reports import Totals
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 if TYPE_CHECKING:
@@ -66,14 +67,14 @@ def run_view(result: RunResult) -> RenderableType:
         "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "datasets": _datasets(totals),
         "records": f"{totals.records_published:,} published"
-        + (f", {totals.records_diverted:,} of them rejected" if totals.records_diverted else ""),
+        + (f", {totals.records_rejected:,} of them rejected" if totals.records_rejected else ""),
         "files": f"{totals.files_published:,}",
         "replayed": _replayed(totals),
         **positions_lost(totals.positions_lost),
-        **_notes(totals),
+        **_notes(result.notes),
         "seconds": seconds_spent(result.seconds),
     }
-    return page(verdict, fact_table(facts), flow_table(totals.flow), _reasons(totals))
+    return page(verdict, fact_table(facts), flow_table(totals.flow), _reasons(result.reasons))
 
 
 def recover_view(result: RecoverResult) -> RenderableType:
@@ -90,7 +91,7 @@ def recover_view(result: RecoverResult) -> RenderableType:
         "replayed": _replayed(totals),
         "orphaned": f"{totals.files_swept:,} staged files deleted",
     }
-    return page(verdict, fact_table(facts), _reasons(totals))
+    return page(verdict, fact_table(facts), _reasons(result.reasons))
 
 
 def rebucket_view(result: RebucketResult) -> RenderableType:
@@ -272,7 +273,7 @@ def _preview_table(preview: ShownTable) -> RenderableType:
     return Group(title, table)
 
 
-def _datasets(totals: Totals) -> str:
+def _datasets(totals: RunCounts) -> str:
     counts = {
         "committed": (totals.datasets_published, "green"),
         "unchanged": (totals.datasets_unchanged, ""),
@@ -286,7 +287,7 @@ def _datasets(totals: Totals) -> str:
     )
 
 
-def _replayed(totals: Totals) -> str:
+def _replayed(totals: RunCounts) -> str:
     text = f"{totals.sequences_replayed:,} sequences of earlier runs"
     if totals.sequences_dropped:
         text += f", {totals.sequences_dropped:,} dropped (their run did not publish)"
@@ -297,12 +298,12 @@ def _replayed(totals: Totals) -> str:
     return text
 
 
-def _notes(totals: Totals) -> dict[str, str]:
+def _notes(notes: Reasons) -> dict[str, str]:
     """Return notes on datasets that are in order, by kind: how many, which, and why."""
     by_kind: dict[str, dict[str, list[str]]] = {}
-    for note in totals.notes:
+    for note in notes:
         by_kind.setdefault(note.kind, {}).setdefault(note.text, []).append(note.subject)
-    more = f"; and {totals.notes_more:,} more" if totals.notes_more else ""
+    more = f"; and {notes.left_out:,} more" if notes.left_out else ""
     return {
         escape(kind): "; ".join(
             escape(f"{len(names):,} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {text}")
@@ -313,18 +314,18 @@ def _notes(totals: Totals) -> dict[str, str]:
     }
 
 
-def _reasons(totals: Totals) -> RenderableType | None:
+def _reasons(reasons: Reasons) -> RenderableType | None:
     """Show why datasets failed, grouped by reason."""
-    if not totals.reasons:
+    if not reasons.kept:
         return None
     subjects: dict[tuple[str, str], list[str]] = {}
-    for reason in totals.reasons:
+    for reason in reasons:
         subjects.setdefault((reason.kind, " ".join(reason.text.split())), []).append(reason.subject)
     table = ExplainedTable("dataset", "kind", explained="reason")
     for (kind, text), names in list(subjects.items())[:LISTED]:
         others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         table.add_row(names[0] + others, kind, why=text)
-    more = totals.reasons_more + max(0, len(subjects) - LISTED)
+    more = reasons.left_out + max(0, len(subjects) - LISTED)
     return Group(table, and_more(more, "reasons (--json has up to 100)")) if more else table
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from distcommit.app.inspection.runs import RunStatus
 from distcommit.app.inspection.status import StatusResult
 from distcommit.cli.views.view_parts import ExplainedTable
-from distcommit.core.records.flow_counts import FlowCounts
+from distcommit.core.records.run_counts import FlowCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.stores.history.run_records import RunRecord
 
@@ -66,15 +66,15 @@ def positions_lost(positions: int) -> dict[str, str]:
 
 def _ended(record: RunRecord) -> str:
     counts = {
-        "datasets published": record.totals.get("datasets_published", 0),
-        "records": record.totals.get("records_published", 0),
-        "sequences replayed": record.totals.get("sequences_replayed", 0),
-        "held back": record.totals.get("datasets_held", 0),
-        "quarantined": record.totals.get("datasets_quarantined", 0),
-        "commits at sinks": record.totals.get("commit_successes", 0),
-        "commits to be retried": record.totals.get("commit_retries", 0),
-        "commits that failed for good": record.totals.get("commit_failures", 0),
-        "ms at sinks, summed over tasks": record.totals.get("target_ms", 0),
+        "datasets published": record.totals.datasets_published,
+        "records": record.totals.records_published,
+        "sequences replayed": record.totals.sequences_replayed,
+        "held back": record.totals.datasets_held,
+        "quarantined": record.totals.datasets_quarantined,
+        "commits at sinks": record.totals.commit_successes,
+        "commits to be retried": record.totals.commit_retries,
+        "commits that failed for good": record.totals.commit_failures,
+        "ms at sinks, summed over tasks": record.totals.target_ms,
     }
     counted = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"
     outcome = f"[{_STYLES.get(record.outcome, 'yellow')}]{record.outcome}[/]"

@@ -90,14 +90,14 @@ def recorded_run_view(result: RecordedRun) -> RenderableType:
         facts["ended"] = f"{clock_time(record.ended_ms)}, after {_took(row)}"
         facts |= {
             f"  {escape(phase.name)}": f"{phase.seconds:,.1f} s{'' if phase.completed else ', incomplete'}: "
-            + (", ".join(f"{n:,} {escape(k.replace('_', ' '))}" for k, n in phase.counts.items() if n) or "nothing")
+            + (", ".join(f"{n:,} {escape(k.replace('_', ' '))}" for k, n in phase.counts.not_zero.items()) or "nothing")
             for phase in record.phases
         }
     if begun is not None:
         facts["driver"] = f"process {begun.facts.pid} on {escape(begun.facts.host)}, {escape(begun.facts.job_file)}"
         facts["versions"] = ", ".join(f"{escape(k)} {escape(v)}" for k, v in begun.facts.versions.items())
         facts["config"] = escape(json.dumps(begun.facts.config, ensure_ascii=False))
-    was_read = any(each.attempts.attempts for each in result.datasets)
+    was_read = any(each.counts.attempts for each in result.datasets)
     columns = (">records read", ">MB read", ">rejected", ">attempts", ">seconds") if was_read else ()
     table = ExplainedTable("dataset", "outcome", ">records", ">files", *columns, explained="why")
     for each in result.datasets[:LISTED]:
@@ -112,29 +112,28 @@ def recorded_run_view(result: RecordedRun) -> RenderableType:
         and_more(more, "datasets (--json has them all)") if more > 0 else None,
         listing("reasons", reasons),
         fact_table(facts | ({"datasets": escape(result.not_kept)} if result.not_kept else {})),
-        flow_table(record.flow) if record is not None else None,
+        flow_table(record.totals.flow) if record is not None else None,
     )
 
 
 def _dataset(each: RunDatasetRow) -> tuple[Text | str, ...]:
-    outcome, read = each.outcome, each.attempts
-    tries = f"{read.attempts:,}" + (f" ({read.failed:,} failed)" if read.failed else "")
-    numbers = (outcome.records, outcome.files, read.records_read)
+    counts = each.counts
+    tries = f"{counts.attempts:,}" + (f" ({counts.attempts_failed:,} failed)" if counts.attempts_failed else "")
+    numbers = (counts.records_published, counts.files_published, counts.records_read)
     return (
-        Text(outcome.dataset),
-        Text(outcome.outcome, style="red" if outcome.kind else ""),
+        Text(each.dataset),
+        Text(each.outcome, style="red" if each.kind else ""),
         *(f"{number:,}" if number else "" for number in numbers),
-        f"{read.bytes_read / 1e6:,.1f}" if read.bytes_read else "",
-        f"{read.records_rejected:,}" if read.records_rejected else "",
-        tries if read.attempts else "",
-        f"{read.ms / 1000:,.1f}" if read.attempts else "",
+        f"{counts.bytes_read / 1e6:,.1f}" if counts.bytes_read else "",
+        f"{counts.records_rejected:,}" if counts.records_rejected else "",
+        tries if counts.attempts else "",
+        f"{counts.attempt_ms / 1000:,.1f}" if counts.attempts else "",
     )
 
 
 def _why(each: RunDatasetRow) -> str:
-    outcome = each.outcome
-    why = f"{outcome.kind}: {short(outcome.reason)}" if outcome.kind else ""
-    checks = [f"{name}: {count:,} failed" for name, count in each.attempts.not_passed.items()]
+    why = f"{each.kind}: {short(each.reason)}" if each.kind else ""
+    checks = [f"{name}: {count:,} failed" for name, count in each.counts.flow.failed_checks.items()]
     return "; ".join(filter(None, (why, *checks)))
 
 

@@ -64,7 +64,7 @@ def status_view(result: StatusResult) -> RenderableType:
     }
     blocks.append(fact_table(facts))
     if result.last_run is not None:
-        blocks.append(flow_table(result.last_run.flow))
+        blocks.append(flow_table(result.last_run.totals.flow))
     return page(*blocks, _problems(result))
 
 

@@ -23,6 +23,7 @@ from distcommit.app.inspection.run_report import RunReport
 from distcommit.app.inspection.runs import RunsResult
 from distcommit.cli.views.run_lines import clock_time
 from distcommit.core.errors import printable, shortened_cause
+from distcommit.core.records.run_counts import RunCounts
 
 _PAGES = Path(__file__).parent / "pages"
 _WIDE = 1000
@@ -98,6 +99,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "style": Markup(_asset("page.css")),
         "script": Markup(_asset("page.js")),
+        "no_counts": RunCounts(),
         "bar_of": bar_width,
         "path": spans_path,
         "ticks": ticks,

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
+from distcommit.core.support.setting_errors import SettingError, rule
 
 
-class _CountChecker(TaskCheckerSettings, TaskCheck, frozen=True, extra="forbid"):
+class _CountChecker(TaskCheckerSettings, TaskCheck):
     """Base of task checkers that need the final counts only."""
 
     def begin(self) -> TaskCheck:
         return self
 
 
-class RowCount(_CountChecker, frozen=True, extra="forbid"):
+class RowCount(_CountChecker):
     """Check how many records a work unit writes.
 
     Attributes:
@@ -30,13 +32,12 @@ class RowCount(_CountChecker, frozen=True, extra="forbid"):
     at_least: int = Field(default=0, ge=0, alias="min")
     at_most: int | None = Field(default=None, ge=0, alias="max")
 
-    @model_validator(mode="after")
-    def _has_a_limit(self) -> RowCount:
+    @rule
+    def _has_limit(self) -> Iterator[SettingError]:
         if not self.model_fields_set & {"at_least", "at_most"}:
-            raise ValueError("a row_count must have a min, a max, or both")
+            yield SettingError("must have min, max, or both")
         if self.at_most is not None and self.at_most < self.at_least:
-            raise ValueError("max must not be less than min")
-        return self
+            yield SettingError(f"must not be less than min ({self.at_least})", "max")
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
         most = "" if self.at_most is None else f" to {self.at_most:,}"
@@ -44,7 +45,7 @@ class RowCount(_CountChecker, frozen=True, extra="forbid"):
         return passed, f"expected {self.at_least:,}{most or ' or more'} records, found {counts.written:,}"
 
 
-class RowCountOfSource(_CountChecker, frozen=True, extra="forbid"):
+class RowCountOfSource(_CountChecker):
     """Check that the records written, rejected and filtered add up to the records read.
 
     Only for branches whose converters make at most one record of each.
@@ -65,7 +66,7 @@ class RowCountOfSource(_CountChecker, frozen=True, extra="forbid"):
         )
 
 
-class FractionRejected(_CountChecker, frozen=True, extra="forbid"):
+class FractionRejected(_CountChecker):
     """Check that not too many of the records read were rejected.
 
     Attributes:

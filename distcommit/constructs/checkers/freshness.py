@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.schemas.columns import find_column
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
+from distcommit.schemas.columns import find_column
 
 _IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-class Freshness(TaskCheckerSettings, frozen=True, extra="forbid"):
+class Freshness(TaskCheckerSettings):
     """Check that the records of a work unit are not too old.
 
     A time without a zone is in UTC; a date means its midnight. Future times pass. Records without any times

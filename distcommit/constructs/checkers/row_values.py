@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from distcommit.constructs.conditions import literals
-from distcommit.constructs.schemas.columns import find_column
 from distcommit.constructs.settings import RowCheckerSettings
+from distcommit.core.support.setting_errors import SettingError, checks, rule
+from distcommit.schemas.columns import find_column
+from distcommit.schemas.type_tables import is_text, plain_type
 
 _SHOWN = 10
 """Values in a rejection reason, at most."""
 
 
-class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
+class NotNull(RowCheckerSettings):
     """Check that columns are not null. NaN and empty text are values.
 
     Attributes:
@@ -43,7 +45,7 @@ class NotNull(RowCheckerSettings, frozen=True, extra="forbid"):
         return f"{', '.join(self.columns)} not null"
 
 
-class _OneColumn(RowCheckerSettings, frozen=True, extra="forbid"):
+class _OneColumn(RowCheckerSettings):
     """Base of checkers of a single column.
 
     Attributes:
@@ -56,7 +58,7 @@ class _OneColumn(RowCheckerSettings, frozen=True, extra="forbid"):
         return (self.column,)
 
 
-class InSet(_OneColumn, frozen=True, extra="forbid"):
+class InSet(_OneColumn):
     """Check that a value is one of a set.
 
     Attributes:
@@ -83,7 +85,7 @@ class InSet(_OneColumn, frozen=True, extra="forbid"):
         return f"{self.column} in ({', '.join(map(str, self.values[:_SHOWN]))}{more})"
 
 
-class Range(_OneColumn, frozen=True, extra="forbid"):
+class Range(_OneColumn):
     """Check that a value is within limits. NaN is in no range. Text is compared by its bytes.
 
     Attributes:
@@ -95,11 +97,10 @@ class Range(_OneColumn, frozen=True, extra="forbid"):
     at_least: literals.Value | None = Field(default=None, alias="min")
     at_most: literals.Value | None = Field(default=None, alias="max")
 
-    @model_validator(mode="after")
-    def _has_a_limit(self) -> Range:
+    @rule
+    def _has_limit(self) -> Iterator[SettingError]:
         if self.at_least is None and self.at_most is None:
-            raise ValueError("a range must have a min, a max, or both")
-        return self
+            yield SettingError("must have min, max, or both")
 
     def check_schema(self, schema: pa.Schema) -> None:
         self._limits(schema)
@@ -127,7 +128,7 @@ class Range(_OneColumn, frozen=True, extra="forbid"):
         return f"{low}{self.column}" + ("" if self.at_most is None else f" <= {self.at_most}")
 
 
-class Regex(_OneColumn, frozen=True, extra="forbid"):
+class Regex(_OneColumn):
     """Check that text contains a match of a regular expression. Bytes are read as UTF-8.
 
     Attributes:
@@ -137,20 +138,17 @@ class Regex(_OneColumn, frozen=True, extra="forbid"):
     type: Literal["regex"] = "regex"
     pattern: str
 
-    @field_validator("pattern")
+    @checks("pattern")
     @classmethod
     def _is_re2(cls, pattern: str) -> str:
         try:
             pc.match_substring_regex(pa.array([""]), pattern)
         except pa.ArrowInvalid as error:
-            raise ValueError(f"pattern must be a regular expression of RE2: {error}") from error
+            raise SettingError(f"must be a regular expression of RE2: {error}") from error
         return pattern
 
     def check_schema(self, schema: pa.Schema) -> None:
-        def is_text(kind: pa.DataType) -> bool:
-            return literals.is_text(literals.plain_type(kind))
-
-        find_column(schema, self.column, self.type, is_text, "text or bytes")
+        find_column(schema, self.column, self.type, lambda kind: is_text(plain_type(kind)), "text or bytes")
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         self.check_schema(batch.schema)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import BaseModel
 
-from distcommit.constructs.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits
 from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
+from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits
 
 
-class _Declared(BaseModel, frozen=True, extra="forbid"):
+class _Declared(SettingsModel):
     """Declared columns.
 
     Attributes:
@@ -28,7 +28,7 @@ class _Declared(BaseModel, frozen=True, extra="forbid"):
         return list(misfits(schema, self.columns, self.extra))
 
 
-class SchemaRowChecker(_Declared, RowCheckerSettings, frozen=True, extra="forbid"):
+class SchemaRowChecker(_Declared, RowCheckerSettings):
     """Check that records have the declared columns.
 
     Records of one schema pass or fail together. So the checker suits messages that name their own schema. An unexpected
@@ -45,7 +45,7 @@ class SchemaRowChecker(_Declared, RowCheckerSettings, frozen=True, extra="forbid
         return f"the schema has {describe_columns(self.columns)}{others}"
 
 
-class SchemaTaskChecker(_Declared, TaskCheckerSettings, frozen=True, extra="forbid"):
+class SchemaTaskChecker(_Declared, TaskCheckerSettings):
     """Check that all records of a work unit have the declared columns."""
 
     type: Literal["schema"] = "schema"

@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.conditions.literals import check_comparable, comparable_column
-from distcommit.constructs.schemas.declared import is_narrower
 from distcommit.constructs.settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
+from distcommit.schemas.evolution import is_narrower
 
 _SHOWN = 60
 """Characters of an example key, at most."""
 
 
-class Unique(TaskCheckerSettings, frozen=True, extra="forbid"):
+class Unique(TaskCheckerSettings):
     """Check that no two records of a work unit have the same key.
 
     As in SQL, a key with a null equals no other. The check needs memory for the keys of all records of the work unit.

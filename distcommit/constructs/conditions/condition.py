@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
 from distcommit.constructs.conditions import literals
-from distcommit.constructs.schemas.columns import find_column
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.schemas.columns import find_column
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": pc.equal,
@@ -24,7 +25,7 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 """Arrow's function by operator, for arrays and for expressions. A comparison with null is null."""
 
 
-class Condition(BaseModel, frozen=True, extra="forbid"):
+class Condition(SettingsModel):
     """One of the following forms. As in SQL, a comparison with null is neither true nor false.
 
     {column: price, op: ">=", value: 10}    ==, !=, <, <=, > or >=
@@ -42,8 +43,8 @@ class Condition(BaseModel, frozen=True, extra="forbid"):
     any_of: tuple[Condition, ...] | None = Field(default=None, alias="any", min_length=1)
     negated: Condition | None = Field(default=None, alias="not")
 
-    @model_validator(mode="after")
-    def _has_one_form(self) -> Condition:
+    @rule
+    def _has_one_form(self) -> Iterator[SettingError]:
         keys = {
             (field.alias or name) for name, field in type(self).model_fields.items() if getattr(self, name) is not None
         }
@@ -53,10 +54,7 @@ class Condition(BaseModel, frozen=True, extra="forbid"):
         else:
             allowed = [{"all"}, {"any"}, {"not"}]
         if keys not in allowed:
-            raise ValueError(
-                f"a condition must have {' or '.join(map(_listed, allowed))}; found {_listed(keys) or 'nothing'}"
-            )
-        return self
+            yield SettingError(f"must have {' or '.join(map(_listed, allowed))}", found=_listed(keys) or "nothing")
 
     def columns(self) -> frozenset[str]:
         """Return the names of the columns that the condition needs."""

@@ -10,8 +10,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.schemas.columns import find_column
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.columns import find_column
+from distcommit.schemas.type_tables import is_text, plain_type
 
 Value = bool | int | float | str | datetime | date
 """A scalar of YAML. A time without a zone is UTC."""
@@ -44,16 +45,6 @@ def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataTyp
     return plain_type(field.type)
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the equivalent type that all Arrow functions accept."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return plain_type(kind.storage_type)
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return plain_type(kind.value_type)
-    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.float16(): pa.float32()}
-    return views.get(kind, kind)
-
-
 def as_plain(column: pa.Array) -> pa.Array:
     """Cast a column to its plain type, with 0.0 for -0.0: they are equal, but have different hashes."""
     if isinstance(column, pa.ExtensionArray):
@@ -64,14 +55,6 @@ def as_plain(column: pa.Array) -> pa.Array:
         return as_plain(column.dictionary_decode())
     column = column.cast(plain_type(column.type))
     return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether a plain type is text or bytes."""
-    types = pa.types
-    return any(
-        is_it(kind) for is_it in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    )
 
 
 def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> pa.Scalar:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, find_column
 from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.schemas.columns import UNKNOWN, Columns, find_column
 
 if TYPE_CHECKING:
     import duckdb
@@ -80,11 +80,11 @@ class SqlExpressions:
         Raises:
             ConfigurationError: if a column is missing, or has a type that the expressions can't use.
         """
-        named = [field for field in columns.known if field.name.lower() in self._names]
-        schema = pa.schema(named) if self._names <= {field.name.lower() for field in named} else columns.known
-        if UNKNOWN not in schema.types and (not columns.others or schema is not columns.known):
+        named = [field for field in columns.fields if field.name.lower() in self._names]
+        schema = pa.schema(named) if self._names <= {field.name.lower() for field in named} else columns.fields
+        if UNKNOWN not in schema.types and (not columns.may_have_others or schema is not columns.fields):
             return self._computed(schema)
-        if not columns.others:
+        if not columns.may_have_others:
             self._check_names(schema)
         if self._where:
             self._type_of(self._where, columns)
@@ -93,8 +93,10 @@ class SqlExpressions:
     def _type_of(self, text: str, columns: Columns) -> pa.DataType:
         """Return an expression's type; `UNKNOWN` if it may use a column of unknown type. Errors as of `computed`."""
         names = self._names_of[text]
-        schema = pa.schema([field for field in columns.known if field.name.lower() in names])
-        if UNKNOWN in schema.types or (columns.others and not names <= {name.lower() for name in schema.names}):
+        schema = pa.schema([field for field in columns.fields if field.name.lower() in names])
+        if UNKNOWN in schema.types or (
+            columns.may_have_others and not names <= {name.lower() for name in schema.names}
+        ):
             return UNKNOWN
         if (text, schema) not in self._types:
             with _checked_against(schema):

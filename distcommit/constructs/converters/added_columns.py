@@ -8,16 +8,17 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 _TIME = pa.timestamp("us", "UTC")
 
 
-class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
+class ProvenanceColumns(ConverterSettings):
     """Converter that adds copies of columns, constants and the ingest time.
 
     Attributes:
@@ -32,20 +33,19 @@ class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
     constants: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(default_factory=dict)
     ingest_time: str = ""
 
-    @model_validator(mode="after")
-    def _adds_something(self) -> ProvenanceColumns:
+    @rule
+    def _adds_columns(self) -> Iterator[SettingError]:
         if not (self.copies or self.constants or self.ingest_time):
-            raise ValueError("name a column in copies, constants or ingest_time")
+            yield SettingError("must name a column in copies, constants or ingest_time")
         for name, value in self.constants.items():
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
-                raise ValueError(f"constant {name!r} must be a number of at most 64 bits")
-        return self
+                yield SettingError("must be a number of at most 64 bits", "constants", name)
 
     def convert_columns(self, columns: Columns) -> Columns:
         added = [find_column(columns, old, "provenance").with_name(new) for new, old in self.copies.items()]
         added += [pa.field(f, pa.scalar(value).type, nullable=False) for f, value in self.constants.items()]
         added += [pa.field(self.ingest_time, _TIME, nullable=False)] if self.ingest_time else []
-        return check_unique_names(columns.with_known([*columns.known, *added]), "provenance")
+        return check_unique_names(columns.with_fields([*columns.fields, *added]), "provenance")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)
@@ -56,7 +56,7 @@ class ProvenanceColumns(ConverterSettings, frozen=True, extra="forbid"):
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-class Tombstones(ConverterSettings, frozen=True, extra="forbid"):
+class Tombstones(ConverterSettings):
     """Converter that adds a delete marker: a column that is true where `column` is null, else false.
 
     Place it before a converter that drops `column`. Other converters keep a record whose value is null. So a tombstone
@@ -74,7 +74,7 @@ class Tombstones(ConverterSettings, frozen=True, extra="forbid"):
     def convert_columns(self, columns: Columns) -> Columns:
         find_column(columns, self.column, "tombstones")
         marker = pa.field(self.marker, pa.bool_(), nullable=False)
-        return check_unique_names(columns.with_known([*columns.known, marker]), "tombstones")
+        return check_unique_names(columns.with_fields([*columns.fields, marker]), "tombstones")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)

@@ -10,13 +10,14 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
-from distcommit.constructs.conditions.literals import is_text
-from distcommit.constructs.schemas.column_types import ColumnType, arrow_type
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.constructs.times import OUTSIDE_CALENDAR, are_within_calendar, display_text
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.support.setting_errors import SettingError, raise_all
+from distcommit.schemas.column_types import ColumnType, arrow_type
+from distcommit.schemas.columns import UNKNOWN, Columns, find_column, with_column_type
+from distcommit.schemas.type_tables import is_text
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 """Text that Arrow can cast to a decimal. `1e-999999999` kills the process (26.0)."""
@@ -27,7 +28,7 @@ _MOST_DIGITS = 20
 """Digits of a 64-bit integer, at most."""
 
 
-class Cast(ConverterSettings, frozen=True, extra="forbid"):
+class Cast(ConverterSettings):
     """Converter that casts columns in place.
 
     A record is rejected if a value does not fit its new type. Such values are: text that is not a number or a date,
@@ -47,9 +48,11 @@ class Cast(ConverterSettings, frozen=True, extra="forbid"):
     @field_validator("columns")
     @classmethod
     def _are_scalars(cls, columns: dict[str, object]) -> dict[str, object]:
-        for name, written in columns.items():
-            if pa.types.is_nested(arrow_type(written)):
-                raise ValueError(f"{name!r} must not be cast to a list, a struct or a map")
+        raise_all(
+            SettingError("must not be a list, a struct or a map", name)
+            for name, written in columns.items()
+            if pa.types.is_nested(arrow_type(written))
+        )
         return columns
 
     def convert_columns(self, columns: Columns) -> Columns:

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, named_schema
 
 
-class Filter(ConverterSettings, frozen=True, extra="forbid"):
+class Filter(ConverterSettings):
     """Converter that keeps the records that meet a condition. The others are filtered.
 
     Attributes:
@@ -25,7 +25,7 @@ class Filter(ConverterSettings, frozen=True, extra="forbid"):
     when: Condition
 
     def convert_columns(self, columns: Columns) -> Columns:
-        compared = known_schema(columns, sorted(self.when.columns()), self.type)
+        compared = named_schema(columns, sorted(self.when.columns()), self.type)
         if compared is not None:
             self.when.check_schema(compared, self.type)
         return columns

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
-from distcommit.constructs.conditions.literals import is_text
 from distcommit.constructs.json.inferred_json import InferredFields, columns_of_fields, json_reader
 from distcommit.constructs.json.json_records import JsonRecords
-from distcommit.constructs.schemas.column_types import ColumnType
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
-from distcommit.constructs.schemas.schema_policy import Evolution
 from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, rule
+from distcommit.schemas.column_types import ColumnType
+from distcommit.schemas.columns import Columns, check_unique_names, find_column
+from distcommit.schemas.history import Evolution
+from distcommit.schemas.type_tables import is_text
 
 
-class DatasetFields(BaseModel, frozen=True, extra="forbid"):
+class DatasetFields(SettingsModel):
     """The evolution of the datasets whose names match a pattern.
 
     Attributes:
@@ -31,7 +32,7 @@ class DatasetFields(BaseModel, frozen=True, extra="forbid"):
     evolution: Evolution
 
 
-class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
     """Converter of JSON objects in a column of text or bytes. Each field becomes a column.
 
     Missing fields, null fields and null values become null. Undeclared fields are ignored. If an object has a name
@@ -63,13 +64,15 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
     column: str = "value"
     keep_column: bool = True
 
-    @model_validator(mode="after")
-    def _has_types_of_json(self) -> JsonConverter:
-        if self.fields is not None:
-            if given := sorted(self.model_fields_set & {"evolution", "datasets"}):
-                raise ValueError(f"{given[0]} must not be set with fields: it applies to inferred fields only")
-            json_reader(columns_of_fields(self.fields))
-        return self
+    @rule
+    def _fits_fields(self) -> Iterator[SettingError]:
+        if self.fields is None:
+            return
+        for name in sorted(self.model_fields_set & {"evolution", "datasets"}):
+            yield SettingError("must not be set with fields: it applies to inferred fields only", name)
+        for name, written in self.fields.items():
+            columns = columns_of_fields({name: written})
+            yield from errors_of(partial(json_reader, columns), "fields", name)
 
     @property
     def unknown_field_setting(self) -> str:
@@ -81,16 +84,16 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
 
     def convert_columns(self, columns: Columns) -> Columns:
         find_column(columns, self.column, "json", is_text, "binary or string")
-        kept = columns.keep_or_drop(self.column, self.keep_column)
+        others = columns.keep_or_drop(self.column, self.keep_column)
         if self.fields is None:
-            return Columns().with_known(kept.known)
-        return check_unique_names(kept.with_known([*kept.known, *columns_of_fields(self.fields)]), "json")
+            return Columns().with_fields(others.fields)
+        return check_unique_names(others.with_fields([*others.fields, *columns_of_fields(self.fields)]), "json")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         find_column(batch.schema, self.column, "json", is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
         keep_or_drop = Columns.of(batch.schema).keep_or_drop(self.column, self.keep_column)
-        schema = check_unique_names(Columns.of(pa.schema([*keep_or_drop.known, *columns])), "json").known
+        schema = check_unique_names(Columns.of(pa.schema([*keep_or_drop.fields, *columns])), "json").fields
         remaining = batch if self.keep_column else batch.drop_columns([self.column])
         taken = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
         yield Converted(pa.RecordBatch.from_arrays([*taken, *read.columns], schema=schema), read.rows, read.rejected)
@@ -99,14 +102,14 @@ class JsonConverter(ConverterSettings, frozen=True, extra="forbid", ignored_type
         own = matching_settings(dataset_urn, self.datasets)
         self.__dict__["_inferred"] = InferredFields(own.evolution if own is not None else self.evolution)
 
-    def use_schema_store(self, kept: InferredSchemaStore) -> None:
-        self._inferred.kept = kept
+    def use_schema_store(self, store: InferredSchemaStore) -> None:
+        self._inferred.history.store = store
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:
-        self._inferred.know(ids)
+        self._inferred.history.load_ids(ids)
 
-    def known_schema_ids(self) -> Sequence[int]:
-        return () if self.fields is not None else tuple(self._inferred.ids)
+    def schema_ids(self) -> Sequence[int]:
+        return () if self.fields is not None else tuple(self._inferred.history.ids)
 
     def _read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
         if self.fields is None:

@@ -9,14 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
-from distcommit.constructs.schemas.columns import Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, find_column, with_column_type
+from distcommit.schemas.type_tables import is_bytes
 
 _TYPES = {"utf8": pa.string(), "int": pa.int64()}
 
 
-class Key(ConverterSettings, frozen=True, extra="forbid"):
+class Key(ConverterSettings):
     """Converter that decodes a column of bytes in place. Null stays null; other bytes reject their record.
 
     For keys that are JSON objects, use the converter `json` with `column: key`.
@@ -32,7 +33,7 @@ class Key(ConverterSettings, frozen=True, extra="forbid"):
     column: str = "key"
 
     def convert_columns(self, columns: Columns) -> Columns:
-        find_column(columns, self.column, "key", _is_binary, "binary")
+        find_column(columns, self.column, "key", is_bytes, "binary")
         return with_column_type(columns, self.column, _TYPES[self.format])
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
@@ -49,10 +50,6 @@ class Key(ConverterSettings, frozen=True, extra="forbid"):
             return f"{error}: {batch.column(index)[row].as_py()[:100]!r}"
 
         yield convert_or_bisect(batch, decode, schema, (pa.ArrowException, ValueError), why)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _whole_numbers(keys: pa.Array) -> pa.Array:

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, SecretStr
 
-from distcommit.constructs.conditions.literals import is_text
-from distcommit.constructs.schemas.columns import Columns, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, find_column, with_column_type
+from distcommit.schemas.type_tables import is_string, is_text
 
 
-class _Masking(ConverterSettings, frozen=True, extra="forbid"):
+class _Masking(ConverterSettings):
     """Base of converters that hide the values of some columns.
 
     Attributes:
@@ -39,7 +39,7 @@ class _Masking(ConverterSettings, frozen=True, extra="forbid"):
     def _hidden(self, column: pa.Array) -> pa.Array: ...
 
 
-class Hash(_Masking, frozen=True, extra="forbid", hide_input_in_errors=True):
+class Hash(_Masking, hide_input_in_errors=True):
     """Converter that replaces text and bytes by their HMAC-SHA-256, as 64 hexadecimal digits. Null stays null.
 
     Text is hashed as UTF-8. Equal values have equal hashes. The value may still be in another column, such as the one
@@ -67,7 +67,7 @@ class Hash(_Masking, frozen=True, extra="forbid", hide_input_in_errors=True):
         return hashes.take(encoded.indices)
 
 
-class Mask(_Masking, frozen=True, extra="forbid"):
+class Mask(_Masking):
     """Converter that replaces text of any length by `****`, and values of other types by null. Null stays null.
 
     The value may still be in another column, such as the one that this column was decoded from: drop that column.
@@ -81,14 +81,14 @@ class Mask(_Masking, frozen=True, extra="forbid"):
 
     def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
-            wanted = _is_string if self.keep_last else _is_any
+            wanted = is_string if self.keep_last else _is_any
             field = find_column(columns, name, "mask", wanted, "string, with keep_last")
-            nullable = field.nullable or not _is_string(field.type)
+            nullable = field.nullable or not is_string(field.type)
             columns = with_column_type(columns, name, field.type, nullable=nullable)
         return columns
 
     def _hidden(self, column: pa.Array) -> pa.Array:
-        if not _is_string(column.type):
+        if not is_string(column.type):
             return pa.nulls(len(column), column.type)
         shown = pa.scalar("", column.type)
         if self.keep_last:
@@ -100,7 +100,3 @@ class Mask(_Masking, frozen=True, extra="forbid"):
 
 def _is_any(kind: pa.DataType) -> bool:
     return True
-
-
-def _is_string(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

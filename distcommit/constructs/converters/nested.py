@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
+from distcommit.schemas.type_tables import is_list
 
 
-class Flatten(ConverterSettings, frozen=True, extra="forbid"):
+class Flatten(ConverterSettings):
     """Converter that replaces each struct column by its fields, at all levels, as columns `struct.field`.
 
     If a struct is null, all of its fields are null. Structs within lists and maps stay.
@@ -30,12 +31,14 @@ class Flatten(ConverterSettings, frozen=True, extra="forbid"):
 
     def convert_columns(self, columns: Columns) -> Columns:
         named = [find_column(columns, name, "flatten", pa.types.is_struct, "a struct") for name in self.columns]
-        untyped = [f for f in [*named, *columns.known] if f.type == UNKNOWN and f.name in (self.columns or (f.name,))]
-        typed = [f for f in columns.known if f not in untyped]
+        untyped = [f for f in [*named, *columns.fields] if f.type == UNKNOWN and f.name in (self.columns or (f.name,))]
+        typed = [f for f in columns.fields if f not in untyped]
         fields = [f for field in typed for f, _ in self._flat(field, pa.nulls(0, field.type), field.name)]
-        if untyped or (columns.others and not self.columns):  # only the records have the names of the new columns
+        if untyped or (
+            columns.may_have_others and not self.columns
+        ):  # only the records have the names of the new columns
             columns = Columns()
-        return check_unique_names(columns.with_known(fields, self.columns), "flatten")
+        return check_unique_names(columns.with_fields(fields, self.columns), "flatten")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)
@@ -53,7 +56,7 @@ class Flatten(ConverterSettings, frozen=True, extra="forbid"):
             yield from self._flat(flat, values, column)
 
 
-class Explode(ConverterSettings, frozen=True, extra="forbid"):
+class Explode(ConverterSettings):
     """Converter that makes one record of each item of a list, beside the record's other columns.
 
     A record with an empty list is filtered. A record with a null list stays one record, with a null item, so that a
@@ -69,7 +72,7 @@ class Explode(ConverterSettings, frozen=True, extra="forbid"):
     column: str
 
     def convert_columns(self, columns: Columns) -> Columns:
-        field = find_column(columns, self.column, "explode", _is_list, "a list")
+        field = find_column(columns, self.column, "explode", is_list, "a list")
         if field.type == UNKNOWN:
             return with_column_type(columns, self.column, UNKNOWN)
         nullable = field.nullable or field.type.value_field.nullable
@@ -87,7 +90,3 @@ class Explode(ConverterSettings, frozen=True, extra="forbid"):
             items = items.take(pa.array(np.cumsum(has_item) - 1, mask=~has_item))
         columns = [items if other == index else column.take(rows) for other, column in enumerate(batch.columns)]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema), rows)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))

@@ -8,12 +8,12 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 
-class Select(ConverterSettings, frozen=True, extra="forbid"):
+class Select(ConverterSettings):
     """Converter that keeps the listed columns only, in this order.
 
     Attributes:
@@ -25,14 +25,14 @@ class Select(ConverterSettings, frozen=True, extra="forbid"):
 
     def convert_columns(self, columns: Columns) -> Columns:
         chosen = pa.schema([find_column(columns, name, "select") for name in self.columns])
-        return check_unique_names(Columns(chosen, others=False), "select")
+        return check_unique_names(Columns(chosen, may_have_others=False), "select")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)
         yield Converted(pa.RecordBatch.from_arrays([batch.column(name) for name in self.columns], schema=schema))
 
 
-class Drop(ConverterSettings, frozen=True, extra="forbid"):
+class Drop(ConverterSettings):
     """Converter that drops the listed columns.
 
     Attributes:
@@ -45,15 +45,15 @@ class Drop(ConverterSettings, frozen=True, extra="forbid"):
     def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
             find_column(columns, name, "drop")
-        remaining = [f for f in columns.known if f.name not in self.columns]
-        return check_unique_names(columns.with_known(remaining, self.columns), "drop")
+        remaining = [f for f in columns.fields if f.name not in self.columns]
+        return check_unique_names(columns.with_fields(remaining, self.columns), "drop")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         self.converted_schema(batch.schema)
         yield Converted(batch.drop_columns(list(self.columns)).replace_schema_metadata(None))
 
 
-class Rename(ConverterSettings, frozen=True, extra="forbid"):
+class Rename(ConverterSettings):
     """Converter that renames columns, all at once, so that two columns can swap names. Their order stays.
 
     Attributes:
@@ -65,8 +65,8 @@ class Rename(ConverterSettings, frozen=True, extra="forbid"):
 
     def convert_columns(self, columns: Columns) -> Columns:
         renamed = {old: find_column(columns, old, "rename").with_name(new) for old, new in self.columns.items()}
-        fields = [renamed.pop(f.name, f) for f in columns.known]
-        return check_unique_names(columns.with_known([*fields, *renamed.values()], self.columns), "rename")
+        fields = [renamed.pop(f.name, f) for f in columns.fields]
+        return check_unique_names(columns.with_fields([*fields, *renamed.values()], self.columns), "rename")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         yield Converted(pa.RecordBatch.from_arrays(batch.columns, schema=self.converted_schema(batch.schema)))

@@ -7,36 +7,16 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
-from distcommit.constructs.schemas.columns import Columns, check_unique_names
-from distcommit.constructs.schemas.schema_policy import DatasetSchemas, Evolution, OnIncompatible, convert_to_pinned
 from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
+from distcommit.schemas.coercion import convert_to_pinned
+from distcommit.schemas.columns import Columns, check_unique_names
+from distcommit.schemas.policy import DatasetSchemas, EvolutionPolicy
 
 
-class SchemaPolicy(BaseModel, frozen=True, extra="forbid"):
-    """A policy for schemas.
-
-    Attributes:
-        evolution: the policy for records with other columns than earlier records. `evolve` accepts them unchanged if
-            both can be read as one table. `pin` converts them to the earlier columns, and rejects those that do not
-            fit. `fail` fails the work unit.
-        on_incompatible: the policy of `evolve` for incompatible records: `reject` them (as `on_rejected` says), `fail`
-            the work unit, or `accept` them unchanged.
-    """
-
-    evolution: Evolution = "evolve"
-    on_incompatible: OnIncompatible = "reject"
-
-    @model_validator(mode="after")
-    def _settings_go_together(self) -> SchemaPolicy:
-        if self.evolution != "evolve" and "on_incompatible" in self.model_fields_set:
-            raise ValueError(f"on_incompatible must not be set with evolution: {self.evolution}; it applies to evolve")
-        return self
-
-
-class DatasetSchemaPolicy(SchemaPolicy, frozen=True, extra="forbid"):
+class DatasetEvolutionPolicy(EvolutionPolicy):
     """The policy of the datasets whose names match a pattern.
 
     Attributes:
@@ -46,7 +26,7 @@ class DatasetSchemaPolicy(SchemaPolicy, frozen=True, extra="forbid"):
     match: str = Field(min_length=1)
 
 
-class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class SchemaConverter(EvolutionPolicy, ConverterSettings, ignored_types=(cached_property,)):
     """Converter that applies a policy to columns which differ from those of the dataset's earlier records.
 
     It suits sources with columns of their own, such as tables or files, and custom converters. The first records are
@@ -58,23 +38,23 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
         datasets: the policies of some datasets. They precede the converter's own.
     """
 
-    process_local: ClassVar[frozenset[str]] = frozenset({"_held"})
+    process_local: ClassVar[frozenset[str]] = frozenset({"_schemas"})
 
     type: Literal["schema"]
-    datasets: tuple[DatasetSchemaPolicy, ...] = ()
+    datasets: tuple[DatasetEvolutionPolicy, ...] = ()
 
     @cached_property
-    def _held(self) -> DatasetSchemas:
-        return DatasetSchemas(self.evolution, self.on_incompatible)
+    def _schemas(self) -> DatasetSchemas:
+        return DatasetSchemas(self)
 
     def convert_columns(self, columns: Columns) -> Columns:
         pins = any(policy.evolution == "pin" for policy in (self, *self.datasets))
         return Columns() if pins else check_unique_names(columns, "schema")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        reason = self._held.admit(batch.schema.remove_metadata())
-        if not reason and self._held.pinned is not None:
-            batch, reason = convert_to_pinned(batch, self._held.pinned)
+        reason = self._schemas.admit(batch.schema.remove_metadata())
+        if not reason and self._schemas.pinned is not None:
+            batch, reason = convert_to_pinned(batch, self._schemas.pinned)
         if reason:
             rejected = dict.fromkeys(range(batch.num_rows), reason)
             yield Converted(batch.slice(0, 0), pa.array([], pa.int64()), rejected)
@@ -83,13 +63,13 @@ class SchemaConverter(SchemaPolicy, ConverterSettings, frozen=True, extra="forbi
 
     def begin_work_unit(self, dataset_urn: str) -> None:
         policy = matching_settings(dataset_urn, self.datasets) or self
-        self.__dict__["_held"] = DatasetSchemas(policy.evolution, policy.on_incompatible)
+        self.__dict__["_schemas"] = DatasetSchemas(policy)
 
-    def use_schema_store(self, kept: InferredSchemaStore) -> None:
-        self._held.kept = kept
+    def use_schema_store(self, store: InferredSchemaStore) -> None:
+        self._schemas.history.store = store
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:
-        self._held.know(ids)
+        self._schemas.history.load_ids(ids)
 
-    def known_schema_ids(self) -> Sequence[int]:
-        return tuple(self._held.ids)
+    def schema_ids(self) -> Sequence[int]:
+        return tuple(self._schemas.history.ids)

@@ -9,16 +9,17 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.conditions.sql_expressions import SqlExpressions
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, with_column_type
 from distcommit.constructs.settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.support.setting_errors import SettingError, errors_of, rule
+from distcommit.schemas.columns import Columns, check_unique_names, with_column_type
 
 
-class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_property,)):
+class Sql(ConverterSettings, ignored_types=(cached_property,)):
     """Converter that keeps the records for which `where` is true, and computes columns, by DuckDB's SQL expressions.
 
     An expression uses the input columns of one record: no subqueries, aggregates, window functions, files or network. A
@@ -36,13 +37,15 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
     where: str = ""
     columns: dict[str, str] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _are_expressions(self) -> Sql:
+    @rule
+    def _has_valid_expressions(self) -> Iterator[SettingError]:
         if not self.where and not self.columns:
-            raise ValueError("an sql converter must have where, columns, or both")
-        if find_spec("duckdb"):  # commands that only inspect a job need no engine
-            self._expressions.close()
-        return self
+            yield SettingError("must have where, columns, or both")
+        elif find_spec("duckdb"):  # commands that only inspect a job need no engine
+            yield from errors_of(self._close_expressions)
+
+    def _close_expressions(self) -> None:
+        self._expressions.close()
 
     @cached_property
     def _expressions(self) -> SqlExpressions:
@@ -52,7 +55,7 @@ class Sql(ConverterSettings, frozen=True, extra="forbid", ignored_types=(cached_
         check_unique_names(columns, "sql")
         for field in self._expressions.computed(columns):
             columns = with_column_type(columns, field.name, field.type, nullable=field.nullable)
-        return columns.with_known(columns.known)
+        return columns.with_fields(columns.fields)
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         import duckdb  # noqa: PLC0415 - an extra of its own

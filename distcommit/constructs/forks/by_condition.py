@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.schemas.columns import Columns, known_schema
 from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.schemas.columns import Columns, named_schema
 
 
-class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
+class ByCondition(ForkOperatorSettings):
     """Base of fork operators whose branches have conditions.
 
     A comparison with null is not met. A missing column is an error, because its condition has no answer.
@@ -28,11 +29,10 @@ class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
     when: dict[str, Condition] = Field(min_length=1)
     otherwise: str | None = None
 
-    @model_validator(mode="after")
-    def _has_one_rule_a_branch(self) -> ByCondition:
+    @rule
+    def _has_one_rule_for_each_branch(self) -> Iterator[SettingError]:
         if self.otherwise in self.when:
-            raise ValueError(f"branch {self.otherwise} must not be in `when` and be `otherwise`")
-        return self
+            yield SettingError("must not be a branch of when", "otherwise")
 
     def named_branches(self) -> frozenset[str] | None:
         return frozenset(self.when) | ({self.otherwise} if self.otherwise is not None else set())
@@ -49,7 +49,7 @@ class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
         condition = self.when.get(branch)
-        known = known_schema(columns, condition.columns(), self.type) if condition is not None else None
+        known = named_schema(columns, condition.columns(), self.type) if condition is not None else None
         return known is None or self.accepts(branch, known)
 
     def met(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:
@@ -67,7 +67,7 @@ class ByCondition(ForkOperatorSettings, frozen=True, extra="forbid"):
         return {**chosen, self.otherwise: unmatched}
 
 
-class FirstMatch(ByCondition, frozen=True, extra="forbid"):
+class FirstMatch(ByCondition):
     """Fork that sends each record to the first branch in `when` whose condition it meets."""
 
     type: Literal["first_match"] = "first_match"
@@ -80,7 +80,7 @@ class FirstMatch(ByCondition, frozen=True, extra="forbid"):
         return self.with_otherwise(chosen, unmatched, branches)
 
 
-class EveryMatch(ByCondition, frozen=True, extra="forbid"):
+class EveryMatch(ByCondition):
     """Fork that sends each record to every branch in `when` whose condition it meets."""
 
     type: Literal["every_match"] = "every_match"

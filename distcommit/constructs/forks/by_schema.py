@@ -8,11 +8,11 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.schemas.columns import Columns
 from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.schemas.columns import Columns
 
 
-class AllBranches(ForkOperatorSettings, frozen=True, extra="forbid"):
+class AllBranches(ForkOperatorSettings):
     """Fork that sends every record to every branch."""
 
     type: Literal["all"] = "all"
@@ -24,7 +24,7 @@ class AllBranches(ForkOperatorSettings, frozen=True, extra="forbid"):
         return dict.fromkeys(branches)
 
 
-class BySchema(ForkOperatorSettings, frozen=True, extra="forbid"):
+class BySchema(ForkOperatorSettings):
     """Fork that sends records to each branch whose required columns they have.
 
     Attributes:

@@ -8,7 +8,7 @@ fails, or its result might differ, msgspec decodes the batch.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from distcommit.constructs.json.json_values import exact_value, python_type
-from distcommit.constructs.schemas.column_types import stored_type
 from distcommit.constructs.times import OUTSIDE_CALENDAR, are_uniform_utc_times, are_within_calendar
 from distcommit.decoding import json_decoder
+from distcommit.schemas.column_types import stored_type
+from distcommit.schemas.type_tables import contains_type, inner_fields, replace_types
 
 _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
@@ -68,11 +69,11 @@ class JsonReader:
         self._schema, self._struct = schema, pa.struct(list(schema))
         self._stored: pa.StructType = stored_type(self._struct)
         self._has_json_text = self._stored != self._struct
-        self._exact_floats = exact_floats and _holds(self._struct, pa.types.is_floating)
+        self._exact_floats = exact_floats and contains_type(self._struct, pa.types.is_floating)
         self._decoder = json_decoder(python_type(self._struct, self._exact_floats))
         self._wire = pa.schema([(f.name, _wire_type(f.type)) for f in self._stored])
-        self._has_map = self._has_json_text or _holds(self._struct, pa.types.is_map)
-        self._has_decimal = _holds(self._struct, pa.types.is_decimal)
+        self._has_map = self._has_json_text or contains_type(self._struct, pa.types.is_map)
+        self._has_decimal = contains_type(self._struct, pa.types.is_decimal)
         self._is_exact = self._has_decimal or self._has_json_text or self._exact_floats
         self._has_others = False
 
@@ -81,14 +82,14 @@ class JsonReader:
         at_once = None if self._has_map or not len(values) else self._at_once(values)
         return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
 
-    def read_if_all_known(self, values: pa.Array, known: pa.Schema) -> JsonRecords | None:
+    def read_if_no_new_field(self, values: pa.Array, expected: pa.Schema) -> JsonRecords | None:
         """Read like `read`, or return None if there may be an unknown field at any level. Costs no more than `read`.
 
         Args:
             values: as of `read`.
-            known: the fields of the schema, followed by fields whose known values are null or empty.
+            expected: the fields of the schema, followed by fields whose earlier values are null or empty.
         """
-        at_once = None if self._has_map or not len(values) else self._at_once(values, known)
+        at_once = None if self._has_map or not len(values) else self._at_once(values, expected)
         return None if at_once is None else JsonRecords(at_once)
 
     def _one_by_one(self, values: pa.Array) -> JsonRecords:
@@ -116,10 +117,10 @@ class JsonReader:
             array = pa.array([record for _, record in valid], self._stored)
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
 
-    def _at_once(self, values: pa.Array, known: pa.Schema | None = None) -> list[pa.Array] | None:
+    def _at_once(self, values: pa.Array, expected: pa.Schema | None = None) -> list[pa.Array] | None:
         """Read all values by Arrow's reader. Return None if its result might differ from the decoder's.
 
-        Also return None if there is a field outside `known`, if that is given.
+        Also return None if there is a field outside `expected`, if that is given.
 
         Arrow's reader ignores line breaks between objects. Each line is exactly one object for these reasons. A line
         break within a string makes the reader fail. So every value, which begins with `{` and ends with `}`, ends
@@ -135,8 +136,8 @@ class JsonReader:
                 return None
             if self._exact_floats and _may_be_rounded(text):
                 return None
-            if known is not None:
-                return None if _may_be_deep(known) else self._by_arrow(text, known, "error", len(values))
+            if expected is not None:
+                return None if _may_be_deep(expected) else self._by_arrow(text, expected, "error", len(values))
             if not (self._has_others or _may_be_deep(self._wire)):
                 try:
                     return self._by_arrow(text, self._wire, "error", len(values))
@@ -233,8 +234,7 @@ def _may_be_deep(schema: pa.Schema) -> bool:
 
 
 def _levels(kind: pa.DataType) -> int:
-    below = [kind.field(index).type for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    return 1 + max(map(_levels, below), default=0)
+    return 1 + max((_levels(field.type) for field in inner_fields(kind)), default=0)
 
 
 def _is_deep(texts: pa.Array, joined: pa.Buffer) -> bool:
@@ -332,14 +332,4 @@ def _all_match(array: pa.Array, pattern: str) -> bool:
 
 def _wire_type(kind: pa.DataType) -> pa.DataType:
     """Return the type for Arrow's reader: text for dates and times, of which it accepts other forms."""
-    if pa.types.is_struct(kind):
-        return pa.struct([(f.name, _wire_type(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_wire_type(kind.value_type))
-    return pa.string() if pa.types.is_temporal(kind) else kind
-
-
-def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Return whether a type, or one within it, is wanted."""
-    below = [kind.field(index).type for index in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    return wanted(kind) or any(_holds(inner, wanted) for inner in below)
+    return replace_types(kind, lambda inner: pa.string() if pa.types.is_temporal(inner) else inner)

@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 import pyarrow as pa
 
-from distcommit.constructs.schemas.column_types import JSON_TEXT
 from distcommit.decoding import json_decoder
+from distcommit.schemas.column_types import JSON_TEXT
 
 _FLOATS = json_decoder(float | None)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
-from distcommit.formats.schema_bounds import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
 from distcommit.fs.response_time import ResponseTimeError, call_within
-from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.fs.secret_files import check_secret_files, with_secret_files
+from distcommit.schemas.limits import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -59,7 +61,7 @@ def check_size(found: RegisteredSchema) -> None:
         raise SchemaTooLargeError(f"its text has {size} bytes, and at most {MAX_SCHEMA_BYTES} are allowed")
 
 
-class RegistrySettings(BaseModel, frozen=True, extra="forbid"):
+class RegistrySettings(SettingsModel):
     """Address of a schema registry, and settings of its client.
 
     Attributes:
@@ -69,21 +71,24 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid"):
             `${file:PATH}`.
     """
 
-    url: str = Field(pattern=r"^https?://[^\s@]+$")
+    url: str
     client: dict[str, Annotated[str | float, Field(union_mode="left_to_right")]] = Field(
         default_factory=dict, repr=False
     )
 
-    @field_validator("client")
+    @checks("url")
     @classmethod
-    def _secrets_are_found_anywhere(cls, client: dict[str, str | float]) -> dict[str, str | float]:
-        for key, value in client.items():
-            if any(not path.startswith("/") for path in SECRET_FILE.findall(str(value))):
-                raise ValueError(f"the path of the secret file in {key} must be absolute")
-        return client
+    def _is_http(cls, url: str) -> str:
+        if not re.fullmatch(r"https?://[^\s@]+", url):
+            raise SettingError(
+                "must begin with http:// or https:// and contain no user", remedy="set registry.client for credentials"
+            )
+        return url
+
+    _check_files = field_validator("client")(check_secret_files)
 
 
-class PinnedSchema(BaseModel, frozen=True, extra="forbid"):
+class PinnedSchema(SettingsModel):
     """A fixed version of a subject.
 
     Attributes:

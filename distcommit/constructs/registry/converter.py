@@ -23,13 +23,13 @@ from distcommit.constructs.registry.client import (
 from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
 from distcommit.constructs.registry.policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
 from distcommit.constructs.registry.wire import Framed, split
-from distcommit.constructs.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
-from distcommit.core.support.nesting import MOST_LEVELS, too_deep
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.columns import Columns, check_unique_names, find_column
+from distcommit.schemas.limits import MOST_LEVELS, UnusableSchemaError, too_deep
+from distcommit.schemas.type_tables import is_bytes
 
 SCHEMA_ID = b"schema_id"
 """Metadata key of converted Arrow schemas; its value is the id of the registered schema."""
@@ -72,7 +72,7 @@ class _Unknown(str):
 
 
 @dataclass(slots=True)
-class _Known:
+class _State:
     """Caches and state of a converter in this process. They are not pickled."""
 
     registry: Registry
@@ -108,8 +108,6 @@ class _Known:
 class RegistryConverter(
     EvolutionSettings,
     ConverterSettings,
-    frozen=True,
-    extra="forbid",
     ignored_types=(cached_property,),
     populate_by_name=True,
 ):
@@ -138,12 +136,12 @@ class RegistryConverter(
     keep_column: bool = False
 
     @cached_property
-    def _known(self) -> _Known:
-        return _Known(Registry(self.registry), self)
+    def _state(self) -> _State:
+        return _State(Registry(self.registry), self)
 
     def __getstate__(self) -> dict[Any, Any]:
         state = super().__getstate__()
-        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_known"}}
+        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k != "_state"}}
 
     @abstractmethod
     def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
@@ -154,14 +152,16 @@ class RegistryConverter(
         """
 
     def convert_columns(self, columns: Columns) -> Columns:
-        find_column(columns, self.column, self.type, _is_binary, "binary")
+        find_column(columns, self.column, self.type, is_bytes, "binary")
         others = columns.keep_or_drop(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
-            return Columns().with_known(others.known)
-        return check_unique_names(others.with_known([*others.known, *self._pinned_decoder().schema]), self.type, _KEEP)
+            return Columns().with_fields(others.fields)
+        return check_unique_names(
+            others.with_fields([*others.fields, *self._pinned_decoder().schema]), self.type, _KEEP
+        )
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        find_column(batch.schema, self.column, self.type, _is_binary, "binary")
+        find_column(batch.schema, self.column, self.type, is_bytes, "binary")
         messages = split(batch.column(self.column))
         rejected = dict(messages.rejected)
         all_rows: list[DecodedRows] = []
@@ -173,36 +173,36 @@ class RegistryConverter(
             for part, decoded in _decoded(decoder, framed):
                 rejected |= {int(part.rows[number]): reason for number, reason in decoded.wrong.items()}
                 all_rows.append(_placed(part, decoded))
-        state, decoded_rows = self._known, [each for each in all_rows if len(each.rows)]
+        state, decoded_rows = self._state, [each for each in all_rows if len(each.rows)]
         pieces = with_nulls(decoded_rows, messages.nulls, state.last, self._without_messages)
         state.last = last_schema(decoded_rows) or (pieces[0].schema if pieces else state.last)
         for number, each in enumerate(pieces or [DecodedRows.of_nulls(self._without_messages(), messages.nulls)]):
             yield self._joined(batch, each, {} if number else rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
-        state = self._known
+        state = self._state
         state.last, state.schemas, state.unknown = None, AdmittedSchemas(), set()
         state.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
         state.policy = matching_settings(state.topic, self.datasets) or self
 
-    def use_schema_store(self, kept: InferredSchemaStore) -> None:
-        self._known.schemas.of_run.kept = kept
+    def use_schema_store(self, store: InferredSchemaStore) -> None:
+        self._state.schemas.history.store = store
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:
-        self._known.schemas.ids = [*ids]
+        self._state.schemas.ids = [*ids]
 
-    def known_schema_ids(self) -> Sequence[int]:
-        return tuple(self._known.schemas.ids)
+    def schema_ids(self) -> Sequence[int]:
+        return tuple(self._state.schemas.ids)
 
     def close(self) -> None:
-        state: _Known | None = self.__dict__.get("_known")
+        state: _State | None = self.__dict__.get("_state")
         if state is not None:
             state.registry.close()
             state.decoders = {key: decoder for key, decoder in state.decoders.items() if not isinstance(decoder, str)}
 
     def _reader(self) -> RegisteredSchema | None:
         """Return the pinned schema of the current dataset, if there is one."""
-        state, pinned = self._known, self._known.policy.pinned
+        state, pinned = self._state, self._state.policy.pinned
         if pinned is None:
             return None
         version = pinned.subject_of(state.topic, self.column), pinned.version
@@ -228,7 +228,7 @@ class RegistryConverter(
         Raises:
             RecordError: if the policy fails the work unit.
         """
-        policy, schemas, reader = self._known.policy, self._known.schemas, self._reader()
+        policy, schemas, reader = self._state.policy, self._state.schemas, self._reader()
         if reader is not None and reader.schema_id not in schemas.ids:
             schemas.ids.append(reader.schema_id)
         if policy.evolution == "fail":
@@ -247,7 +247,7 @@ class RegistryConverter(
 
     def _decoder(self, schema_id: int) -> Decoder | str:
         """Return the decoder of a schema's messages, or the reason why there is none."""
-        state, reader = self._known, self._reader()
+        state, reader = self._state, self._reader()
         key = schema_id, reader.schema_id if reader is not None else 0
         if key not in state.decoders:
             try:
@@ -279,7 +279,7 @@ class RegistryConverter(
         check_size(found)
 
     def _wrong_pin(self, found: str) -> ConfigurationError:
-        pin, topic = self._known.policy.pinned, self._known.topic
+        pin, topic = self._state.policy.pinned, self._state.topic
         pinned = f"version {pin.version} of subject {pin.subject_of(topic, self.column)}" if pin else ""
         return ConfigurationError(
             "the pinned schema can't be used",
@@ -292,22 +292,24 @@ class RegistryConverter(
 
     def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
         others = Columns.of(schema).keep_or_drop(self.column, self.keep_column)
-        return check_unique_names(Columns.of(pa.schema([*others.known, *made], made.metadata)), self.type, _KEEP).known
+        return check_unique_names(
+            Columns.of(pa.schema([*others.fields, *made], made.metadata)), self.type, _KEEP
+        ).fields
 
     def _without_messages(self) -> pa.Schema:
         """Return the columns of null values that no message precedes."""
-        return self._pinned_decoder().schema if self._known.policy.pinned else self._known.last or self._newest()
+        return self._pinned_decoder().schema if self._state.policy.pinned else self._state.last or self._newest()
 
     def _newest(self) -> pa.Schema:
         """Return the columns of the newest published schema, else of the topic's default subject, else none."""
-        for schema_id in reversed(self._known.schemas.ids):
+        for schema_id in reversed(self._state.schemas.ids):
             if (columns := self._columns_of(schema_id)) is not None:
                 return columns
-        topic = self._known.topic
+        topic = self._state.topic
         if not topic:
             return pa.schema([])
         try:
-            newest = self._known.registry.latest(default_subject(topic, self.column))
+            newest = self._state.registry.latest(default_subject(topic, self.column))
         except (UnknownSchemaError, UnusableSchemaError):
             return pa.schema([])
         decoder = self._decoder(newest.schema_id)
@@ -362,7 +364,3 @@ def _checked(decoder: Decoder) -> Decoder:
     if column := too_deep(decoder.schema):
         raise UnusableSchemaError(f"field {column} has more than {MOST_LEVELS} levels, more than files can store")
     return decoder
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

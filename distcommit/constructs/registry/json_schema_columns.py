@@ -24,8 +24,9 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
 from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.schemas.column_types import JSON_TEXT
-from distcommit.formats.schema_bounds import Expansion, UnusableSchemaError
+from distcommit.schemas.column_types import JSON_TEXT
+from distcommit.schemas.evolution import is_readable_as
+from distcommit.schemas.limits import Expansion, UnusableSchemaError
 
 _SCALARS = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}
@@ -139,17 +140,10 @@ def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str
             if each.name in required:
                 raise UnusableSchemaError(f"it has no {each.name}, which the pinned schema requires")
             continue
-        if not _fits(writer.field(index).type, each.type):
-            written = writer.field(index).type
+        written = writer.field(index).type
+        if not is_readable_as(written, each.type, _is_number_as):
             raise UnusableSchemaError(f"{each.name} is {written}, and {each.type} in the pinned schema")
 
 
-def _fits(writer: pa.DataType, reader: pa.DataType) -> bool:
-    if pa.types.is_struct(writer) and pa.types.is_struct(reader):
-        indices = {each.name: writer.get_field_index(each.name) for each in reader}
-        return all(index < 0 or _fits(writer.field(index).type, reader.field(n).type) for n, index in indices.items())
-    if pa.types.is_list(writer) and pa.types.is_list(reader):
-        return _fits(writer.value_type, reader.value_type)
-    if pa.types.is_map(writer) and pa.types.is_map(reader):
-        return _fits(writer.item_type, reader.item_type)
-    return bool(writer == reader or (writer == pa.int64() and reader == pa.float64()))
+def _is_number_as(written: pa.DataType, read: pa.DataType) -> bool:
+    return bool(written == pa.int64() and read == pa.float64())

@@ -33,8 +33,8 @@ ENTRIES = (
     ErrorEntry(
         id="COMMAND_RENAMED",
         error="ConfigurationError",
-        title="The command has another name",
-        cause="The command line names a command by its former name.",
+        title="The command or option has another name",
+        cause="The command line names a command or an option by its former name.",
         impact=NOTHING_CHANGED,
         action="Use the name that the message gives.",
         command="--help",

@@ -94,16 +94,16 @@ class Converter(ABC):
         """Receive the dataset of the next work unit before its records. State learned from other datasets does not
         apply to it."""
 
-    def use_schema_store(self, kept: InferredSchemaStore) -> None:  # noqa: B027 - optional hook
+    def use_schema_store(self, store: InferredSchemaStore) -> None:  # noqa: B027 - optional hook
         """Receive, after `begin_work_unit`, the storage for inferred schemas, which are named by ids."""
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:  # noqa: B027 - optional hook
         """Receive, after `begin_work_unit`, the schema ids of the dataset's published records.
 
-        These are the ids that `known_schema_ids` returned in earlier runs; none at first, or if they are not known.
+        These are the ids that `schema_ids` returned in earlier runs; none at first, or if they are not known.
         """
 
-    def known_schema_ids(self) -> Sequence[int]:
+    def schema_ids(self) -> Sequence[int]:
         """Return, at the end of a work unit, the schema ids that the dataset's records may have from now on.
 
         Each id occurs once, the ids given to `load_schema_ids` first. They are stored with the prepared output. The

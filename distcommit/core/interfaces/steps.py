@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from distcommit.core.errors import DistcommitError, add_ids, copied, plain_text
+from distcommit.core.errors import AnyError, DistcommitError, add_ids, copied, plain_text
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.ports import FileSystem
 from distcommit.core.storage_errors import storage_error
@@ -286,12 +286,17 @@ def step_name(step: CommitStep) -> str:
     return text if name.startswith("distcommit.") or text.startswith(name) else f"{name}: {text}"
 
 
+def named_after(error: AnyError, step: CommitStep) -> AnyError:
+    """Return a copy of an error that names the step."""
+    named = copied(error)
+    add_ids(named, step=step_name(step))
+    return named
+
+
 def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
     """Return the typed error for any exception that a step raised. It names the step."""
     if isinstance(error, DistcommitError):
-        named = copied(error)
-        add_ids(named, step=step_name(step))
-        return named
+        return named_after(error, step)
     if isinstance(error, OSError):
         return storage_error(error, "a commit step failed", step=step_name(step))
     return DistcommitError(

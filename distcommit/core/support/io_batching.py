@@ -19,7 +19,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from distcommit.core.errors import add_ids, copied
+from distcommit.core.errors import copied, named_by
 from distcommit.core.support.parallel import run_parallel
 
 Result = TypeVar("Result")
@@ -52,11 +52,8 @@ class _Ended(Generic[Result]):
 
 def with_ids(work: BatchedWork[Result], **ids: object) -> BatchedWork[Result]:
     """Add ids, such as the bucket, to every error that leaves the work."""
-    try:
+    with named_by(**ids):
         return (yield from work)
-    except Exception as error:
-        add_ids(error, **ids)
-        raise
 
 
 def run_batched(works: Sequence[BatchedWork[Result]], threads: int = 1) -> list[Result]:

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from distcommit.core.errors import DistcommitError, FencedError, printable
+from distcommit.core.errors import DistcommitError, FencedError, add_ids, printable
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, LeftSequence, SequenceName
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import BatchedWork
-from distcommit.engine.driver.counts import CommitCounts
 from distcommit.engine.driver.reports import Tally
-from distcommit.engine.reading.task_events import DatasetQuarantined
+from distcommit.engine.events import DatasetQuarantined
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.steps.failures import Failure, classify_failure, classify_failures
@@ -37,7 +37,7 @@ def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[Seque
                 for name, failure in unfinished.items()
                 if failure.outage is outage
             ]
-            fold = yield from log.settle_batched(partial(next_record.leave, epoch=epoch, left=entries, outage=outage))
+            fold = yield from log.settle(partial(next_record.leave, epoch=epoch, left=entries, outage=outage))
             require_fence(fold, epoch, log.folder)
     except FencedError:
         raise
@@ -56,7 +56,7 @@ def record_failed_attempt(
     Raises:
         FencedError: if a newer run has fenced the log.
     """
-    fold = yield from log.settle_batched(
+    fold = yield from log.settle(
         partial(
             next_record.fail,
             epoch=epoch,
@@ -77,7 +77,7 @@ def record_failures(
     bucket: int,
     failed: Mapping[SequenceName, DistcommitError],
     loaded: Mapping[SequenceName, Sequence[CommitStep]],
-    tally: Tally[CommitCounts],
+    tally: Tally,
     *,
     replaying: bool,
     last: bool,
@@ -103,6 +103,8 @@ def record_failures(
     Raises:
         FencedError: if a newer run has fenced the log.
     """
+    for name, error in failed.items():
+        add_ids(error, dataset=name.dataset_urn, epoch=name.epoch, bucket=bucket)
     fold = log.refresh()  # sequences that another committer has closed meanwhile did not fail
     still_open = {name: error for name, error in failed.items() if fold.sequence(name) is not None}
     failures = (
@@ -113,11 +115,11 @@ def record_failures(
     unfinished: dict[SequenceName, Failure] = {}
     for name, failure in failures.items():
         tally.add_reason(name.dataset_urn, failure.kind, failure.reason)
-        tally.add(CommitCounts(executions_failed=1))
+        tally.add(RunCounts(executions_failed=1))
         if failure.lost or (replaying and not failure.outage and not failure.needs_other_version):
             status = yield from record_failed_attempt(log, settings.epoch, name, failure, settings.max_attempts)
             if status is DatasetStatus.QUARANTINED:
-                tally.add(CommitCounts(datasets_quarantined=1))
+                tally.add(RunCounts(datasets_quarantined=1))
                 quarantined = DatasetQuarantined(name.dataset_urn, name.epoch, failure.reason, settings.clock.now_ms())
                 tally.observe(quarantined)
                 ids = {"dataset": printable(name.dataset_urn), "epoch": name.epoch}

@@ -13,28 +13,29 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from distcommit.core.errors import DistcommitError, LostError, printable
+from distcommit.core.errors import DistcommitError, LostError, add_ids, named_by, printable
 from distcommit.core.interfaces.steps import CommitStep
 from distcommit.core.records.log_records import SealedSequence, SequenceName
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.work import DatasetPlan, TaskState
 from distcommit.engine.committing.aborted_attempts import remove_winner_notes
 from distcommit.engine.committing.atomic_groups import build_execution
 from distcommit.engine.committing.clean_up import RemoveProbes, remove_task_output
 from distcommit.engine.committing.commit_failures import record_failures
-from distcommit.engine.committing.dataset_outcomes import DatasetNotes, Outcome, count_held, count_outcomes
+from distcommit.engine.committing.dataset_outcomes import DatasetNotes, count_held, count_outcomes
 from distcommit.engine.committing.open_datasets import OpenDatasets
 from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
-from distcommit.engine.driver.counts import CommitCounts, DrainCounts
 from distcommit.engine.driver.reports import Tally
-from distcommit.engine.maintenance.replacing import stage_replacements
+from distcommit.engine.events import Observer, SequenceDone, SequenceSealed
 from distcommit.engine.reading.read_failures import record_read_failures
-from distcommit.engine.reading.task_events import SequenceDone, SequenceSealed, TaskObserver
 from distcommit.engine.settings import RunSettings
+from distcommit.maintenance.replacing import stage_replacements
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, Outcomes
 from distcommit.steps.registry import load_steps
+from distcommit.stores.history.run_table import TableRow
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.task_states import TaskStateTables
 
@@ -61,12 +62,12 @@ class BucketCommitter:
         self,
         settings: RunSettings,
         bucket: int,
-        observer: TaskObserver,
+        observer: Observer,
         plans: Iterable[DatasetPlan] = (),
         tables: TaskStateTables | None = None,
     ) -> None:
         self._settings, self._bucket = settings, bucket
-        self.tally = Tally(CommitCounts(), observer)
+        self.tally = Tally(observer)
         self._context = step_context(settings)
         self.log = settings.store.bucket_log(bucket, settings.epoch)
         self._open = OpenDatasets(settings, bucket, plans, tables)
@@ -141,15 +142,15 @@ class BucketCommitter:
             yield RemoveProbes(self._context, self._bucket)
         yield from self._execute_and_close(to_execute, self.log.refresh(), verify_first=True)
 
-    def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
+    def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
         """After the drain: count the outcome of each dataset of the plan, and return it."""
-        return count_outcomes(self.log.latest(), self._settings.epoch, plans, self._notes, tally)
+        return count_outcomes(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
-    def count_held(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
+    def count_held(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
         """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
-        return count_held(self.log.latest(), self._settings.epoch, plans, self._notes, tally)
+        return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
-    def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally[DrainCounts]) -> BatchedWork[None]:
+    def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally) -> BatchedWork[None]:
         """In the drain: record which datasets of the plan this run failed to read. Raises as `commit_ready`."""
         yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
@@ -163,7 +164,8 @@ class BucketCommitter:
         complete = stage_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
         for plan, ready, staged, replacement in complete:
             known = fold.state_of(plan.dataset_urn)
-            sequence, steps = build_sequence(self._settings, self._context, known, plan, ready, staged, replacement)
+            with named_by(dataset=plan.dataset_urn):
+                sequence, steps = build_sequence(self._settings, self._context, known, plan, ready, staged, replacement)
             if not self._settings.job_level:
                 self._built[sequence_name(sequence)] = sequence, steps
             sequences.append(sequence)
@@ -176,7 +178,7 @@ class BucketCommitter:
         if not sequences:
             return self.log.latest()
         settings = self._settings
-        fold = yield from self.log.settle_batched(
+        fold = yield from self.log.settle(
             partial(next_record.seal, epoch=settings.epoch, sequences=sequences, gate=settings.gate)
         )
         require_fence(fold, settings.epoch, self.log.folder)
@@ -198,19 +200,10 @@ class BucketCommitter:
         dies in between, no record names the files, and the next run reads their records again."""
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
-        self.tally.add(CommitCounts(steps_executed=outcomes.executed.total(), **outcomes.tried()))
-        failed = dict(outcomes.failed)
-        for name, lost in outcomes.lost.items():
-            failed[name] = LostError(
-                "a staged file was lost before it was published",
-                id="STAGED_FILE_LOST",
-                dataset=name.dataset_urn,
-                epoch=str(name.epoch),
-                expected=lost.expected,
-                found=lost.found,
-                todo="nothing: no watermark has moved, and the next run reads the records again",
-            )
+        self._count_executed(outcomes)
+        failed = outcomes.failed | {name: _lost_unsealed_error(lost) for name, lost in outcomes.lost.items()}
         for name, error in failed.items():
+            add_ids(error, dataset=name.dataset_urn, epoch=name.epoch, bucket=self._bucket)
             self._notes.unpublished[name.dataset_urn] = error
             logger.warning(
                 "not published yet: %s", error, extra={"dataset": printable(name.dataset_urn), "epoch": name.epoch}
@@ -234,7 +227,7 @@ class BucketCommitter:
         """
         if not sequences:
             return fold
-        yield from self.log.make_durable_batched()
+        yield from self.log.make_durable()
         loaded: dict[SequenceName, list[CommitStep]] = {}
         failed: dict[SequenceName, DistcommitError] = {}
         for sequence in sequences:
@@ -245,8 +238,8 @@ class BucketCommitter:
         remove_winner_notes(self._context, self._bucket, loaded)
         execution, held = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
         outcomes: Outcomes[SequenceName] = yield execution
-        self.tally.add(CommitCounts(steps_executed=outcomes.executed.total(), **outcomes.tried()))
-        failed |= held | outcomes.failed | {name: _lost_error(name, lost) for name, lost in outcomes.lost.items()}
+        self._count_executed(outcomes)
+        failed |= held | outcomes.failed | {name: _lost_error(lost) for name, lost in outcomes.lost.items()}
         done = [sequence_name(sequence) for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._close(done)
         self._count_done([sequence for sequence in sequences if sequence_name(sequence) not in failed])
@@ -265,8 +258,21 @@ class BucketCommitter:
         )
         return self.log.refresh()
 
+    def _count_executed(self, outcomes: Outcomes[SequenceName]) -> None:
+        tried = outcomes.tried()
+        self.tally.add(
+            RunCounts(
+                steps_executed=outcomes.executed.total(),
+                commit_attempts=tried["commit_attempts"],
+                commit_successes=tried["commit_successes"],
+                commit_retries=tried["commit_retries"],
+                commit_failures=tried["commit_failures"],
+                target_ms=tried["target_ms"],
+            )
+        )
+
     def _count_done(self, sequences: Sequence[SealedSequence]) -> None:
-        self.tally.add(CommitCounts(datasets_committed=len(sequences)))
+        self.tally.add(RunCounts(datasets_committed=len(sequences)))
         now_ms = self._settings.clock.now_ms()
         for done in sequences:
             self.tally.observe(SequenceDone(done.dataset_urn, done.epoch, done.records, done.files, now_ms))
@@ -279,30 +285,29 @@ class BucketCommitter:
         return list(load_steps(sequence.steps, self._context))
 
     def _close(self, names: Sequence[SequenceName]) -> BatchedWork[Fold]:
-        fold = yield from self.log.settle_batched(partial(next_record.close, epoch=self._settings.epoch, names=names))
+        fold = yield from self.log.settle(partial(next_record.close, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         return fold
 
     def _drop(self, names: Sequence[SequenceName]) -> BatchedWork[None]:
-        fold = yield from self.log.settle_batched(partial(next_record.drop, epoch=self._settings.epoch, names=names))
+        fold = yield from self.log.settle(partial(next_record.drop, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
-        self.tally.add(CommitCounts(sequences_dropped=len(names)))
+        self.tally.add(RunCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:
         """Remove published datasets from the open ones, and delete their attempts' files."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
-        self.tally.add(CommitCounts(files_swept=swept))
+        self.tally.add(RunCounts(files_swept=swept))
 
 
-def _lost_error(name: SequenceName, lost: LostError) -> LostError:
-    """Return the error of a lost step with dataset, epoch and a remedy. A remedy that names the release is kept."""
+def _lost_error(lost: LostError) -> LostError:
+    """Return the error of a lost step with a remedy. A remedy that names the release is kept."""
     is_named = "release the dataset" in lost.todo
-    return LostError(
-        lost.what,
-        id=lost.id,
-        dataset=name.dataset_urn,
-        epoch=str(name.epoch),
-        expected=lost.expected,
-        found=lost.found,
-        todo=lost.todo if is_named else ("" if "To do: " in lost.found else _RELEASE),
-    )
+    todo = lost.todo if is_named else ("" if "To do: " in lost.found else _RELEASE)
+    return LostError(lost.what, id=lost.id, expected=lost.expected, found=lost.found, todo=todo, **lost.ids)
+
+
+def _lost_unsealed_error(lost: LostError) -> LostError:
+    todo = "nothing: no watermark has moved, and the next run reads the records again"
+    what = "a staged file was lost before it was published"
+    return LostError(what, id="STAGED_FILE_LOST", expected=lost.expected, found=lost.found, todo=todo, **lost.ids)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from distcommit.core.errors import printable
 from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work import DatasetPlan, positions_lost
-from distcommit.engine.driver.counts import DrainCounts
 from distcommit.engine.driver.reports import Tally
 from distcommit.protocol.fold import Fold
 from distcommit.steps.failures import Failure
-from distcommit.stores.history.run_datasets import RunDataset
+from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 
 logger = logging.getLogger(__name__)
 
@@ -35,59 +36,46 @@ class DatasetNotes:
     unfinished: dict[str, Failure] = field(default_factory=dict)
 
 
-class Outcome(NamedTuple):
-    """The outcome of a dataset: its counts, a word for it, and kind and reason of a failure."""
-
-    counts: DrainCounts
-    word: str
-    kind: str = ""
-    reason: str = ""
-
-
 def count_outcomes(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally[DrainCounts]
-) -> dict[str, Outcome]:
+    fold: Fold, epoch: int, bucket: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally
+) -> list[TableRow]:
     """After the drain: count the outcome of each dataset of the plan, and return it."""
-    return _count({plan.dataset_urn: _outcome_of(plan, fold, epoch, notes) for plan in plans}, tally)
+    return _count([_outcome_of(plan, fold, epoch, bucket, notes) for plan in plans], tally)
 
 
 def count_held(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally[DrainCounts]
-) -> dict[str, Outcome]:
+    fold: Fold, epoch: int, bucket: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally
+) -> list[TableRow]:
     """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
-    return _count({plan.dataset_urn: _held_of(plan, fold, epoch, notes) for plan in plans}, tally)
+    return _count([_held_of(plan, fold, epoch, bucket, notes) for plan in plans], tally)
 
 
-def rows_of(outcomes: Mapping[str, Outcome], bucket: int) -> list[RunDataset]:
-    """Return the rows of the run's table of datasets."""
-    return [
-        RunDataset(
-            urn,
-            bucket,
-            outcome.word,
-            outcome.counts.records_published,
-            outcome.counts.files_published,
-            outcome.counts.positions_lost,
-            outcome.kind,
-            outcome.reason,
-        )
-        for urn, outcome in outcomes.items()
-    ]
+def outcomes_of_open(fold: Fold, bucket: int) -> Iterator[TableRow]:
+    """Yield the outcomes of sequences that stay open after replay."""
+    for state in fold.datasets.values():
+        if state.open is not None:
+            yield outcome_row(
+                state.dataset_urn,
+                bucket,
+                DatasetOutcome.LEFT if state.status is DatasetStatus.PENDING else DatasetOutcome.QUARANTINED,
+                kind=f"left {state.status.value}",
+                reason=state.open.reason,
+            )
 
 
-def _count(outcomes: dict[str, Outcome], tally: Tally[DrainCounts]) -> dict[str, Outcome]:
-    for urn, outcome in outcomes.items():
-        if outcome.kind:
-            tally.add_reason(urn, outcome.kind, outcome.reason)
-    tally.add(DrainCounts.total(outcome.counts for outcome in outcomes.values()))
-    return outcomes
+def _count(rows: list[TableRow], tally: Tally) -> list[TableRow]:
+    for row in rows:
+        if row.kind:
+            tally.add_reason(row.dataset, row.kind, row.reason)
+    tally.add(RunCounts.total(row.counts for row in rows))
+    return rows
 
 
-def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: DatasetNotes) -> Outcome:
+def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, bucket: int, notes: DatasetNotes) -> TableRow:
     urn = plan.dataset_urn
     state = fold.state_of(urn)
     if state.done_epoch == epoch:
-        counts = DrainCounts(
+        counts = RunCounts(
             datasets_published=1,
             datasets_partial=1 if state.done_left_out else 0,
             records_published=state.done_records,
@@ -95,48 +83,49 @@ def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: DatasetNotes) 
             positions_lost=_positions_lost(plan),
         )
         if state.done_left_out:
-            return Outcome(counts, "partly published", "partly failed", state.done_left_out)
-        return Outcome(counts, "published")
+            partly, why = DatasetOutcome.PARTLY_PUBLISHED, state.done_left_out
+            return outcome_row(urn, bucket, partly, counts, "partly failed", why)
+        return outcome_row(urn, bucket, DatasetOutcome.PUBLISHED, counts)
     if state.open is not None:
         failure = notes.unfinished.get(urn) or Failure("", state.open.reason, outage=state.open.outage)
         quarantined = state.status is DatasetStatus.QUARANTINED
-        counts = DrainCounts(sequences_left=1, datasets_quarantined=1 if quarantined else 0)
+        outcome = DatasetOutcome.QUARANTINED if quarantined else DatasetOutcome.LEFT
+        counts = RunCounts(sequences_left=1, datasets_quarantined=1 if quarantined else 0)
         kind = "outage" if failure.outage else f"left {state.status.value}"
-        return Outcome(counts, "quarantined" if quarantined else "left", kind, failure.reason)
+        return outcome_row(urn, bucket, outcome, counts, kind, failure.reason)
     if urn in notes.not_committed:
-        return _outcome_without_commit(urn, notes)
+        return _outcome_without_commit(urn, bucket, notes)
     if urn in notes.unpublished:
-        return Outcome(DrainCounts(sequences_left=1), "left", "left unpublished", str(notes.unpublished[urn]))
-    return _WATERMARK_CHANGED
+        why = str(notes.unpublished[urn])
+        return outcome_row(urn, bucket, DatasetOutcome.LEFT, RunCounts(sequences_left=1), "left unpublished", why)
+    return _watermark_changed(urn, bucket)
 
 
-def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, notes: DatasetNotes) -> Outcome:
-    urn = plan.dataset_urn
+def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, bucket: int, notes: DatasetNotes) -> TableRow:
+    urn, held = plan.dataset_urn, RunCounts(datasets_held=1)
     state = fold.state_of(urn)
     if state.open is not None and state.open.sequence.epoch == epoch:
         if state.status is DatasetStatus.PENDING:
-            return Outcome(DrainCounts(datasets_held=1, datasets_sealed=1), "held")
-        return Outcome(DrainCounts(datasets_held=1), "held", f"left {state.status.value}", state.open.reason)
+            return outcome_row(urn, bucket, DatasetOutcome.HELD, RunCounts(datasets_held=1, datasets_sealed=1))
+        return outcome_row(urn, bucket, DatasetOutcome.HELD, held, f"left {state.status.value}", state.open.reason)
     if urn in notes.not_committed:
-        not_committed = _outcome_without_commit(urn, notes)  # a dataset with nothing to publish counts as sealed
-        return not_committed._replace(
-            counts=not_committed.counts + DrainCounts(datasets_sealed=not_committed.counts.datasets_unchanged)
-        )
+        row = _outcome_without_commit(urn, bucket, notes)  # a dataset with nothing to publish counts as sealed
+        return replace(row, counts=row.counts + RunCounts(datasets_sealed=row.counts.datasets_unchanged))
     if urn in notes.unpublished:
-        return Outcome(DrainCounts(datasets_held=1), "held", "left unpublished", str(notes.unpublished[urn]))
-    return _WATERMARK_CHANGED
+        return outcome_row(urn, bucket, DatasetOutcome.HELD, held, "left unpublished", str(notes.unpublished[urn]))
+    return _watermark_changed(urn, bucket)
 
 
-def _outcome_without_commit(urn: str, notes: DatasetNotes) -> Outcome:
+def _outcome_without_commit(urn: str, bucket: int, notes: DatasetNotes) -> TableRow:
     reason, failed = notes.not_committed[urn]
     if failed:
-        return Outcome(DrainCounts(datasets_failed=1), "failed", "failed", reason)
-    return Outcome(DrainCounts(datasets_unchanged=1), "unchanged")
+        return outcome_row(urn, bucket, DatasetOutcome.FAILED, RunCounts(datasets_failed=1), "failed", reason)
+    return outcome_row(urn, bucket, DatasetOutcome.UNCHANGED, RunCounts(datasets_unchanged=1))
 
 
-_WATERMARK_CHANGED = Outcome(
-    DrainCounts(datasets_failed=1), "failed", "failed", "an operator changed its watermark while the run read it"
-)
+def _watermark_changed(urn: str, bucket: int) -> TableRow:
+    why = "an operator changed its watermark while the run read it"
+    return outcome_row(urn, bucket, DatasetOutcome.FAILED, RunCounts(datasets_failed=1), "failed", why)
 
 
 def _positions_lost(plan: DatasetPlan) -> int:

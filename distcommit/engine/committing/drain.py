@@ -8,19 +8,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from distcommit.core.errors import DistcommitError, FencedError, kind_of
+from distcommit.core.records.run_counts import EXECUTION_COUNTS
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
 from distcommit.engine.committing.committer import BucketCommitter
-from distcommit.engine.committing.dataset_outcomes import rows_of
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
-from distcommit.engine.driver.counts import DrainCounts
-from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.reading.task_times import TaskTimes
+from distcommit.engine.events import Progressed
+from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.staging import remove_empty_bucket, remove_empty_epoch
-from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
+from distcommit.stores.history.run_table import TableRow
 from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
 from distcommit.stores.state.plans import PlanReader, read_manifest
 from distcommit.stores.state.task_states import TaskStateTables, ingest_ended
@@ -28,12 +27,12 @@ from distcommit.stores.state.task_states import TaskStateTables, ingest_ended
 logger = logging.getLogger(__name__)
 
 
-def drain_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
+def drain_partition(settings: RunSettings, partition: int) -> Report:
     """After ingest: seal, execute and close the remaining sequences of the partition's buckets."""
     return _finish(settings, partition, seal=True)
 
 
-def publish_partition(settings: RunSettings, partition: int) -> Report[DrainCounts]:
+def publish_partition(settings: RunSettings, partition: int) -> Report:
     """After the driver's decision: execute and close the held sequences of the partition's buckets."""
     return _finish(settings, partition, seal=False)
 
@@ -41,10 +40,9 @@ def publish_partition(settings: RunSettings, partition: int) -> Report[DrainCoun
 _TRIES = 3
 
 
-def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[DrainCounts]:
-    tally, phase = Tally(DrainCounts()), "drain" if seal else "publish"
-    rows: list[RunDataset] = []
-    times = TaskTimes(settings, phase, partition)
+def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
+    tally, phase = Tally(), "drain" if seal else "publish"
+    recorder = TaskRecorder(settings, phase, partition)
     try:
         manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
         buckets = [bucket for bucket in settings.buckets_of(partition) if bucket in manifest.files]
@@ -53,13 +51,13 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
         plans = PlanReader(settings.store.fs, settings.store.roots.store, manifest)
         ended = ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
         tables = _PartitionInputs(plans, settings.task_states({*buckets}), ended)
-        with ProgressFile(settings, "drain", partition, lambda: _progress_of(tally.counts)) as progress:
+        with ProgressFile(settings, "drain", partition, lambda: Progressed(counts=tally.counts)) as progress:
             for attempt in range(_TRIES):
                 drains = [
-                    with_ids(_finish_bucket(settings, tables, bucket, anchor, times, seal=seal), bucket=bucket)
+                    with_ids(_finish_bucket(settings, tables, bucket, anchor, recorder, seal=seal), bucket=bucket)
                     for bucket in buckets
                 ]
-                with times.committing():
+                with recorder.committing():
                     results = dict(zip(buckets, run_batched(drains, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1
                 to_retry = [bucket for bucket, result in results.items() if not (result.whole or is_last)]
@@ -67,7 +65,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
                     tally.merge(result.work)
                     if bucket not in to_retry:
                         tally.merge(result.outcome)
-                        rows += result.rows
+                        recorder.add_outcomes(result.rows)
                 progress.tick()
                 if not to_retry:
                     break
@@ -75,8 +73,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report[Drai
                 settings.clock.sleep(0.2 * 4**attempt)
         with suppress(OSError):  # the next run sweeps it
             remove_empty_epoch(settings.store.fs, settings.store.roots.staging, settings.epoch)
-        put_run_datasets(settings.store.fs, settings.store.roots.store, settings.run_id, phase, partition, rows)
-        times.write()
+        recorder.write()
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -92,13 +89,13 @@ class _BucketResult:
         work: report of this try.
         outcome: outcomes of the bucket's datasets.
         whole: whether nothing is left that this run can finish.
-        rows: rows of the run's table of datasets.
+        rows: outcomes of the bucket's datasets.
     """
 
-    work: Report[DrainCounts]
-    outcome: Report[DrainCounts]
+    work: Report
+    outcome: Report
     whole: bool
-    rows: list[RunDataset] = field(default_factory=list)
+    rows: list[TableRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,27 +117,33 @@ class _PartitionInputs:
 
 
 def _finish_bucket(
-    settings: RunSettings, tables: _PartitionInputs, bucket: int, anchor: _SnapshotBase, times: TaskTimes, *, seal: bool
+    settings: RunSettings,
+    tables: _PartitionInputs,
+    bucket: int,
+    anchor: _SnapshotBase,
+    recorder: TaskRecorder,
+    *,
+    seal: bool,
 ) -> BatchedWork[_BucketResult]:
     """Seal and publish the remaining sequences of a bucket. Report its log head, unless the log lacks the head that the
     job log recorded."""
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None
-    work, outcome = Tally(DrainCounts()), Tally(DrainCounts())
-    rows: list[RunDataset] = []
+    work, outcome = Tally(), Tally()
+    rows: list[TableRow] = []
     try:
         plans = tables.plans.of(bucket)
-        committer = BucketCommitter(settings, bucket, times.recording(work), plans, tables.task_states)
+        committer = BucketCommitter(settings, bucket, recorder.recording(work), plans, tables.task_states)
         yield from committer.commit_ready(ended=tables.ended)
         if settings.job_level and seal:
-            rows = rows_of(committer.count_held(plans, outcome), bucket)
+            rows = committer.count_held(plans, outcome)
         else:
             yield from committer.publish(take_over=True)
-            rows = rows_of(committer.count_outcomes(plans, outcome), bucket)
+            rows = committer.count_outcomes(plans, outcome)
             remove_empty_bucket(store.fs, store.roots.staging, settings.epoch, bucket)
         if seal:
             yield from committer.record_read_failures(plans, outcome)
-        yield from committer.log.make_durable_batched()
+        yield from committer.log.make_durable()
         if last is None or committer.log.has(last):
             outcome.heads = (committer.log.head(bucket),)
             decided = anchor.job_fold.decided_epochs
@@ -149,23 +152,11 @@ def _finish_bucket(
         raise
     except Exception as error:
         logger.warning("bucket %d could not be drained", bucket, exc_info=True)
-        outcome = Tally(DrainCounts())
+        outcome = Tally()
         outcome.add_reason(f"bucket {bucket}", kind_of(error), str(error))
         whole = False
     else:
         whole = not outcome.counts.sequences_left
     if committer is not None:  # outcomes are counted apart, as other tasks may have committed datasets
-        done = committer.tally.counts
-        counts = DrainCounts(
-            datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
-        )
-        work.add(counts)
+        work.add(committer.tally.counts.only(*EXECUTION_COUNTS, "datasets_committed", "files_swept"))
     return _BucketResult(work.report(), outcome.report(), whole, rows)
-
-
-def _progress_of(counts: DrainCounts) -> Progress:
-    return Progress(
-        datasets_committed=counts.datasets_committed,
-        steps_executed=counts.steps_executed,
-        failures=counts.sequences_left,
-    )

@@ -7,26 +7,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError, TransientError, kind_of
 from distcommit.core.ports import OutsideRootError
-from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
 from distcommit.engine.committing.aborted_attempts import sweep_aborted
 from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
-from distcommit.engine.driver.counts import CommitCounts, RecoverCounts
 from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.maintenance.superseded_files import delete_superseded
-from distcommit.engine.reading.task_events import SequenceDone, TaskEvent, TaskObserver
-from distcommit.engine.reading.task_times import TaskTimes
+from distcommit.engine.events import Event, Observer, SequenceDone
+from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.settings import RunSettings
+from distcommit.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
-from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
-from distcommit.stores.logs.fencing import fence_bucket_batched, require_fence
+from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
+from distcommit.stores.logs.fencing import fence_bucket, require_fence
 from distcommit.stores.logs.log import CHECKPOINT_EVERY, checkpoint_every
 from distcommit.stores.logs.log_anchors import require_intact, require_published
 from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
@@ -35,46 +37,36 @@ from distcommit.stores.state.task_states import PastStates
 logger = logging.getLogger(__name__)
 
 
-class _ReplayRecorder:
-    """Records the datasets that a bucket's committer replays, and passes its events on."""
+class _ReplayObserver:
+    """Collects the outcomes of the sequences that a bucket's committer replays, and passes its events on."""
 
-    def __init__(self, bucket: int, observer: TaskObserver) -> None:
+    def __init__(self, bucket: int, observer: Observer) -> None:
         self._bucket, self._observer = bucket, observer
-        self.rows: list[RunDataset] = []
+        self.rows: list[TableRow] = []
 
-    def observe(self, event: TaskEvent) -> None:
+    def observe(self, event: Event) -> None:
         if isinstance(event, SequenceDone):
-            self.rows.append(RunDataset(event.dataset, self._bucket, "replayed", event.records, event.files))
+            counts = RunCounts(records_published=event.records, files_published=event.files)
+            self.rows.append(outcome_row(event.dataset, self._bucket, DatasetOutcome.REPLAYED, counts))
         self._observer.observe(event)
-
-    def left(self, fold: Fold) -> None:
-        """Record sequences that stay open."""
-        for state in fold.datasets.values():
-            if state.open is not None:
-                word = "left" if state.status is DatasetStatus.PENDING else "quarantined"
-                kind = f"left {state.status.value}"
-                self.rows.append(RunDataset(state.dataset_urn, self._bucket, word, kind=kind, reason=state.open.reason))
 
 
 class RecoverReport(msgspec.Struct, frozen=True):
-    """The recovery of one partition or one bucket, or of all.
+    """The recovery of one partition or one bucket, or of all."""
 
-    Attributes:
-        report: counts and reasons.
-        oldest_held_epoch: of held sequences; 0 if there was none.
-        dead_epoch: of all: the epoch of the run before, if its end is not in the job log; else 0.
-    """
-
-    report: Report[RecoverCounts]
+    report: Report
+    """Counts and reasons."""
     oldest_held_epoch: int = 0
+    """Oldest epoch of a held sequence; 0 if there is none."""
     dead_epoch: int = 0
+    """Of all: the epoch of the run before, if its end is not in the job log; else 0."""
 
 
 def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
     """Fence, replay and sweep the partition's buckets. A bucket that cannot be read is reported; others continue."""
-    tally = Tally(RecoverCounts())
+    tally = Tally()
     reports: list[RecoverReport] = []
-    store, times = settings.store, TaskTimes(settings, "recover", partition)
+    store, recorder = settings.store, TaskRecorder(settings, "recover", partition)
     try:
         job_fold = _job_fold(settings)
         recovery = _RecoveryContext(
@@ -84,19 +76,17 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
             parent_manifest(store, job_fold),
             PastStates(store.fs, store.roots.store),
         )
-        rows: list[RunDataset] = []
         recoveries = [
-            with_ids(_recover_bucket(settings, recovery, bucket, rows, times), bucket=bucket)
+            with_ids(_recover_bucket(settings, recovery, bucket, recorder), bucket=bucket)
             for bucket in settings.buckets_of(partition)
         ]
-        with times.committing():
+        with recorder.committing():
             reports = run_batched(recoveries, store.fs.parallel_buckets)
-        put_run_datasets(store.fs, store.roots.store, settings.run_id, "recover", partition, rows)
-        times.write()
+        recorder.write()
         for bucket in reports:
             tally.merge(bucket.report)
         if partition == 0 and store.generation:
-            tally.add(RecoverCounts(files_swept=_sweep_other_generations(settings, recovery)))
+            tally.add(RunCounts(files_swept=_sweep_other_generations(settings, recovery)))
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
@@ -106,7 +96,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
 
 def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverReport:
     """Delete superseded published files of the partition's datasets. Must follow the run's CUT 1."""
-    tally = Tally(RecoverCounts())
+    tally = Tally()
     states: dict[int, Mapping[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
         try:
@@ -174,11 +164,11 @@ def _job_fold(settings: RunSettings) -> Fold:
 
 
 def _recover_bucket(
-    settings: RunSettings, recovery: _RecoveryContext, bucket: int, rows: list[RunDataset], times: TaskTimes
+    settings: RunSettings, recovery: _RecoveryContext, bucket: int, recorder: TaskRecorder
 ) -> BatchedWork[RecoverReport]:
-    """Recover one bucket. A lost tail, or an output older than the log, is detected before anything is done. Rows of
-    replayed datasets are added to `rows`."""
-    store, tally = settings.store, Tally(RecoverCounts())
+    """Recover one bucket. A lost tail, or an output older than the log, is detected before anything is done. The
+    outcomes of replayed datasets are added to `recorder`."""
+    store, tally = settings.store, Tally()
     committer: BucketCommitter | None = None
     oldest = 0
     try:
@@ -187,24 +177,23 @@ def _recover_bucket(
         if recovery.job_fold.began_epoch:  # else the job log has no CUT yet
             require_published(step_context(settings), log, fold, recovery.ended_epoch)
         ended_normally = fold.fence_epoch <= min(recovery.ended_epoch, recovery.job_fold.ended_epoch)
-        fold = yield from fence_bucket_batched(log, settings.epoch, settings.run_id)
+        fold = yield from fence_bucket(log, settings.epoch, settings.run_id)
         tally.heads = (log.head(bucket),)
         held = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
         oldest = min(held, default=0)
-        tally.add(RecoverCounts(buckets=1))
+        tally.add(RunCounts(buckets=1))
         if fold.pending():
-            replayed = _ReplayRecorder(bucket, tally)
-            committer = BucketCommitter(settings, bucket, times.recording(replayed))
+            replayed = _ReplayObserver(bucket, tally)
+            committer = BucketCommitter(settings, bucket, recorder.recording(replayed))
             yield from committer.replay(recovery.job_fold.decided_epochs)
             fold = log.refresh()
-            replayed.left(fold)
-            rows += replayed.rows
+            recorder.add_outcomes((*replayed.rows, *outcomes_of_open(fold, bucket)))
         for epoch in swept_epochs(recovery.staged, settings.epoch, fold):
-            tally.add(RecoverCounts(files_swept=_sweep(settings, epoch, bucket, recovery.past)))
+            tally.add(RunCounts(files_swept=_sweep(settings, epoch, bucket, recovery.past)))
         for number, kind in fold.ignored:
             logger.info("invalid record ignored: %s %s", number, kind, extra={"log": log.folder})
         # After a crash the records of dead runs are needed longer: they name what must be in the output.
-        yield from log.checkpoint_batched(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
+        yield from log.checkpoint(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
         tally.heads = (log.head(bucket),)
         yield from write_bucket_snapshot(store, recovery.before, bucket, log, recovery.job_fold.decided_epochs, tally)
     except FencedError:
@@ -239,14 +228,11 @@ def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> 
         return 0
 
 
-def _as_recovery(done: Tally[CommitCounts]) -> Report[RecoverCounts]:
-    """Return a committer's counts and reasons as counts of recovery."""
-    counts = RecoverCounts(
+def _as_recovery(done: Tally) -> Report:
+    """Return a committer's counts and reasons as those of recovery."""
+    counts = replace(
+        done.counts.only(*EXECUTION_COUNTS, "sequences_dropped", "datasets_quarantined", "files_swept"),
         sequences_replayed=done.counts.datasets_committed,
         sequences_left=done.counts.executions_failed,
-        sequences_dropped=done.counts.sequences_dropped,
-        datasets_quarantined=done.counts.datasets_quarantined,
-        files_swept=done.counts.files_swept,
-        **done.counts.executed(),
     )
     return Report(counts, done.reasons)

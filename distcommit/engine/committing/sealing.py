@@ -9,9 +9,9 @@ from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext
 from distcommit.core.records.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
+from distcommit.core.records.maintenance_units import supersedes_data
 from distcommit.core.work import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.expire import ExpiryCutoff
 from distcommit.protocol.paths.output import tombstones_among
 from distcommit.protocol.readiness import Ready
 from distcommit.steps.registry import dump_steps
@@ -81,7 +81,7 @@ def build_sequence(
         content_sum=sum_content(result.content_sum for result, count in files if count),
         schemas=merge_schema_ids(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),
-        replaces=replacement is not None or any(ExpiryCutoff.of(unit) is not None for unit in plan.work_units),
+        replaces=replacement is not None or any(map(supersedes_data, plan.work_units)),
     )
     return sequence, steps
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from distcommit.core.errors import DistcommitError
 from distcommit.core.support.io_batching import BatchedWork
-from distcommit.engine.driver.reports import PhaseCounts, Tally
+from distcommit.engine.driver.reports import Tally
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
 from distcommit.stores.snapshots.snapshots import SnapshotManifest
@@ -22,7 +22,7 @@ def write_bucket_snapshot(
     bucket: int,
     log: CommitLog,
     decided: Collection[int],
-    tally: Tally[PhaseCounts],
+    tally: Tally,
 ) -> BatchedWork[None]:
     """Write the bucket's snapshot delta, and add its entry to the tally. On failure readers keep the previous snapshot,
     and the run continues.

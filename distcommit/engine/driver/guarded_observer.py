@@ -10,22 +10,15 @@ from contextlib import contextmanager
 from distcommit.core.errors import FencedError, ProcessLostError, RunCancelledError, kind_of, reason_text
 from distcommit.core.ports import Clock
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.engine.driver.events import Event, Observer, RunBegan, RunEnded
 from distcommit.engine.driver.launch import JobFailedError
 from distcommit.engine.driver.run_recorder import RunRecorder
+from distcommit.engine.events import Event, NullObserver, Observer, RunBegan, RunEnded
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.history.run_records import RunFacts
 
 logger = logging.getLogger(__name__)
 
 _NO_FACTS = RunFacts()
-
-
-class NullObserver:
-    """An observer that ignores all events."""
-
-    def observe(self, event: Event) -> None:
-        pass
 
 
 class CompositeObserver:

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 from distcommit.core.errors import FencedError, StaleStoreError
 from distcommit.core.ports import Clock
-from distcommit.engine.driver.counts import Counts
-from distcommit.engine.driver.events import EventsLeftOut, Observer, PhaseBegan, PhaseEnded
-from distcommit.engine.driver.reports import PhaseCounts, Report, sum_reports
+from distcommit.engine.driver.reports import Report, sum_reports
+from distcommit.engine.events import EventsLeftOut, Observer, PhaseBegan, PhaseEnded
 
 
 class Phase:
@@ -18,15 +17,11 @@ class Phase:
 
     def __init__(self, name: str, observer: Observer) -> None:
         self.name, self._observer = name, observer
-        self.report: Report[Counts] = Report(Counts())
+        self.report = Report()
 
-    def collect(self, reports: Sequence[Report[PhaseCounts]], zero: PhaseCounts) -> Report[PhaseCounts]:
+    def collect(self, reports: Sequence[Report]) -> Report:
         """Report the events of tasks to the observer, and return the sum of the tasks' reports. The last call's sum is
         the phase's result.
-
-        Args:
-            reports: one for each task.
-            zero: counts of no task.
 
         Raises:
             FencedError: if a newer run has fenced this one.
@@ -34,12 +29,12 @@ class Phase:
         """
         left_out: Counter[str] = Counter()
         for report in reports:
-            for event in report.events.kept:
+            for event in report.events:
                 self._observer.observe(event)
-            left_out.update(report.events.left_out)
+            left_out.update(report.events_left_out)
         if left_out:
             self._observer.observe(EventsLeftOut(self.name, dict(left_out)))
-        total = sum_reports(reports, zero)
+        total = sum_reports(reports)
         self.report = total
         if total.fenced:
             raise FencedError.from_text(total.fenced)
@@ -72,5 +67,5 @@ class Phases:
             if completed:
                 self.seconds[name] = seconds
             report = phase.report
-            counts, reasons, notes = report.counts, report.reasons, report.notes
-            self._observer.observe(PhaseEnded(name, seconds, completed, counts, reasons, notes, report.flow))
+            ended = PhaseEnded(name, seconds, completed, report.counts, report.reasons, report.notes)
+            self._observer.observe(ended)

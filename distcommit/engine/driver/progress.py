@@ -15,7 +15,7 @@ import msgspec
 
 from distcommit.core.ports import FileSystem
 from distcommit.decoding import from_json
-from distcommit.engine.driver.events import Event, Observer, PhaseBegan, Progress, Progressed
+from distcommit.engine.events import Event, Observer, PhaseBegan, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.store import PROGRESS, progress_name, progress_task, run_name
 from distcommit.stores.folders.trees import delete_tree
@@ -34,7 +34,7 @@ class ProgressFile:
         so_far: returns the task's progress; its `tasks_*` fields and rates are ignored.
     """
 
-    def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progress]) -> None:
+    def __init__(self, settings: RunSettings, job: str, task: int, so_far: Callable[[], Progressed]) -> None:
         self._fs = settings.store.fs
         self._folder = progress_folder(settings.store.roots.store, settings.run_id)
         self._job, self._task, self._writer = job, task, uuid.uuid4().hex
@@ -59,9 +59,9 @@ class ProgressFile:
     def _write(self, *, finished: bool) -> None:
         running, ended = (0, 1) if finished else (1, 0)
         so_far, elapsed_s = self._so_far(), self._clock.monotonic_s() - self._began_s
-        rate = so_far.records_read / elapsed_s if running and elapsed_s > 0 else 0.0
+        rate = so_far.counts.records_read / elapsed_s if running and elapsed_s > 0 else 0.0
         progress = msgspec.structs.replace(
-            so_far, tasks_running=running, tasks_finished=ended, slowest=rate, fastest=rate
+            so_far, phase=self._job, tasks_running=running, tasks_finished=ended, slowest=rate, fastest=rate
         )
         old, self._number = self._path(), self._number + 1
         self._written_s = self._clock.monotonic_s()
@@ -81,17 +81,18 @@ def progress_folder(store_root: str, run_id: str) -> str:
     return f"{store_root}/{PROGRESS}/{run_name(run_id)}"
 
 
-def read_progress(fs: FileSystem, folder: str) -> Progress:
-    """Return the sum over all tasks. Of several attempts at a task the last one counts. Costs O(tasks)."""
-    newest: dict[str, Progress] = {}
+def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
+    """Return the sum over all tasks, as progress of `phase`. Of several attempts at a task the last one counts. Costs
+    O(tasks)."""
+    newest: dict[str, Progressed] = {}
     try:
         names = sorted(entry.name for entry in fs.list_folder(folder))
     except OSError:
         names = []
     for name in names:
         with contextlib.suppress(OSError, *UNREADABLE):
-            newest[progress_task(name)] = from_json(fs.read(f"{folder}/{name}"), Progress)
-    return sum(newest.values(), Progress())
+            newest[progress_task(name)] = from_json(fs.read(f"{folder}/{name}"), Progressed)
+    return sum(newest.values(), Progressed(phase))
 
 
 @contextlib.contextmanager
@@ -112,7 +113,7 @@ def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> 
 
     def watch() -> None:
         while not ended.wait(0.5):
-            observer.observe(Progressed(tracker.phase, read_progress(fs, folder)))
+            observer.observe(read_progress(fs, folder, tracker.phase))
 
     thread = threading.Thread(target=watch, name="progress", daemon=True)
     if look:

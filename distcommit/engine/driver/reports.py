@@ -1,122 +1,69 @@
-"""Reports of the tasks of a phase to the driver: counts, and a bounded number of reasons."""
+"""Reports of the tasks of a phase to the driver: counts, and a bounded number of reasons and events."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Iterable
 
 import msgspec
-from msgspec.structs import asdict, replace
 
-from distcommit.core.errors import plain_text, reason_text
-from distcommit.core.records.flow_counts import FlowCounts
 from distcommit.core.records.job_records import Head
+from distcommit.core.records.reasons import Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.snapshot_names import BucketSnapshot
-from distcommit.engine.driver.counts import Counts
-from distcommit.engine.reading.task_events import MAX_EVENTS, TaskEvent, TaskEvents, TaskObserver
+from distcommit.engine.events import Event, Observer, TaskEvent
 
-MAX_REASONS = 20
-"""Maximum number of reasons in one report; the others are counted. Keeps the driver's memory O(partitions)."""
-_MAX_IN_DRIVER = 100
-
-PhaseCounts = TypeVar("PhaseCounts", bound=Counts)
-PhaseCounts_co = TypeVar("PhaseCounts_co", bound=Counts, covariant=True)
+MAX_EVENTS = 20
+"""Maximum number of events of each type in one report. Keeps the driver's memory O(tasks)."""
 
 
-class Reason(msgspec.Struct, frozen=True):
-    """Why a dataset or a bucket was not completed. `remedy`: the command that resolves it, as of a `DatasetProblem`."""
+class Report(msgspec.Struct, frozen=True):
+    """The report of one partition or task on a phase, or the sum over several."""
 
-    subject: str
-    kind: str
-    text: str
-    remedy: tuple[str, ...] = ()
-
-
-class Reasons(msgspec.Struct, frozen=True):
-    """The first reasons, and the number of the others."""
-
-    kept: tuple[Reason, ...] = ()
-    more: int = 0
-
-    @classmethod
-    def of(cls, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> Reasons:
-        """Return a single reason. A `kind` that its text begins with is not repeated."""
-        return cls((Reason(plain_text(subject, 300), kind, reason_text(text.removeprefix(f"{kind}: ")), remedy),))
-
-    @classmethod
-    def first_of(cls, parts: Iterable[Reasons], kept: int) -> Reasons:
-        """Concatenate, and keep so many; count the others."""
-        found: list[Reason] = []
-        more = 0
-        for part in parts:
-            room = kept - len(found)
-            found += part.kept[:room]
-            more += part.more + len(part.kept[room:])
-        return cls(tuple(found), more)
-
-    def __add__(self, other: Reasons) -> Reasons:
-        return Reasons.first_of((self, other), MAX_REASONS)
-
-    def __iter__(self) -> Iterator[Reason]:
-        return iter(self.kept)
-
-    def __bool__(self) -> bool:
-        return bool(self.kept) or self.more > 0
-
-
-class Report(msgspec.Struct, Generic[PhaseCounts_co], frozen=True):
-    """The report of one partition or task on a phase, or the sum over several.
-
-    Attributes:
-        counts: the phase's counts.
-        reasons: why datasets or buckets were not completed.
-        notes: facts worth reporting that are no failures.
-        fenced: the error text if a newer run has fenced this one.
-        partition: the partition, or the task; -1 in a sum.
-        worker_pid: process id of the Python worker.
-        daemon_pid: process id of the worker's parent.
-        happened: the first events of each kind.
-        stale: the error text if the output is older than the store.
-        heads: durable log heads of the reported buckets.
-        flow: counts of the constructs.
-        seen: snapshot entries of the reported buckets.
-    """
-
-    counts: PhaseCounts_co
+    counts: RunCounts = RunCounts()
+    """Counts of the phase."""
     reasons: Reasons = Reasons()
+    """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
+    """Facts worth reporting that are no failures."""
     fenced: str = ""
-    partition: int = -1
-    worker_pid: int = 0
-    daemon_pid: int = 0
-    events: TaskEvents = TaskEvents()
+    """Text of the error if a newer run has fenced this one."""
     stale: str = ""
+    """Text of the error if the output is older than the store."""
+    partition: int = -1
+    """The partition, or the task; -1 in a sum."""
+    worker_pid: int = 0
+    """Process id of the Python worker; 0 in a sum."""
+    daemon_pid: int = 0
+    """Process id of the worker's parent; 0 in a sum."""
+    events: tuple[TaskEvent, ...] = ()
+    """The first events of each type, in order; empty in a sum."""
+    events_left_out: dict[str, int] = {}
+    """Number of further events by type."""
     heads: tuple[Head, ...] = ()
-    flow: FlowCounts = FlowCounts()
+    """Durable log heads of the reported buckets."""
     seen: tuple[BucketSnapshot, ...] = ()
+    """Snapshot entries of the reported buckets."""
 
 
-class Tally(Generic[PhaseCounts]):
-    """Accumulates a report. Not thread-safe.
+class Tally:
+    """Accumulates a report, as the observer of a task. Not thread-safe.
 
     Args:
-        counts: zero counts.
-        observer: receives all events; without one, the first events of each kind become part of the report.
+        observer: receives all events; without one, the first events of each type become part of the report.
     """
 
-    def __init__(self, counts: PhaseCounts, observer: TaskObserver | None = None) -> None:
-        self.counts, self.fenced, self.stale = counts, "", ""
+    def __init__(self, observer: Observer | None = None) -> None:
+        self.counts, self.fenced, self.stale = RunCounts(), "", ""
         self.heads: tuple[Head, ...] = ()
         self.seen: tuple[BucketSnapshot, ...] = ()
-        self.flow = FlowCounts()
         self.reasons = self.notes = Reasons()
         self._observer = observer
-        self._kept: list[TaskEvent] = []
-        self._seen: Counter[str] = Counter()
+        self._events: list[TaskEvent] = []
+        self._observed: Counter[str] = Counter()
 
-    def add(self, counts: PhaseCounts) -> None:
+    def add(self, counts: RunCounts) -> None:
         """Add counts."""
         self.counts += counts
 
@@ -128,17 +75,17 @@ class Tally(Generic[PhaseCounts]):
         """Add a note, or count it if the report is full."""
         self.notes += Reasons.of(subject, kind, text)
 
-    def observe(self, event: TaskEvent) -> None:
-        """Pass an event to the observer; without one, keep it, or count it if enough of its kind are kept."""
+    def observe(self, event: Event) -> None:
+        """Pass an event to the observer; without one, keep it, or count it if enough of its type are kept."""
         if self._observer is not None:
             self._observer.observe(event)
-            return
-        kind = type(event).__name__
-        self._seen[kind] += 1
-        if self._seen[kind] <= MAX_EVENTS:
-            self._kept.append(event)
+        elif isinstance(event, TaskEvent):
+            kind = type(event).__name__
+            self._observed[kind] += 1
+            if self._observed[kind] <= MAX_EVENTS:
+                self._events.append(event)
 
-    def merge(self, report: Report[PhaseCounts]) -> None:
+    def merge(self, report: Report) -> None:
         """Merge another report on a part of the same work."""
         self.counts += report.counts
         self.reasons += report.reasons
@@ -146,115 +93,39 @@ class Tally(Generic[PhaseCounts]):
         self.stale = self.stale or report.stale
         self.heads += report.heads
         self.seen += report.seen
-        self.flow += report.flow
-        for event in report.events.kept:
+        for event in report.events:
             self.observe(event)
-        self._seen.update(report.events.left_out)
+        self._observed.update(report.events_left_out)
 
-    def report(self, partition: int = -1) -> Report[PhaseCounts]:
+    def report(self, partition: int = -1) -> Report:
         """Return the report of this process."""
-        left_out = {kind: seen - MAX_EVENTS for kind, seen in self._seen.items() if seen > MAX_EVENTS}
         return Report(
-            self.counts,
-            self.reasons,
-            self.notes,
-            self.fenced,
-            partition,
-            os.getpid(),
-            os.getppid(),
-            TaskEvents(tuple(self._kept), left_out),
-            self.stale,
-            self.heads,
-            self.flow,
-            self.seen,
+            counts=self.counts,
+            reasons=self.reasons,
+            notes=self.notes,
+            fenced=self.fenced,
+            stale=self.stale,
+            partition=partition,
+            worker_pid=os.getpid(),
+            daemon_pid=os.getppid(),
+            events=tuple(self._events),
+            events_left_out={
+                kind: number - MAX_EVENTS for kind, number in self._observed.items() if number > MAX_EVENTS
+            },
+            heads=self.heads,
+            seen=self.seen,
         )
 
 
-def sum_reports(reports: Iterable[Report[PhaseCounts]], zero: PhaseCounts) -> Report[PhaseCounts]:
-    """Return the sum over all partitions; `zero` is the sum over none."""
-    all_reports = list(reports)
+def sum_reports(reports: Iterable[Report]) -> Report:
+    """Return the sum over all partitions of a phase, or over the phases of a run."""
+    parts = list(reports)
     return Report(
-        sum((report.counts for report in all_reports), zero),
-        Reasons.first_of((report.reasons for report in all_reports), _MAX_IN_DRIVER),
-        Reasons.first_of((report.notes for report in all_reports), _MAX_IN_DRIVER),
-        next((report.fenced for report in all_reports if report.fenced), ""),
-        stale=next((report.stale for report in all_reports if report.stale), ""),
-        heads=tuple(head for report in all_reports for head in report.heads),
-        flow=sum((report.flow for report in all_reports), FlowCounts()),
-        seen=tuple(entry for report in all_reports for entry in report.seen),
+        counts=RunCounts.total(part.counts for part in parts),
+        reasons=Reasons.first_of(part.reasons for part in parts),
+        notes=Reasons.first_of(part.notes for part in parts),
+        fenced=next((part.fenced for part in parts if part.fenced), ""),
+        stale=next((part.stale for part in parts if part.stale), ""),
+        heads=tuple(head for part in parts for head in part.heads),
+        seen=tuple(entry for part in parts for entry in part.seen),
     )
-
-
-class Totals(msgspec.Struct, frozen=True):
-    """Counts of all phases of a run by name, and the first of all reasons and notes.
-
-    The names are those of the phases' counts (`engine.driver.counts`). The first four fields belong to a single
-    partition and are unused here; they are keys of the printed result.
-    """
-
-    partition: int = -1
-    worker_pid: int = 0
-    daemon_pid: int = 0
-    fenced: str = ""
-    buckets: int = 0
-    sequences_replayed: int = 0
-    sequences_left: int = 0
-    sequences_dropped: int = 0
-    datasets_quarantined: int = 0
-    datasets_skipped: int = 0
-    datasets_planned: int = 0
-    datasets_committed: int = 0
-    datasets_published: int = 0
-    datasets_partial: int = 0
-    datasets_sealed: int = 0
-    datasets_held: int = 0
-    datasets_failed: int = 0
-    datasets_unchanged: int = 0
-    work_units: int = 0
-    work_units_failed: int = 0
-    work_units_suspected: int = 0
-    records_read: int = 0
-    records_written: int = 0
-    records_diverted: int = 0
-    records_published: int = 0
-    positions_lost: int = 0
-    bytes_read: int = 0
-    files_published: int = 0
-    files_swept: int = 0
-    steps_executed: int = 0
-    commit_attempts: int = 0
-    commit_successes: int = 0
-    commit_retries: int = 0
-    commit_failures: int = 0
-    target_ms: int = 0
-    size_planned: int = 0
-    oldest_held_epoch: int = 0
-    reasons: tuple[Reason, ...] = ()
-    reasons_more: int = 0
-    notes: tuple[Reason, ...] = ()
-    notes_more: int = 0
-    flow: FlowCounts = FlowCounts()
-
-
-def counts_by_name(counts: Iterable[Counts]) -> dict[str, int]:
-    """Return the sums of counts of any phases, by name."""
-    sums: Counter[str] = Counter()
-    for phase_counts in counts:
-        sums.update(asdict(phase_counts))
-    return dict(sums)
-
-
-def totals_of(reports: Iterable[Report[Counts]], oldest_held_epoch: int = 0) -> Totals:
-    """Return the sums over the phases of a run."""
-    phases = list(reports)
-    reasons = Reasons.first_of((phase.reasons for phase in phases), _MAX_IN_DRIVER)
-    notes = Reasons.first_of((phase.notes for phase in phases), _MAX_IN_DRIVER)
-    totals = Totals(
-        oldest_held_epoch=oldest_held_epoch,
-        reasons=reasons.kept,
-        reasons_more=reasons.more,
-        notes=notes.kept,
-        notes_more=notes.more,
-        flow=sum((phase.flow for phase in phases), FlowCounts()),
-    )
-    return replace(totals, **counts_by_name(phase.counts for phase in phases))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,17 +25,18 @@ from distcommit.core.errors import (
 from distcommit.core.ports import Clock
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_records import CutPhase, Head
+from distcommit.core.records.reasons import Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.snapshot_names import BucketSnapshot
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import RecoverReport, delete_superseded_files, oldest_held, recover_partition
-from distcommit.engine.driver.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
-from distcommit.engine.driver.events import Observer, RunEnded
-from distcommit.engine.driver.guarded_observer import NullObserver
 from distcommit.engine.driver.launch import JobFailedError, Launch
 from distcommit.engine.driver.phases import Phase, Phases
-from distcommit.engine.driver.reports import PhaseCounts, Reasons, Report, Totals, totals_of
+from distcommit.engine.driver.reports import Report, sum_reports
+from distcommit.engine.events import NullObserver, Observer, RunEnded
 from distcommit.engine.planning.planner import PlanReport, build_manifest, expire_older_history, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks, read_suspect
 from distcommit.engine.reading.worker_deaths import (
@@ -59,41 +60,53 @@ logger = logging.getLogger(__name__)
 
 
 _NO_FIXED_SETTINGS, _NULL_OBSERVER = FixedSettings(), NullObserver()
-Committed = TypeVar("Committed", IngestCounts, DrainCounts)
 
 
 class RecoverResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The result of `recover`. `totals` counts sequences replayed, dropped, left and quarantined, and files swept."""
+    """The result of `recover`."""
 
     run_id: str
+    """The run's id."""
     epoch: int
+    """The run's fencing number."""
     succeeded: bool
-    totals: Totals
+    """Whether no sequence is left open, and every bucket could be recovered."""
+    totals: RunCounts
+    """Counts: sequences replayed, dropped and left, datasets quarantined, files swept."""
+    reasons: Reasons = Reasons()
+    """Why sequences were left or buckets were not recovered."""
+    notes: Reasons = Reasons()
+    """Facts worth reporting that are no failures."""
+    oldest_held_epoch: int = 0
+    """Oldest epoch of a held sequence; 0 if there is none."""
 
 
 class RunResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The result of a run.
-
-    Attributes:
-        run_id: the run's id.
-        epoch: the run's fencing number.
-        succeeded: every planned dataset is published or had nothing new, and no sequence is left pending.
-        decided: False if the job publishes all datasets or none, and this run published none. `totals.datasets_held`
-            datasets were ready; `totals.reasons` name those that were not.
-        seconds: duration of each phase.
-        totals: counts and reasons of all phases.
-        commits: for each task that executed steps, its process ids and the number of steps.
-        error: why the ingest job failed; empty if it did not.
-    """
+    """The result of a run."""
 
     run_id: str
+    """The run's id."""
     epoch: int
+    """The run's fencing number."""
     succeeded: bool
+    """Whether every planned dataset is published or had nothing new, and no sequence is left pending."""
     decided: bool
+    """False if the job publishes all datasets or none, and this run published none. `totals.datasets_held` datasets
+    were ready; `reasons` name those that were not."""
     seconds: dict[str, float]
-    totals: Totals
+    """Duration of each completed phase, by name."""
+    totals: RunCounts
+    """Counts of all phases."""
     commits: list[dict[str, int]]
+    """For each task that executed steps, its process ids and the number of steps."""
     error: str = ""
+    """Why the ingest job failed; empty if it did not."""
+    reasons: Reasons = Reasons()
+    """Why datasets or buckets were not completed."""
+    notes: Reasons = Reasons()
+    """Facts worth reporting that are no failures."""
+    oldest_held_epoch: int = 0
+    """Oldest epoch of a held sequence of an older run; 0 if there is none."""
 
 
 def new_run_id() -> str:
@@ -112,21 +125,29 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OB
     expire_older_history(_with_unrecovered_buckets(settings, recovered), 0, 1)
     retired = launch(delete_superseded_files, settings, settings.partitions, RecoverReport)
     _end_run(settings, _BucketEnds(recovered.report.heads, recovered.report.seen))
-    totals = totals_of([recovered.report, *(each.report for each in retired)], recovered.oldest_held_epoch)
-    succeeded = not recovered.report.reasons and not totals.sequences_left
+    total = sum_reports([recovered.report, *(each.report for each in retired)])
+    succeeded = not recovered.report.reasons and not total.counts.sequences_left
     outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
-    observer.observe(RunEnded(outcome, settings.clock.now_ms(), totals=totals))
-    return RecoverResult(settings.run_id, settings.epoch, succeeded, totals)
+    observer.observe(RunEnded(outcome, settings.clock.now_ms(), totals=total.counts))
+    return RecoverResult(
+        settings.run_id,
+        settings.epoch,
+        succeeded,
+        total.counts,
+        total.reasons,
+        total.notes,
+        recovered.oldest_held_epoch,
+    )
 
 
 def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverReport:
     with phases("recover") as phase:
         prepare_snapshots(settings.store)
         found = launch(recover_partition, settings, settings.partitions, RecoverReport)
-        report = phase.collect([each.report for each in found], RecoverCounts())
+        report = phase.collect([each.report for each in found])
         _put_cut(settings, CutPhase.BEGAN, report.seen)
         dead_epoch = record_cut_began(settings.store, settings.epoch, report.heads)
-        expire_older_snapshots(settings.store, settings.epoch, settings.kept_cuts)
+        expire_older_snapshots(settings.store, settings.epoch, settings.kept_snapshots)
     return RecoverReport(report, oldest_held(found), dead_epoch)
 
 
@@ -165,11 +186,11 @@ def run(
     settings = replace(settings, after_death=has_died(settings, recovered.dead_epoch))
     planned, manifest, suspects = _plan(launch, settings, phases, pinned)
     settings = replace(settings, after_death=settings.after_death or suspects > 0)
-    ingested: list[Report[IngestCounts]] = []
-    drained: list[Report[DrainCounts]] = []
+    ingested: list[Report] = []
+    drained: list[Report] = []
     decided, error, bucket_ends = True, "", _BucketEnds(recovered.report.heads, recovered.report.seen)
     if settings.job_level and not _covers_whole_source(planned):  # nothing that is read could be published
-        decided, drained = False, [Report(DrainCounts(datasets_held=planned.counts.datasets_planned))]
+        decided, drained = False, [Report(RunCounts(datasets_held=planned.counts.datasets_planned))]
     elif manifest.files:
         with phases("ingest") as phase:
             if max_seconds:
@@ -179,31 +200,32 @@ def run(
             drained, decided = _drain(launch, settings, planned, phase)
         bucket_ends = _final_bucket_ends(recovered, manifest, drained)
     _end_run(settings, bucket_ends, _decided_from(settings, recovered))
-    totals = totals_of([recovered.report, planned, *ingested, *drained], recovered.oldest_held_epoch)
+    total = sum_reports([recovered.report, planned, *ingested, *drained])
     result = RunResult(
         run_id=settings.run_id,
         epoch=settings.epoch,
-        succeeded=decided and _all_published(totals),
+        succeeded=decided and _all_published(total),
         decided=decided,
         seconds=phases.seconds,
-        totals=totals,
+        totals=total.counts,
         commits=[*_commits(ingested), *_commits(drained)],
         error=error,
+        reasons=total.reasons,
+        notes=total.notes,
+        oldest_held_epoch=recovered.oldest_held_epoch,
     )
     observer.observe(_run_ended(result, settings.clock))
     return result
 
 
-def _plan(
-    launch: Launch, settings: RunSettings, phases: Phases, pinned: FixedSettings
-) -> tuple[Report[PlanCounts], Manifest, int]:
+def _plan(launch: Launch, settings: RunSettings, phases: Phases, pinned: FixedSettings) -> tuple[Report, Manifest, int]:
     """Plan, and put the manifest, which makes the plan valid. Also return the number of suspects of earlier runs.
     Raises as `run`."""
     store = settings.store
     with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
         reports = _with_missing_reports([plan.report for plan in plans], settings.partitions, "plan")
-        planned = phase.collect(reports, PlanCounts())
+        planned = phase.collect(reports)
         _require_plans(plans, store)
         record_settings(store, pinned, _source_pins(plans))
         manifest = build_manifest(settings, plans)
@@ -219,7 +241,7 @@ class _BucketEnds(NamedTuple):
     seen: tuple[BucketSnapshot, ...]
 
 
-def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: list[Report[DrainCounts]]) -> _BucketEnds:
+def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: list[Report]) -> _BucketEnds:
     """Merge both: drained buckets from their drain reports, all others from recovery. A bucket whose drain failed has
     no entry, and the next run checks it again."""
     heads = (head for head in recovered.report.heads if head.bucket not in manifest.files)
@@ -252,12 +274,13 @@ def _decided_from(settings: RunSettings, recovered: RecoverReport) -> int:
     return (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
 
 
-def _all_published(totals: Totals) -> bool:
+def _all_published(total: Report) -> bool:
     """Return whether each planned dataset is published or had nothing new, and nothing of older runs is left."""
+    counts = total.counts
     return (
-        totals.datasets_published + totals.datasets_unchanged == totals.datasets_planned
-        and totals.datasets_partial + totals.datasets_skipped + totals.sequences_left + totals.reasons_more == 0
-        and not totals.reasons
+        counts.datasets_published + counts.datasets_unchanged == counts.datasets_planned
+        and counts.datasets_partial + counts.datasets_skipped + counts.sequences_left == 0
+        and not total.reasons
     )
 
 
@@ -332,9 +355,7 @@ def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
         raise
 
 
-def _ingest(
-    launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase
-) -> tuple[list[Report[IngestCounts]], str]:
+def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase) -> tuple[list[Report], str]:
     """Launch the ingest job, and record durably that it has ended. If it fails, complete datasets are committed anyway.
 
     A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
@@ -342,10 +363,10 @@ def _ingest(
     killer or suspect. The suspects are read at the end, one after the other.
     """
     store, error, is_over, dead = settings.store, "", False, DeadUnits()
-    reports: list[Report[IngestCounts]] = []
+    reports: list[Report] = []
     while not is_over:
         try:
-            reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report[IngestCounts])
+            reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
             error, is_over = "", True
         except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
             logger.exception("the ingest job failed")
@@ -356,21 +377,21 @@ def _ingest(
             is_over = dead.number <= before.number and not is_first_death
     if settings.after_death or any(report.counts.work_units_suspected for report in reports):
         reports = [*reports, *_read_suspects(launch, settings)]
-    phase.collect(reports, IngestCounts())
+    phase.collect(reports)
     with _fenced_if_swept(settings):
         record_ingest_ended(store.fs, store.roots.store, settings.run_id)
     return reports, error
 
 
-def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report[IngestCounts]]:
+def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
     """Read each suspect alone. If its worker dies again, Spark's next attempt, or a second launch, records that."""
-    reports: list[Report[IngestCounts]] = []
+    reports: list[Report] = []
     suspects = all_dead_units(launch, settings).suspects
     for unit_id in suspects[:MAX_SUSPECTS]:
         alone = replace(settings, after_death=True, alone=unit_id)
         for _ in range(2):
             try:
-                reports += launch(read_suspect, alone, 1, Report[IngestCounts])
+                reports += launch(read_suspect, alone, 1, Report)
                 break
             except (JobFailedError, ConfigurationError, ProcessLostError):
                 logger.exception("the task of a suspected work unit failed", extra={"work_unit": unit_id})
@@ -381,34 +402,32 @@ def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report[IngestC
     return reports
 
 
-def _covers_whole_source(planned: Report[PlanCounts]) -> bool:
+def _covers_whole_source(planned: Report) -> bool:
     """Job-level: return whether all of the source is planned and nothing of earlier runs is open."""
     return planned.counts.datasets_skipped == 0 and not planned.reasons
 
 
-def _drain(
-    launch: Launch, settings: RunSettings, planned: Report[PlanCounts], phase: Phase
-) -> tuple[list[Report[DrainCounts]], bool]:
+def _drain(launch: Launch, settings: RunSettings, planned: Report, phase: Phase) -> tuple[list[Report], bool]:
     """Finish what ingest left. Job-level: first decide whether to publish, which needs every planned dataset sealed or
     without anything to publish. Return the reports, and False if nothing is published."""
-    drained = launch(drain_partition, settings, settings.partitions, Report[DrainCounts])
+    drained = launch(drain_partition, settings, settings.partitions, Report)
     if not settings.job_level:
-        phase.collect(drained, DrainCounts())
+        phase.collect(drained)
         return drained, True
     drained = _with_missing_reports(drained, settings.partitions, "drain")
-    total = phase.collect(drained, DrainCounts())
+    total = phase.collect(drained)
     if total.counts.datasets_sealed != planned.counts.datasets_planned or total.reasons:
         return drained, False
     if not decide_run(settings.store, settings.epoch):
         log = settings.store.job_log(settings.epoch)
         require_fence(log.refresh(), settings.epoch, log.folder)
         return drained, False
-    published = launch(publish_partition, settings, settings.partitions, Report[DrainCounts])
-    phase.collect(published, DrainCounts())
+    published = launch(publish_partition, settings, settings.partitions, Report)
+    phase.collect(published)
     return published, True
 
 
-def _commits(reports: list[Report[Committed]]) -> Iterator[dict[str, int]]:
+def _commits(reports: list[Report]) -> Iterator[dict[str, int]]:
     for report in reports:
         if steps := report.counts.steps_executed:
             yield {"pid": report.worker_pid, "daemon_pid": report.daemon_pid, "steps": steps}
@@ -417,10 +436,10 @@ def _commits(reports: list[Report[Committed]]) -> Iterator[dict[str, int]]:
 def decide_run(store: JobStore, epoch: int) -> bool:
     """Decide to publish the held sequences of `epoch`. Return False if a newer run has fenced the job log."""
     log = store.job_log(epoch)
-    return epoch in log.settle(partial(next_record.decide, epoch=epoch)).decided_epochs
+    return epoch in run_alone(log.settle(partial(next_record.decide, epoch=epoch))).decided_epochs
 
 
-def _with_missing_reports(reports: list[Report[PhaseCounts]], partitions: int, phase: str) -> list[Report[PhaseCounts]]:
+def _with_missing_reports(reports: list[Report], partitions: int, phase: str) -> list[Report]:
     """Return the reports, with a reason in the first for each partition that sent none."""
     missing = sorted(set(range(partitions)) - {report.partition for report in reports})
     reasons = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from distcommit.core.errors import DistcommitError, plain_text, reason_text
-from distcommit.core.records.flow_counts import FlowCounts
+from distcommit.core.records.reasons import MAX_RUN_REASONS, Reason, Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.engine.driver.counts import DrainCounts, IngestCounts, PlanCounts, RecoverCounts
-from distcommit.engine.driver.events import Event, Observer, PhaseEnded, RunBegan, RunEnded
-from distcommit.engine.driver.reports import Reasons, counts_by_name
-from distcommit.engine.reading.task_events import DatasetQuarantined, SequenceSealed
+from distcommit.engine.events import DatasetQuarantined, Event, Observer, PhaseEnded, RunBegan, RunEnded, SequenceSealed
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
-    MAX_ENTRIES,
     RECORD_VERSION,
     RecordedPhase,
-    RecordedReason,
-    RecordedReasons,
     RunBeginning,
     RunFacts,
     RunRecord,
@@ -32,8 +27,7 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 
-_ReasonsByDataset: TypeAlias = dict[str, RecordedReason]
-_COUNTED = tuple(counts_by_name([RecoverCounts(), PlanCounts(), IngestCounts(), DrainCounts()]))
+_ReasonsByDataset: TypeAlias = dict[str, Reason]
 _TEXT = 1000
 
 
@@ -94,10 +88,9 @@ class RunRecorder:
             logger.exception("the record of %s was not written", what, extra={"epoch": self._began.epoch})
 
     def _record_of(self, ended: RunEnded) -> RunRecord:
-        began, totals = self._began, counts_by_name(phase.counts for phase in self._phases)
-        if ended.totals is not None:
-            all_totals = asdict(ended.totals)
-            totals = {name: all_totals[name] for name in _COUNTED}
+        began, totals = self._began, ended.totals
+        if totals is None:
+            totals = RunCounts.total(phase.counts for phase in self._phases)
         held = self._sealed if ended.outcome is RunOutcome.HELD_BACK else {}
         return RunRecord(
             version=RECORD_VERSION,
@@ -113,31 +106,27 @@ class RunRecorder:
             error=reason_text(ended.reason),
             phases=tuple(map(_phase, self._phases)),
             totals=totals,
-            quarantined=_counted(self._quarantined, totals.get("datasets_quarantined", 0)),
-            held=_counted(held, totals.get("datasets_held", 0)),
-            reasons=_recorded([phase.reasons for phase in self._phases]),
-            notes=_recorded([phase.notes for phase in self._phases]),
-            flow=sum((phase.flow for phase in self._phases), FlowCounts()),
+            quarantined=_counted(self._quarantined, totals.datasets_quarantined),
+            held=_counted(held, totals.datasets_held),
+            reasons=_recorded(phase.reasons for phase in self._phases),
+            notes=_recorded(phase.notes for phase in self._phases),
         )
 
 
 def _remember(reasons: _ReasonsByDataset, dataset: str, kind: str, text: str) -> None:
-    if len(reasons) < MAX_ENTRIES:
-        reasons[dataset] = RecordedReason(plain_text(dataset, _TEXT), kind, reason_text(text, _TEXT))
+    if len(reasons) < MAX_RUN_REASONS:
+        reasons[dataset] = Reason(plain_text(dataset, _TEXT), kind, reason_text(text, _TEXT))
 
 
-def _counted(reasons: _ReasonsByDataset, number: int) -> RecordedReasons:
-    return RecordedReasons(tuple(reasons.values()), max(0, number - len(reasons)))
+def _counted(reasons: _ReasonsByDataset, number: int) -> Reasons:
+    return Reasons(tuple(reasons.values()), max(0, number - len(reasons)))
 
 
 def _phase(event: PhaseEnded) -> RecordedPhase:
-    return RecordedPhase(event.phase, event.seconds, event.completed, asdict(event.counts))
+    return RecordedPhase(event.phase, event.seconds, event.completed, event.counts)
 
 
-def _recorded(parts: Sequence[Reasons]) -> RecordedReasons:
-    reasons = Reasons.first_of(parts, MAX_ENTRIES)
-    recorded: Iterable[RecordedReason] = (
-        RecordedReason(reason.subject, reason.kind, reason_text(reason.text, _TEXT), reason.remedy)
-        for reason in reasons
-    )
-    return RecordedReasons(tuple(recorded), reasons.more)
+def _recorded(parts: Iterable[Reasons]) -> Reasons:
+    reasons = Reasons.first_of(parts)
+    kept = tuple(replace(reason, text=reason_text(reason.text, _TEXT)) for reason in reasons)
+    return Reasons(kept, reasons.left_out)

@@ -23,25 +23,26 @@ from distcommit.core.errors import (
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.engine.driver.counts import PlanCounts
 from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.maintenance.superseded_files import delete_superseded
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan
 from distcommit.engine.planning.read_priority import with_priorities
 from distcommit.engine.planning.work_distribution import Loads, lent_ranges, pack_large_units
 from distcommit.engine.reading.read_failures import stop_reason
+from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import EarlierSuspects
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.known_schemas import with_known_schemas
+from distcommit.maintenance.superseded_files import delete_superseded
+from distcommit.pipeline.converter_schemas import with_schemas
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.folders.attempt_notes import make_notes_durable
 from distcommit.stores.folders.staging import prepare_bucket
 from distcommit.stores.history.retention import expire_history
-from distcommit.stores.history.run_datasets import RunDataset, put_run_datasets
 from distcommit.stores.history.run_records import NOT_PLANNED
+from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.plans import MANIFEST_VERSION, Manifest, write_plans
@@ -51,49 +52,46 @@ logger = logging.getLogger(__name__)
 
 
 class PlanReport(msgspec.Struct, frozen=True):
-    """The plan of one partition, or the reason why it failed.
+    """The plan of one partition, or the reason why it failed."""
 
-    Attributes:
-        report: counts and reasons.
-        files: plan file by bucket.
-        loads: amount to read, by bucket.
-        largest: the largest work units, as (load, bucket, work unit id).
-        failure: why the source could not be planned; empty if it could.
-        storage_failure: why the plan could not be stored; empty if it could.
-        found: facts that the source reports of itself, by the setting that they are recorded as.
-        misplaced: a dataset that is stored in another bucket than its commit group gives it; empty if there is none.
-        suspects: number of planned work units that are to be read alone, because a worker died while it read them in an
-            earlier run.
-    """
-
-    report: Report[PlanCounts]
+    report: Report
+    """Counts and reasons."""
     files: dict[int, str] = {}
+    """Plan file by bucket."""
     loads: dict[int, int] = {}
+    """Amount to read, by bucket."""
     largest: tuple[tuple[int, int, str], ...] = ()
+    """The largest work units, as (load, bucket, work unit id)."""
     failure: str = ""
+    """Why the source could not be planned; empty if it could."""
     storage_failure: str = ""
+    """Why the plan could not be stored; empty if it could."""
     found: dict[str, FixedSetting] = {}
+    """Facts that the source reports of itself, by the setting that they are recorded as."""
     misplaced: str = ""
+    """A dataset that is stored in another bucket than its commit group gives it; empty if there is none."""
     suspects: int = 0
+    """Number of planned work units that are to be read alone, because a worker died while it read them in an earlier
+    run."""
 
 
 class _PartitionPlan:
     """The plan of one partition so far."""
 
     def __init__(self) -> None:
-        self.tally = Tally(PlanCounts())
+        self.tally = Tally()
         self.files: dict[int, str] = {}
         self.loads = Loads()
         self.found: dict[str, FixedSetting] = {}
         self.misplaced = ""
         self.suspects = 0
-        self.rows: list[RunDataset] = []
+        self.skipped: list[TableRow] = []
 
     def skip(self, bucket: int, urn: str, kind: str, reason: str, remedy: tuple[str, ...] = ()) -> None:
         """Record that a dataset is not planned."""
-        self.tally.add(PlanCounts(datasets_skipped=1))
+        self.tally.add(RunCounts(datasets_skipped=1))
         self.tally.add_reason(urn, kind, reason, remedy)
-        self.rows.append(RunDataset(urn, bucket, "skipped", kind=kind, reason=reason))
+        self.skipped.append(outcome_row(urn, bucket, DatasetOutcome.SKIPPED, kind=kind, reason=reason))
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
@@ -108,8 +106,9 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
         if why := expire_older_history(settings, partition, settings.partitions):
             tally.note(f"partition {partition}", "tables of older runs stay", why)
         _plan(settings, partition, states, planned)
-        store = settings.store
-        put_run_datasets(store.fs, store.roots.store, settings.run_id, "plan", partition, planned.rows)
+        recorder = TaskRecorder(settings, "plan", partition)
+        recorder.add_outcomes(planned.skipped)
+        recorder.write()
     except FencedError as error:
         tally.fenced = str(error)
     except SourceUnavailableError as error:
@@ -202,7 +201,7 @@ def _plan(
         numbers = ordinals.setdefault(bucket, count())
         state = known.get(planned.dataset_urn)
         units = tuple(
-            with_known_schemas(
+            with_schemas(
                 replace(unit, work_unit_id=work_unit_name(bucket, next(numbers))), state.schemas if state else {}
             )
             for unit in planned.work_units
@@ -228,7 +227,7 @@ def _set_priorities(
     settings: RunSettings,
     plans: dict[int, list[DatasetPlan]],
     known: Mapping[str, DatasetState],
-    tally: Tally[PlanCounts],
+    tally: Tally,
 ) -> None:
     """Set the read priority of all work units, if the job has freshness targets."""
     if settings.freshness:
@@ -342,5 +341,5 @@ class _StoredState(SourceState):
 def _count_units(units: Sequence[WorkUnit], bucket: int, result: _PartitionPlan) -> None:
     """Count the work units of a dataset."""
     size = min(sum(unit.size for unit in units), LARGEST_SIZE - result.tally.counts.size_planned)
-    result.tally.add(PlanCounts(datasets_planned=1, work_units=len(units), size_planned=size))
+    result.tally.add(RunCounts(datasets_planned=1, work_units=len(units), size_planned=size))
     result.loads.add(bucket, units)

@@ -15,7 +15,6 @@ from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import BEHIND
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.engine.driver.counts import PlanCounts
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.settings import RunSettings
 
@@ -40,7 +39,7 @@ def with_priorities(
     settings: RunSettings,
     plans: Sequence[DatasetPlan],
     states: Mapping[str, DatasetState],
-    tally: Tally[PlanCounts],
+    tally: Tally,
 ) -> list[DatasetPlan]:
     """Set the read priority of a partition's plans: a dataset's lag divided by its freshness target. If there is little
     to read, lags are not asked for, and datasets with the smallest targets come first.

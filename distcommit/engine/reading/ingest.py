@@ -12,20 +12,18 @@ from distcommit.core.error_kinds import is_permanent
 from distcommit.core.errors import DistcommitError, FencedError, StuckError, error_text, reason_text
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
-from distcommit.core.records.flow_counts import FlowCounts
+from distcommit.core.records.maintenance_units import is_maintenance
+from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.committer import BucketCommitter
-from distcommit.engine.driver.counts import CommitCounts, IngestCounts
-from distcommit.engine.driver.events import Progress
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.maintenance.replacing import is_maintenance
+from distcommit.engine.events import Progressed, WorkUnitDone
 from distcommit.engine.planning.read_priority import by_priority, priority_of
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
 from distcommit.engine.reading.back_off import wait_before_retry
-from distcommit.engine.reading.task_events import WorkUnitDone
-from distcommit.engine.reading.task_times import TaskTimes
+from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import death_of, forget_suspect, units_to_read, without_suspects
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.attempt import Attempt
@@ -50,7 +48,7 @@ def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
     return len(manifest.large) + settings.partitions
 
 
-def ingest_partition(settings: RunSettings, task: int) -> Report[IngestCounts]:
+def ingest_partition(settings: RunSettings, task: int) -> Report:
     """Run one ingest task: read its work units one after the other, and commit in between.
 
     Tasks below `len(manifest.large)` read large work units. The others read units of the buckets that they own, or that
@@ -64,7 +62,7 @@ def ingest_partition(settings: RunSettings, task: int) -> Report[IngestCounts]:
     return ingest.report()
 
 
-def read_suspect(settings: RunSettings, task: int) -> Report[IngestCounts]:
+def read_suspect(settings: RunSettings, task: int) -> Report:
     """Run an ingest task that reads one work unit, `settings.alone`. If a worker died in an earlier attempt at it, its
     failure is recorded instead."""
     manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
@@ -76,7 +74,7 @@ class _IngestTask:
 
     def __init__(self, settings: RunSettings, task: int) -> None:
         self._settings, self._task, self._clock = settings, task, settings.clock
-        self.tally = Tally(IngestCounts())
+        self.tally = Tally()
         self._store, self._fs = settings.store, settings.store.fs
         root = self._store.roots.store
         manifest = read_manifest(self._fs, root, settings.run_id)
@@ -98,10 +96,10 @@ class _IngestTask:
         self._notes = ReadingNotes(self._fs, root, settings.run_id) if settings.after_death else None
         self._schemas = SchemaStore(self._fs, root, settings.epoch)
         self._writer = TaskStateWriter(self._fs, root, settings.run_id, settings.partitions)
-        self._times = TaskTimes(settings, "ingest", task, self._writer.writer)
+        self._recorder = TaskRecorder(settings, "ingest", task, self._writer.writer)
         self._committers: dict[int, BucketCommitter] = {}
         self._tables = settings.task_states(self._plans)
-        self._abandoned_counts: list[CommitCounts] = []
+        self._abandoned_counts: list[RunCounts] = []
         self._finished: dict[int, list[TaskState]] = {}
         self._uncommitted: set[int] = set()
         self._unsynced: set[str] = set()
@@ -131,28 +129,26 @@ class _IngestTask:
         self._units += units
         self._bucket_of |= read
 
-    def report(self) -> Report[IngestCounts]:
+    def report(self) -> Report:
         """Return the report. Failed commits are not in it: the drain tries them again and reports them."""
-        done = self._committed()
-        committed = IngestCounts(
-            datasets_committed=done.datasets_committed, files_swept=done.files_swept, **done.executed()
-        )
+        committed = self._committed().only(*EXECUTION_COUNTS, "datasets_committed", "files_swept")
         return replace(self.tally.report(self._task), counts=self.tally.counts + committed)
 
-    def _committed(self) -> CommitCounts:
+    def _committed(self) -> RunCounts:
         live = (committer.tally.counts for committer in self._committers.values())
-        return sum((*self._abandoned_counts, *live), CommitCounts())
+        return RunCounts.total((*self._abandoned_counts, *live))
 
-    def _so_far(self) -> Progress:
+    def _so_far(self) -> Progressed:
         read, done = self.tally.counts, self._committed()
-        return Progress(
+        counts = RunCounts(
             datasets_committed=done.datasets_committed,
             records_read=self._live.records,
             steps_executed=done.steps_executed,
-            failures=read.work_units_failed + done.executions_failed,
+            work_units_failed=read.work_units_failed,
+            executions_failed=done.executions_failed,
             bytes_read=self._live.bytes_read,
-            spent=self._live.spent,
         )
+        return Progressed(counts=counts, spent=self._live.spent)
 
     def run(self) -> None:
         units, permanently_failed = self._units_left_by_earlier_attempts()
@@ -171,9 +167,9 @@ class _IngestTask:
                 logger.warning("%d work units failed in attempt %d", len(remaining), attempt + 1)
                 self._unsynced.clear()
             self._forget_notes(units)
-            self.tally.add(IngestCounts(work_units_failed=len(remaining) + permanently_failed))
+            self.tally.add(RunCounts(work_units_failed=len(remaining) + permanently_failed))
             self._commit_all()
-        self._times.write(len(self._units))
+        self._recorder.write(len(self._units))
 
     def _units_left_by_earlier_attempts(self) -> tuple[list[WorkUnit], int]:
         """Return the work units that earlier attempts at this task left, and the number of stuck ones."""
@@ -189,7 +185,7 @@ class _IngestTask:
         if self._settings.alone:
             return self._without_killer(remaining, killers)
         unsuspected = without_suspects(self._settings, remaining)
-        self.tally.add(IngestCounts(work_units_suspected=len(remaining) - len(unsuspected)))
+        self.tally.add(RunCounts(work_units_suspected=len(remaining) - len(unsuspected)))
         return unsuspected, killers
 
     def _without_killer(self, units: list[WorkUnit], killers: int) -> tuple[list[WorkUnit], int]:
@@ -244,7 +240,7 @@ class _IngestTask:
         try:
             with BackgroundFinalization(1 if self._notes else self._fs.parallel_calls) as preparing:
                 for unit in units:
-                    with self._times.working_on(unit.dataset_urn):
+                    with self._recorder.working_on(unit.dataset_urn):
                         attempt = self._read_unit(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
                         if isinstance(attempt, Attempt):
                             preparing.add(attempt)
@@ -306,9 +302,9 @@ class _IngestTask:
         if state.outcome is not TaskOutcome.SUCCEEDED and is_permanent(state.error):
             self._permanently_failed.add(state.work_unit_id)
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
-        self.tally.add(_counts_of(state))
-        self.tally.flow += FlowCounts.of(state)
-        _report_attempt(state, self.tally)
+        counts = counts_of_attempt(state)
+        self.tally.add(counts)
+        _report_attempt(state, counts, self.tally)
         self._progress.tick()
 
     def _commit_all(self) -> None:
@@ -323,7 +319,7 @@ class _IngestTask:
         grouped = self._store.groups.are_named
         buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
         commits = [with_ids(self._committer(bucket).commit_ready(ended=False), bucket=bucket) for bucket in buckets]
-        with self._live.at("commit"), self._times.committing():
+        with self._live.at("commit"), self._recorder.committing():
             outcomes = run_batched_outcomes(commits, self._fs.parallel_buckets)
         for bucket, outcome in zip(buckets, outcomes, strict=True):  # one report: one thread
             if isinstance(outcome, FencedError):
@@ -356,7 +352,7 @@ class _IngestTask:
 
     def _committer(self, bucket: int) -> BucketCommitter:
         if bucket not in self._committers:
-            observer = self._times.recording(self.tally)
+            observer = self._recorder.recording(self.tally)
             self._committers[bucket] = BucketCommitter(
                 self._settings, bucket, observer, self._plans[bucket], self._tables
             )
@@ -379,12 +375,17 @@ def _close(extractor: Extractor) -> None:
         logger.warning("an extractor could not be closed", exc_info=True)
 
 
-def _counts_of(state: TaskState) -> IngestCounts:
-    return IngestCounts(
+def counts_of_attempt(state: TaskState) -> RunCounts:
+    """Return the counts of an attempt at a work unit."""
+    return RunCounts(
+        attempts=1,
+        attempts_failed=0 if state.outcome is TaskOutcome.SUCCEEDED else 1,
+        attempt_ms=state.finished_ms - state.started_ms,
         records_read=state.records_read,
         records_written=sum(result.records_written for result in state.branches),
-        records_diverted=sum(result.records_diverted for result in state.branches),
+        records_rejected=sum(result.records_diverted for result in state.branches),
         bytes_read=state.bytes_read,
+        flow=FlowCounts.of(state),
     )
 
 
@@ -392,7 +393,7 @@ def _with_error(states: Iterable[TaskState], error: str) -> list[TaskState]:
     return [replace(state, outcome=TaskOutcome.FAILED, branches=(), error=error) for state in states]
 
 
-def _report_attempt(state: TaskState, tally: Tally[IngestCounts]) -> None:
+def _report_attempt(state: TaskState, counts: RunCounts, tally: Tally) -> None:
     """Report the end of an attempt, and its failures that do not fail the attempt."""
     for result in state.branches:
         if result.error and state.outcome is not TaskOutcome.FAILED:
@@ -405,8 +406,7 @@ def _report_attempt(state: TaskState, tally: Tally[IngestCounts]) -> None:
         work_unit=state.work_unit_id,
         started_ms=state.started_ms,
         finished_ms=state.finished_ms,
-        records_read=state.records_read,
-        bytes_read=state.bytes_read,
+        counts=counts,
         error=reason_text(state.error, 1000),
     )
     tally.observe(done)

@@ -13,7 +13,6 @@ from distcommit.core.records.read_failures import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.engine.driver.counts import DrainCounts
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
@@ -29,7 +28,7 @@ def record_read_failures(
     settings: RunSettings,
     plans: Iterable[DatasetPlan],
     not_committed: Mapping[str, tuple[str, bool]],
-    tally: Tally[DrainCounts],
+    tally: Tally,
 ) -> BatchedWork[None]:
     """Record once, in one record, which datasets this run failed to read, and report those that are stopped by it. If
     the
@@ -52,7 +51,7 @@ def record_read_failures(
         record = partial(
             next_record.unread, epoch=settings.epoch, found=failures, stop_after=settings.stop_after_failed_runs
         )
-        fold = yield from log.settle_batched(record)
+        fold = yield from log.settle(record)
         require_fence(fold, settings.epoch, log.folder)
     except FencedError:
         raise

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from distcommit.formats.avro.datums import Datums, Fault, Skip
 from distcommit.formats.avro.items import read_items
-from distcommit.formats.schema_bounds import MAX_NESTING
+from distcommit.schemas.limits import MAX_NESTING
 
 _MS_OF_DAY = 86_400_000
 

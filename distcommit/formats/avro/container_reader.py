@@ -9,15 +9,15 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from distcommit.core.support.nesting import MOST_LEVELS
 from distcommit.formats.avro.containers import MAX_BLOCK_BYTES, Header, read_blocks, read_header
 from distcommit.formats.avro.datum_ends import skip_of
 from distcommit.formats.avro.datums import Datums, Skip
 from distcommit.formats.avro.reader import AvroReader, parse
-from distcommit.formats.schema_bounds import (
+from distcommit.schemas.limits import (
     MAX_COLUMNS,
     MAX_NESTING,
     MAX_SCHEMA_BYTES,
+    MOST_LEVELS,
     Expansion,
     SchemaTooLargeError,
     UnusableSchemaError,

@@ -13,11 +13,10 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from distcommit.core.support.nesting import MAX_FIXED_BYTES, fixed_bytes
 from distcommit.formats.avro import AvroSchema, columns
 from distcommit.formats.avro.datums import REASONS, Datums, Fault
 from distcommit.formats.avro.resolution import Resolution
-from distcommit.formats.schema_bounds import Expansion, SchemaTooLargeError, UnusableSchemaError
+from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLargeError, UnusableSchemaError, fixed_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,10 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from distcommit.core.support.nesting import MAX_FIXED_BYTES
 from distcommit.formats.avro import AvroSchema, columns
 from distcommit.formats.avro.datum_ends import item_skip
 from distcommit.formats.avro.datums import Datums
-from distcommit.formats.schema_bounds import Expansion, SchemaTooLargeError, UnusableSchemaError
+from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLargeError, UnusableSchemaError
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "null": pa.null(),

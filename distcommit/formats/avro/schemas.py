@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.formats.avro import AvroSchema
+from distcommit.schemas.type_tables import replace_types
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PLAIN: dict[pa.DataType, str] = {
@@ -43,7 +44,7 @@ def avro_schema(schema: pa.Schema) -> AvroSchema:
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema with timestamps and dates as integers and dictionaries as their values; columns cast to it."""
-    return pa.schema([_plain_field(field) for field in schema])
+    return pa.schema([pa.field(f.name, replace_types(f.type, _plain_type), f.nullable) for f in schema])
 
 
 def without_logical_types(schema: AvroSchema) -> AvroSchema:
@@ -106,21 +107,11 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str, column: str) -> Avr
     )
 
 
-def _plain_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _plain_type(field.type), field.nullable)
-
-
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_date32(kind):
         return pa.int32()
     if pa.types.is_dictionary(kind):
-        return _plain_type(kind.value_type)
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_plain_field(kind.value_field))
-    if pa.types.is_list(kind):
-        return pa.list_(_plain_field(kind.value_field))
-    if pa.types.is_struct(kind):
-        return pa.struct([_plain_field(kind.field(index)) for index in range(kind.num_fields)])
+        return replace_types(kind.value_type, _plain_type)
     return kind

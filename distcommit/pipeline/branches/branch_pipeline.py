@@ -12,14 +12,14 @@ from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.committer import check_plain
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.interfaces.sink import Filtered, Origins, Prepared, Sink, SinkWriter
-from distcommit.core.support.nesting import check_levels
 from distcommit.core.work import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.pipeline.branches.chain import Chain, Rejection
 from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
-from distcommit.pipeline.known_schemas import begin_converter
+from distcommit.pipeline.converter_schemas import begin_converter
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
+from distcommit.schemas.limits import check_levels
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.schemas.schema_history import SchemaStore
 

@@ -14,7 +14,7 @@ from distcommit.core.errors import QualityError
 from distcommit.core.interfaces.extract import extract_of
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.core.provenance import Provenance
-from distcommit.core.support.nesting import check_levels
+from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import (
     FILTERED,
@@ -31,11 +31,11 @@ from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without_
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
 from distcommit.pipeline.branches.fork_routing import route_records, row_mask
 from distcommit.pipeline.branches.piece import Piece, Rows
-from distcommit.pipeline.known_schemas import begin_converter, converter_schemas
+from distcommit.pipeline.converter_schemas import begin_converter, converter_schemas
 from distcommit.pipeline.limits.progress_counters import WRITE, activity_in
 from distcommit.pipeline.limits.time_limit import construct_time_limit
-from distcommit.pipeline.maintenance.reprocess import ReprocessedFiles
 from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.schemas.limits import check_levels
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.sinks.files.sink import AttemptFiles
 from distcommit.stores.schemas.schema_history import SchemaStore
@@ -256,7 +256,7 @@ class Branches:
     def schemas(self) -> SchemaIds:
         """Return the schemas of the dataset that converters know now."""
         chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self._pipelines)]
-        with construct_time_limit(self._flow.construct_seconds, "known_schema_ids"):
+        with construct_time_limit(self._flow.construct_seconds, "schema_ids"):
             return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:

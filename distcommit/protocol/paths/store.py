@@ -48,11 +48,8 @@ PAUSED = "paused.json"
 EXPIRY_CUTOFFS = "horizons"
 """Folder in the store of expiry cutoffs, in numbered documents. The newest counts."""
 
-RUN_DATASETS = "run_datasets"
-"""Folder in the store of the outcome of each dataset in each run."""
-
-RUN_TIMES = "run_times"
-"""Folder in the store of the commit times of each run's tasks."""
+RUN_TABLES = "run_tables"
+"""Folder in the store of each run's table of tasks and datasets."""
 
 READING = "reading"
 """Folder in the store with a folder for each run in which a worker may die: the work units that tasks are reading."""
@@ -70,7 +67,7 @@ SNAPSHOT_DELTAS = f"{SNAPSHOTS}/pieces"
 """Folder of snapshot deltas, by bucket."""
 
 _NUMBERED = re.compile(r"(\d{12})\.json")
-_RUN_TIMES = re.compile(r"[a-z]+-\d{5,}-([0-9a-f]{32})\.parquet")
+_RUN_TABLE = re.compile(r"([a-z]+)-\d{5,}-[0-9a-f]{32}\.parquet")
 _RECORD = re.compile(rf"(\d{{10,}})(?:-({BEGUN}|{CANCEL}))?\.json")
 _CUT = re.compile(r"(\d{10,})-([12])\.json")
 _PIECE = re.compile(r"(\d{10,})-\d{5,}-\d{12,}-[0-9a-f]{16}\.json")
@@ -226,26 +223,16 @@ def writer_of(path: str) -> str:
     return path.rpartition("/")[2].partition("-")[0]
 
 
-def run_datasets_name(phase: str, partition: int) -> str:
-    """Return the file name of the outcomes of a partition's datasets in a phase of a run."""
-    return f"{phase}-{partition:05d}.parquet"
-
-
-def run_datasets_phase(name: str) -> str:
-    """Return the phase of such a file name, empty for any other name."""
-    return name.partition("-")[0] if name.endswith(".parquet") else ""
-
-
-def run_times_name(phase: str, task: int, writer: str) -> str:
-    """Return the file name of the commit times of an attempt at a phase's task. The writer is unique, 32 hexadecimal
-    digits."""
+def run_table_name(phase: str, task: int, writer: str) -> str:
+    """Return the name of the file of an attempt at a phase's task in the run's table. The writer is unique, 32
+    hexadecimal digits."""
     return f"{phase}-{task:05d}-{writer}.parquet"
 
 
-def run_times_writer(name: str) -> str | None:
-    """Return the writer of such a file name, None for any other name."""
-    match = _RUN_TIMES.fullmatch(name)
-    return match[1] if match else None
+def run_table_phase(name: str) -> str:
+    """Return the phase of such a file name, empty for any other name."""
+    match = _RUN_TABLE.fullmatch(name)
+    return match[1] if match else ""
 
 
 def progress_name(job: str, task: int, writer: str, number: int) -> str:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from distcommit.core.interfaces.committer import (
     CommitRequest,
@@ -17,6 +17,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import BY_DATASET, Sink
 from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.sinks.base.table_names import DATASET
 from distcommit.steps.sink import SinkCommitStep
 
@@ -102,7 +103,7 @@ class GroupsByTable(CommitterSink):
         return self.group_of(dataset_urn) if self.shares_tables else dataset_urn
 
 
-class StoredName(BaseModel):
+class StoredName(SettingsModel):
     """Settings of a sink that a job may have several times, each in a branch of a fork.
 
     Attributes:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from distcommit.core.interfaces.ledger import Covered
-from distcommit.core.interfaces.sink import Filtered, Origin, Origins
+from distcommit.core.interfaces.sink import Filtered, Origin, Origins, SinkWriter
 from distcommit.core.work import SkippedRange
 from distcommit.decoding import converted
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
@@ -78,6 +78,19 @@ class OffsetCoverage:
         )
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(coverage))  # with lists, not tuples
         return plain
+
+
+class CoveringWriter(SinkWriter):
+    """A writer whose commit info has the source positions of its rows: a subclass adds each batch to `_covering`."""
+
+    def __init__(self, origin: Origin) -> None:
+        self._covering = OffsetCoverage(origin)
+
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
+        self._covering.note_holes(holes)
+
+    def note_filtered(self, filtered: Filtered) -> bool:
+        return self._covering.note_filtered(filtered)
 
 
 def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:

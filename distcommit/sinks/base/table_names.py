@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from hashlib import blake2b, sha256
 
+from distcommit.core.support.setting_errors import SettingError
+
 DATASET = "{dataset}"
 _HASH_BYTES = 8
 _SHORTENED = re.compile(r"_[0-9a-f]{16}$")
@@ -21,9 +23,7 @@ def check_template(template: str) -> str:
     """
     rest = template.replace(DATASET, "", 1)
     if not template or "{" in rest or "}" in rest or not template.isprintable():
-        raise ValueError(
-            f"must be a table's name, in which `{DATASET}` may stand once for the dataset's URN, but is {template!r}"
-        )
+        raise SettingError(f"must be a table's name, in which {DATASET} may stand once for the dataset's URN")
     return template
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import (
@@ -18,13 +18,14 @@ from distcommit.core.interfaces.sink import (
     StagingArea,
 )
 from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
 
 _FILES = FileSink()
 
 
-class ConsoleSink(BaseModel, SinkSettings, frozen=True, extra="forbid"):
+class ConsoleSink(SettingsModel, SinkSettings):
     """Publishes to files in temporary folders, which are deleted once some of their records were shown.
 
     Attributes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.type_tables import ALL_LISTS, TypeTable, is_extension
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.files.formats.text_values import values_of
 
@@ -19,23 +19,34 @@ MAX_DIGITS = 38
 _NEGATIVE_ZERO = re.compile(r"-0(\.0+)?(e[-+]?\d+)?(?![\d.])", re.IGNORECASE)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _INTEGER_DIGITS = pa.decimal128(20, 0)
+PLAIN_TYPES = TypeTable(
+    {
+        **{pa.int8(): pa.int16(), pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()},
+        **{pa.uint64(): _INTEGER_DIGITS, pa.float16(): pa.float32(), pa.date64(): pa.date32()},
+        **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
+        **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
+        **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("ns")), pa.time64("us")),
+        **dict.fromkeys((pa.duration("s"), pa.duration("ms"), pa.duration("ns")), pa.duration("us")),
+    },
+    unchanged=(lambda _: True,),
+    derived={
+        is_extension: lambda kind: plain_type(kind.storage_type),
+        pa.types.is_timestamp: lambda kind: pa.timestamp("us", "UTC" if kind.tz else None),
+        pa.types.is_fixed_size_binary: lambda kind: kind if kind.byte_width == 16 else pa.binary(),
+        pa.types.is_decimal256: lambda kind: (
+            pa.decimal128(kind.precision, kind.scale) if kind.precision <= MAX_DIGITS else kind
+        ),
+    },
+    lists=ALL_LISTS,
+    structs=False,
+    item_name="item",
+    all_nullable=True,
+)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of a database's column: signed integers, and times in microseconds in UTC or without a zone."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return plain_type(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return plain_type(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(plain_type(kind.value_type))
-    if pa.types.is_decimal256(kind):
-        return pa.decimal128(kind.precision, kind.scale) if kind.precision <= MAX_DIGITS else kind
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", "UTC" if kind.tz else None)
-    if pa.types.is_fixed_size_binary(kind):
-        return kind if kind.byte_width == 16 else pa.binary()
-    return _ALIKE.get(kind, kind)
+    return PLAIN_TYPES.stored(kind)
 
 
 def decoded(array: pa.Array) -> pa.Array:
@@ -111,27 +122,6 @@ def refused_type(column: str, kind: pa.DataType, shown: str) -> RefusedError:
         f"column {column!r} has the type {kind}, which does not go into the table's {shown}; convert it with the"
         " converter `cast`, or alter the table, then release the dataset"
     )
-
-
-_ALIKE: Mapping[pa.DataType, pa.DataType] = {
-    pa.int8(): pa.int16(),
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-    pa.float16(): pa.float32(),
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-    pa.date64(): pa.date32(),
-    pa.time32("s"): pa.time64("us"),
-    pa.time32("ms"): pa.time64("us"),
-    pa.time64("ns"): pa.time64("us"),
-    pa.duration("s"): pa.duration("us"),
-    pa.duration("ms"): pa.duration("us"),
-    pa.duration("ns"): pa.duration("us"),
-}
 
 
 def _pairs(kind: pa.DataType) -> pa.DataType:

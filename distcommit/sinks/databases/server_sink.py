@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import lru_cache
-from typing import ClassVar
+from functools import lru_cache, partial
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkWriter, StagingArea
+from distcommit.core.support.setting_errors import SettingError, checks, errors_of, rule
 from distcommit.fs.database_tls import Tls
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.fs.secret_files import check_absolute, with_secret_files
-from distcommit.sinks.databases.prepared_rows import PreparedRows, Preparing
+from distcommit.fs.secret_files import check_secret_files, with_secret_files
+from distcommit.sinks.base.clients import Connection, committing_by, needing_client
+from distcommit.sinks.databases.prepared_rows import PreparedRows
+from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink
+from distcommit.sinks.databases.two_phase import TwoPhaseCommitter
 
-CONNECT_TIMEOUT_S = 10
-"""How long opening a connection may take."""
 LOCK_TIMEOUT_S = 10
 """How long a statement waits for a lock of another session. Then it fails, and is repeated by a later call."""
 IDLE_TIMEOUT_S = 60
@@ -49,41 +52,37 @@ class ServerSink(TableSink):
     tls: Tls = "verify"
     two_phase: bool = False
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _check_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
-            raise ValueError("must not contain a password; set sink.password instead")
+            raise SettingError("must not contain a password", remedy="set sink.password instead")
         if parts.port == 0 or not parts.path.strip("/"):
-            raise ValueError("must name a database, as TYPE://USER@HOST:PORT/DATABASE")
+            raise SettingError("must name a database, as TYPE://USER@HOST:PORT/DATABASE")
         if parts.scheme not in cls.schemes or (cls.requires_host and not parts.hostname):
-            raise ValueError(f"must begin with {' or '.join(f'{scheme}://' for scheme in cls.schemes)} and a host")
+            raise SettingError(f"must begin with {' or '.join(f'{scheme}://' for scheme in cls.schemes)} and a host")
         return url
 
-    @field_validator("password")
-    @classmethod
-    def _is_absolute(cls, password: SecretStr) -> SecretStr:
-        check_absolute(password.get_secret_value(), "password")
-        return password
+    _check_files = field_validator("password")(check_secret_files)
 
-    @model_validator(mode="after")
-    def _check_options(self) -> ServerSink:
-        self.check_options()
-        return self
+    @rule
+    def _url_options_are_valid(self) -> Iterator[SettingError]:
+        yield from errors_of(self.check_options, "url")
 
-    @model_validator(mode="after")
-    def _can_be_prepared(self) -> ServerSink:
+    @rule
+    def _can_be_prepared(self) -> Iterator[SettingError]:
         if self.two_phase and self.mode != "append":
-            raise ValueError(
-                "`two_phase` goes with mode `append` only: a prepared transaction holds locks until it is committed, so"
-                " that work units that change the same rows would wait for each other"
+            yield SettingError(
+                f"must not be true with mode: {self.mode}, because a prepared transaction holds locks until it is"
+                " committed: work units that change the same rows would wait for each other",
+                "two_phase",
             )
         if self.two_phase and self.evolve != "none":
-            raise ValueError(
-                "`two_phase` goes with `evolve: none` only: a table can't be altered while a transaction is prepared"
+            yield SettingError(
+                "must be none with two_phase: true, because a table cannot be altered while a transaction is prepared",
+                "evolve",
             )
-        return self
 
     @abstractmethod
     def check_options(self) -> None:
@@ -143,8 +142,41 @@ class ServerSink(TableSink):
         return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt), self.check_schema)
 
     @abstractmethod
-    def open_two_phase(self, context: CommitterContext) -> Preparing:
+    def driver(self) -> Driver:
+        """Import what depends on the database's client. Its connections are as `connect` of the result opens them."""
+
+    def open_committer(self, context: CommitterContext) -> TableCommitter:
+        if self.two_phase:
+            return self.open_two_phase(context)
+        driver = self._driver()
+        return committing_by(self._connected(driver), lambda made: driver.committer(made, self, context))
+
+    def open_two_phase(self, context: CommitterContext) -> TwoPhaseCommitter:
         """Open a committer that also prepares transactions. Raises as `open_committer`."""
+        driver = self._driver()
+        again = partial(self._connected, driver)
+        return committing_by(again(), lambda made: driver.two_phase(made, self, context, again))
+
+    def _driver(self) -> Driver:
+        with needing_client(self.type):
+            return self.driver()
+
+    def _connected(self, driver: Driver) -> Connection:
+        return driver.connect(self.url, self.password_text, self.tls)
+
+
+class Driver(NamedTuple):
+    """The parts of a sink that depend on the database's client.
+
+    Attributes:
+        connect: opens a connection by URL, password and `tls`.
+        committer: the committer, of a connection, the sink and its context.
+        two_phase: the same with two-phase commit; it also gets a function that opens a second connection.
+    """
+
+    connect: Callable[[str, str, Tls], Connection]
+    committer: Callable[[Any, Any, CommitterContext], TableCommitter]
+    two_phase: Callable[[Any, Any, CommitterContext, Callable[[], Any]], TwoPhaseCommitter]
 
 
 @lru_cache(maxsize=64)

@@ -14,17 +14,16 @@ from xxhash import xxh3_64_intdigest
 
 from distcommit.core.errors import LostError
 from distcommit.core.interfaces.committer import CommitterContext
-from distcommit.core.interfaces.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.core.work import SkippedRange
+from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
 from distcommit.protocol.paths.staging import rows_name
-from distcommit.sinks.base.offset_coverage import OffsetCoverage
+from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.databases.newest_row import with_positions
 
 FILE_BYTES = 16 << 20
 """Size of one file before compression, and about what a writer or a committer has in memory."""
 
 
-class StagedRows(SinkWriter):
+class StagedRows(CoveringWriter):
     """Stages batches in the order in which they come.
 
     The commit info has these keys:
@@ -53,7 +52,8 @@ class StagedRows(SinkWriter):
         *,
         with_positions: bool = False,
     ) -> None:
-        self._area, self._covering, self._ledger = area, OffsetCoverage(origin), ledger
+        super().__init__(origin)
+        self._area, self._ledger = area, ledger
         self._origin, self._with_positions = origin, with_positions
         self._check, self._checked = check, pa.schema([])
         self._files: list[list[Any]] = []
@@ -73,12 +73,6 @@ class StagedRows(SinkWriter):
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= FILE_BYTES:
             self._flush()
-
-    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        self._covering.note_holes(holes)
-
-    def note_filtered(self, filtered: Filtered) -> bool:
-        return self._covering.note_filtered(filtered)
 
     def prepare_commit(self) -> Prepared:
         if not self._covering.rows:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache, partial
 from typing import Literal
 
 import pyarrow as pa
-from pydantic import ConfigDict, field_validator, model_validator
+from pydantic import ConfigDict, field_validator
 from xxhash import xxh3_64_intdigest
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.core.support.setting_errors import SettingError, checks, rule
+from distcommit.core.support.setting_values import check_distinct
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET, check_template
@@ -47,7 +49,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
             widens integers and floats as the records require.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     table: str = DATASET
     mode: Literal["append", "upsert", "replace"] = "append"
@@ -57,24 +59,27 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     create: bool = True
     evolve: Literal["none", "add_columns"] = "none"
 
-    @field_validator("table")
+    @checks("table")
     @classmethod
     def _is_template(cls, table: str) -> str:
         return check_template(table)
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> TableSink:
-        if (self.mode == "upsert") != bool(self.keys):
-            raise ValueError("`keys` names columns for mode `upsert`, which requires it, and for no other mode")
-        if len(set(self.keys)) < len(self.keys):
-            raise ValueError("`keys` names a column twice; remove one")
-        if self.version and (self.mode != "upsert" or self.version in self.keys):
-            raise ValueError("`version` goes with mode `upsert` only, and must not be one of its `keys`")
+    _check_keys = field_validator("keys")(check_distinct)
+
+    @rule
+    def _fits_mode(self) -> Iterator[SettingError]:
+        if self.mode == "upsert" and not self.keys:
+            yield SettingError("must be set with mode: upsert", "keys")
+        if self.mode != "upsert" and self.keys:
+            yield SettingError("must only be set with mode: upsert", "keys")
+        if self.mode != "upsert" and self.version:
+            yield SettingError("must only be set with mode: upsert", "version")
+        elif self.version in self.keys:
+            yield SettingError("must not be one of keys", "version")
         if self.mode == "upsert" and self.tags:
-            raise ValueError("`tags` goes with append and replace only: an upsert can't be taken back")
+            yield SettingError("must not be true with mode: upsert, which cannot be rolled back", "tags")
         if self.mode == "replace" and self.shares_tables and not self.tags:
-            raise ValueError("mode `replace` in a table that datasets share needs `tags: true`")
-        return self
+            yield SettingError("must be true with mode: replace in a table that datasets share", "tags")
 
     @property
     def name(self) -> str:

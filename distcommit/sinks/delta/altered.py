@@ -13,8 +13,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
+from distcommit.schemas.table_fields import not_readable_from_files
 from distcommit.sinks.delta.locations import Location
-from distcommit.sinks.delta.schemas import columns_of, plain_type, schema_id
+from distcommit.sinks.delta.schemas import columns_of, inner_fields, plain_type, schema_id
 from distcommit.sinks.table_formats.table_changes import was_altered
 
 
@@ -38,42 +39,10 @@ def _problems(table: DeltaTable, location: Location, info: dict[str, Any]) -> It
         return
     if info["partition_types"] != (types := partition_types(table)):
         yield f"its partition columns {partitions} are {types}, and those of the files were {info['partition_types']}"
-    columns = pa.schema([field for field in columns_of(table) if field.name not in partitions])
+    columns = pa.struct([field for field in columns_of(table) if field.name not in partitions])
     for written in {file["schema"]: file["path"] for file in info["files"] if file["schema"] != now}.values():
-        yield from _struct_misfits(columns, location.columns_of(written), "")
+        yield from not_readable_from_files(columns, pa.struct(location.columns_of(written)), inner_fields, _is_same)
 
 
-def _struct_misfits(have: pa.Schema | pa.StructType, written: pa.Schema | pa.StructType, path: str) -> Iterator[str]:
-    now, then = ({field.name: field for field in fields} for fields in (have, written))
-    for field in then.values():
-        yield from _field_misfits(now.get(field.name), field, path)
-    for field in now.values():
-        if field.name not in then and not field.nullable:
-            yield f"column {_name(path, field)} was added and requires a value"
-
-
-def _field_misfits(have: pa.Field | None, written: pa.Field, path: str) -> Iterator[str]:
-    name = _name(path, written)
-    if have is None:
-        yield f"column {name} was dropped"
-        return
-    if written.nullable and not have.nullable:
-        yield f"column {name} requires a value now"
-    match have.type, written.type:
-        case pa.StructType(), pa.StructType():
-            yield from _struct_misfits(have.type, written.type, name)
-        case pa.ListType(), pa.ListType():
-            yield from _field_misfits(have.type.value_field.with_name("element"), _element(written), name)
-        case pa.MapType(), pa.MapType():
-            yield from _field_misfits(have.type.key_field, written.type.key_field, name)
-            yield from _field_misfits(have.type.item_field, written.type.item_field, name)
-        case _ if plain_type(have.type) != plain_type(written.type):
-            yield f"column {name} is {have.type}, and the files have {written.type}"
-
-
-def _element(of: pa.Field) -> pa.Field:
-    return of.type.value_field.with_name("element")
-
-
-def _name(path: str, field: pa.Field) -> str:
-    return f"{path}.{field.name}" if path else field.name
+def _is_same(have: pa.DataType, written: pa.DataType) -> bool:
+    return plain_type(have) == plain_type(written)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,35 +11,27 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError, error_text
+from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     AlreadyCommitted,
-    CommitOutcome,
     CommitRequest,
     Committed,
     CommitterContext,
     FailedForGood,
-    RetryLater,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.base.error_collection import ErrorCollector
-from distcommit.sinks.base.retries import tries
 from distcommit.sinks.delta.altered import altered
 from distcommit.sinks.delta.data_files import added, name_in_table, removal
 from distcommit.sinks.delta.ledger import TableLedgers
-from distcommit.sinks.delta.orphaned_files import existing, kept, orphaned_files
 from distcommit.sinks.delta.schemas import check_writable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
-from distcommit.sinks.table_formats.committer import MOST_FAILURES, Batch, DataFileCommitter, files_of
-from distcommit.sinks.table_formats.data_files import sync_locations
+from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
+from distcommit.sinks.table_formats.data_files import left_by, sync_locations, warn_of_kept
 from distcommit.sinks.table_formats.ledger_files import Ledger
-from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED
 from distcommit.sinks.table_formats.table_changes import was_dropped
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -58,22 +49,21 @@ class _Batch(Batch[str]):
     superseded: tuple[str, ...] = ()
 
 
-class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
+class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
     """Commits the requests of each table as one version, many tables at once where calls wait for a network."""
 
     id_key = "id"
+    new_batch = _Batch
 
     def __init__(self, sink: DeltaSettings, context: CommitterContext) -> None:
         super().__init__(sink, context)
         self._sink, self._tables = sink, DeltaTables(sink.location)
         self._ledgers = TableLedgers(context)
 
-    def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
-        batches = [_Batch(name, asked, whole) for name, asked in self.by_table(requests).items()]
-        answers: dict[int, CommitOutcome] = {}
-        others = run_parallel(self._tables.location.parallel_calls, self._commit, batches)
-        for batch, other in zip(batches, others, strict=True):
-            answers |= batch.answers | dict.fromkeys(batch.requests.keys() - batch.answers.keys(), other)
+    def try_batches(self, batches: Sequence[_Batch]) -> None:
+        run_parallel(self._tables.location.parallel_calls, self._try_batch, batches)
+
+    def end_commit(self, batches: Sequence[_Batch]) -> None:
         done = [
             self._tables.uri(batch.name)
             for batch in batches
@@ -81,21 +71,10 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
         ]
         sync_locations(self._context.fs, done)  # also of versions that another process has committed
         self._ledgers.delete(name for batch in batches for name in batch.superseded)
-        return [answers[index] for index in range(len(requests))]
 
     def discard(self, lost: Sequence[AbortedAttempt]) -> None:
-        location = self._tables.location
-        location.check()
-        errors = ErrorCollector("data files of aborted attempts can't be deleted", self.probe)
-        for name, paths in orphaned_files(self._context, self._sink.name, lost).items():
-            with errors.collecting(name):
-                there = existing(location, paths)
-                table = self._tables.load(name) if there else None
-                if table is not None and self._ledger_of(name, table) is None:
-                    raise ConflictError("the table was changed by another writer meanwhile", table=name)
-                for path in paths - kept(table, name, there):
-                    location.delete(path)
-        errors.raise_collected()
+        self._tables.location.check()
+        super().discard(lost)
 
     def probe(self) -> None:
         self._tables.probe()
@@ -146,6 +125,30 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
         for name in [self._sink.table] if self._sink.shares_tables else self._tables.names():
             yield name, partial(self._tables.load, name)
 
+    def orphaned_files(self, lost: Sequence[AbortedAttempt]) -> Mapping[str, Mapping[str, int]]:
+        by_table: dict[str, dict[str, int]] = {}
+        for path in (path for each in lost for path in left_by(self._context, self._sink.name, each)):
+            by_table.setdefault(path.partition("/")[0], {})[path] = 0
+        return by_table
+
+    def existing(self, paths: Iterable[str]) -> set[str]:
+        names, location = sorted(paths), self._tables.location
+        sizes = run_parallel(location.parallel_calls, location.size_of, names)
+        return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
+
+    def needed(self, name: str, table: DeltaTable, files: Mapping[str, int]) -> set[str]:
+        """Return files of the present version, and removed files that older versions are still read from."""
+        removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
+        named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
+        needed = {path for path in files if name_in_table(path) in named}
+        if needed:
+            warn_of_kept(name, needed)
+        return needed
+
+    def delete(self, paths: Iterable[str], table: DeltaTable | None) -> None:
+        for path in paths:
+            self._tables.location.delete(path)
+
     def put(
         self,
         name: str,
@@ -169,62 +172,37 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable]):
 
     # -- committing
 
-    def _commit(self, batch: _Batch) -> CommitOutcome:
-        """Commit the accepted requests, with the answers in the batch; return the outcome of all others."""
-        reason, failures = ALWAYS_CHANGED, 0
-        for number in tries():
-            self.retry_count += 1 if number > 1 else 0
-            try:
-                if self._try(batch):
-                    break
-            except (ConfigurationError, CorruptError) as error:
-                return FailedForGood(str(error))
-            except Exception as error:
-                logger.warning("a commit to a Delta table failed; its outcome is looked up", exc_info=True)
-                reason, failures = error_text(error), failures + 1
-                if failures == MOST_FAILURES:
-                    break
-        return RetryLater(reason)
+    def _try_batch(self, batch: _Batch) -> None:
+        try:
+            self._try(batch)
+        except (ConfigurationError, CorruptError) as error:
+            batch.answer_all(FailedForGood(str(error)))
+        except Exception as error:  # noqa: BLE001 - of one table: the others continue
+            self.failed([batch], error)
 
-    def _try(self, batch: _Batch) -> bool:
-        """Try once; return False if another writer committed first. If this raises, the outcome is unknown."""
-        table, batch.answers = self._tables.load(batch.name), {}
-        if table is None:
+    def _try(self, batch: _Batch) -> None:
+        """Try once. Requests have no answer if another writer committed first. If this raises, the outcome is
+        unknown."""
+        newest, batch.answers = self.with_ledger(batch.name, self._tables.load(batch.name)), {}
+        if newest is None:
             batch.answers |= {index: was_dropped(batch.name, request) for index, request in batch.requests.items()}
-            return True
+            return
+        table, ledger = newest
         check_writable(table, batch.name)
-        ledger = self._ledger_of(batch.name, table)
-        if ledger is None:
-            return False
         if batch.put and table.version() > batch.version:
             self._ledgers.delete(set(batch.put) - set(ledger.files))
             batch.put = []
         rows = self.decide(batch, table, ledger)
         if not rows:
-            return True
+            return
         change = self._ledgers.changed(ledger, rows, table)
         batch.put, batch.version = [*batch.put, *change.put], table.version()
         requests = [batch.requests[index] for index in batch.taken]
         actions = [added(file) for request in requests for file in files_of(request)]
         trace = self.trace(epoch=max(request.epoch for request in requests))
-        if not self._tables.commit(table, actions, change.transaction, trace):
-            return False
-        batch.answers |= dict.fromkeys(batch.taken, Committed())
-        batch.superseded = change.superseded
-        return True
-
-    def _ledger_of(self, name: str, table: DeltaTable) -> Ledger | None:
-        """Return the ledger of this version; None if another writer has replaced it, and changed the table.
-
-        Raises:
-            CorruptError: if a ledger file of the table's present version is missing or damaged.
-        """
-        try:
-            return self.read_ledger(table)
-        except CorruptError:
-            if self.has_changed(name, table):
-                return None
-            raise
+        if self._tables.commit(table, actions, change.transaction, trace):
+            batch.answers |= dict.fromkeys(batch.taken, Committed())
+            batch.superseded = change.superseded
 
     def _check_live(self, table: DeltaTable, name: str, paths: AbstractSet[str]) -> None:
         append_only = table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true"

@@ -9,17 +9,30 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.sinks.databases.column_names import ColumnNames, check_fields
+from distcommit.schemas.column_names import ColumnNames, check_fields
+from distcommit.schemas.evolution import wider_type
+from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
+from distcommit.schemas.type_tables import ALL_LISTS, TypeTable, UnstorableTypeError, is_decimal128_in_scale
 
-_UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()}
-_PLAIN = (
-    pa.types.is_boolean,
-    pa.types.is_signed_integer,
-    pa.types.is_float32,
-    pa.types.is_float64,
-    pa.types.is_date32,
+_TYPES = TypeTable(
+    {
+        **{pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.int64()},
+        **{pa.float16(): pa.float32(), pa.date64(): pa.date32()},
+        **{pa.large_string(): pa.string(), pa.string_view(): pa.string(), pa.large_binary(): pa.binary()},
+    },
+    (
+        *(pa.types.is_boolean, pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64),
+        *(pa.types.is_date32, pa.types.is_string, pa.types.is_binary, is_decimal128_in_scale),
+    ),
+    derived={
+        pa.types.is_timestamp: lambda kind: pa.timestamp("us", "UTC" if kind.tz else None),
+        pa.types.is_fixed_size_binary: lambda _: pa.binary(),
+    },
+    lists=ALL_LISTS,
+    maps=True,
+    item_name="element",
+    all_nullable=True,
 )
-_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _NAMES = ColumnNames("Delta", without=" ,;{}()\n\t=")
 _REFUSED = {
     "delta.setTransactionRetentionDuration": "it would make the table forget what is committed to it",
@@ -69,33 +82,10 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
     """Return Delta's type; None if it has none."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        return plain_type(kind.value_type)
-    if kind in _UNSIGNED:
-        return _UNSIGNED[kind]
-    if any(is_one(kind) for is_one in _PLAIN) or (types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision):
-        return kind
-    if types.is_float16(kind):
-        return pa.float32()
-    if types.is_date64(kind):
-        return pa.date32()
-    if types.is_timestamp(kind):
-        return pa.timestamp("us", "UTC" if kind.tz else None)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return pa.string()
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        item = plain_type(kind.value_type)
-        return None if item is None else pa.list_(pa.field("element", item))
-    if types.is_map(kind):
-        key, item = plain_type(kind.key_type), plain_type(kind.item_type)
-        return None if key is None or item is None else pa.map_(key, item)
-    if types.is_struct(kind):
-        inner = [(field.name, plain_type(field.type)) for field in kind]
-        return None if not inner or any(inner_type is None for _, inner_type in inner) else pa.struct(inner)
-    return None
+    try:
+        return _TYPES.stored(kind)
+    except UnstorableTypeError:
+        return None
 
 
 def columns_of(table: DeltaTable) -> pa.Schema:
@@ -108,32 +98,28 @@ def schema_id(table: DeltaTable) -> str:
     return sha256(table.schema().to_json().encode()).hexdigest()[:32]
 
 
-def lacking(have: pa.DataType | pa.Schema, want: pa.DataType | pa.Schema, path: str = "") -> Iterator[str]:
+def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
+    """Return the fields directly within a type."""
+    match kind:
+        case pa.StructType():
+            return InnerFields("struct", [_field(field, field.name) for field in kind])
+        case pa.ListType():
+            return InnerFields("list", [_field(kind.value_field, "element")])
+        case pa.MapType():
+            return InnerFields("map", [_field(kind.key_field, "key"), _field(kind.item_field, "value")])
+    return InnerFields()
+
+
+def lacking(have: pa.Schema, want: pa.Schema) -> Iterator[str]:
     """Yield the problems of storing `want` in `have`: missing columns, and narrower or other types. Both are results of
     `storable`."""
-    if isinstance(want, pa.Schema | pa.StructType) and isinstance(have, pa.Schema | pa.StructType):
-        there = {field.name: field for field in have}
-        for field in want:
-            name = f"{path}.{field.name}" if path else field.name
-            if field.name in there:
-                yield from lacking(there[field.name].type, field.type, name)
-            else:
-                yield f"no column {name}"
-    elif isinstance(want, pa.ListType) and isinstance(have, pa.ListType):
-        yield from lacking(have.value_type, want.value_type, f"{path}.element")
-    elif isinstance(want, pa.MapType) and isinstance(have, pa.MapType):
-        yield from lacking(have.key_type, want.key_type, f"{path}.key")
-        yield from lacking(have.item_type, want.item_type, f"{path}.value")
-    elif not _takes(have, want):
-        yield f"column {path} is {have}, and records have {want}"
+    return missing_from_table(
+        pa.struct(have), pa.struct(want), inner_fields, lambda kind, of: wider_type(kind, of) == kind
+    )
 
 
-def _takes(have: pa.DataType, want: pa.DataType) -> bool:
-    if have == want or (have in _INTEGERS and want in _INTEGERS):
-        return have == want or _INTEGERS.index(have) > _INTEGERS.index(want)
-    if pa.types.is_decimal(have) and pa.types.is_decimal(want):
-        return bool(have.scale == want.scale and have.precision >= want.precision)
-    return bool(have == pa.float64() and want == pa.float32())
+def _field(field: pa.Field, name: str) -> TableField[pa.DataType]:
+    return TableField(name, name, field.type, not field.nullable)
 
 
 def check_writable(table: DeltaTable, name: str) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from pydantic import field_validator
-
+from distcommit.core.support.setting_errors import SettingError, checks
 from distcommit.sinks.base.table_names import table_of
 from distcommit.sinks.table_formats.data_file_sink import DataFileTables, Evolution
 from distcommit.sinks.table_formats.data_files import local_path
@@ -24,19 +23,19 @@ class DeltaSettings(DataFileTables):
     evolve: Evolution = "none"
     partition_by: tuple[str, ...] = ()
 
-    @field_validator("location")
+    @checks("location")
     @classmethod
     def _check_location(cls, value: str) -> str:
         location = (value if value.startswith("s3://") else local_path(value)).rstrip("/")
         if not location or not urlsplit(location).path.strip("/"):
-            raise ValueError(f"must be an absolute path, file:///... or s3://BUCKET/prefix, but is {value!r}")
+            raise SettingError("must be an absolute path, file:///... or s3://BUCKET/prefix")
         return location
 
-    @field_validator("table")
+    @checks("table")
     @classmethod
     def _is_read(cls, value: str) -> str:
         if value.startswith("_"):
-            raise ValueError(f"must not begin with _, as readers skip such folders, but is {value!r}")
+            raise SettingError("must not begin with _, because readers skip such folders")
         return value
 
     def table_of(self, dataset_urn: str) -> str:

@@ -7,12 +7,12 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
 from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.schemas.column_names import check_distinct
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.databases.column_names import check_distinct
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables
-from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED, misfit
+from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, misfit
 
 _TRIES = 20
 _NO_COLUMN = "no column "

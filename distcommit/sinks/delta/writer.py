@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.schemas.coercion import SchemaCoercion
 from distcommit.sinks.delta.altered import partition_types
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
@@ -18,7 +19,6 @@ from distcommit.sinks.delta.schemas import columns_of, schema_id
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.table_creation import table_for
 from distcommit.sinks.delta.tables import DeltaTables, table_id
-from distcommit.sinks.table_formats.schema_coercion import SchemaCoercion
 from distcommit.sinks.table_formats.writer import DataFiles, DataFileWriter, OpenFile
 
 _ROW = "_row"
@@ -42,7 +42,7 @@ class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
     def new_files(self, table: DeltaTable, begun: int) -> DeltaFiles:
         return DeltaFiles(self._sink, self._name, table, self._attempt, self._area, begun)
 
-    def fitting(self, files: DeltaFiles, schema: pa.Schema) -> SchemaCoercion:
+    def coercion(self, files: DeltaFiles, schema: pa.Schema) -> SchemaCoercion:
         return SchemaCoercion(files.columns, schema)
 
     def table_info(self, files: DeltaFiles) -> tuple[dict[str, Any], str]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.sinks.files.time_folders import TimePartition, check_time_column, split_by_time
 from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
 
@@ -18,7 +19,7 @@ _ESCAPED = re.compile("[\0-\x1f\x7f\"#%'*/:=?\\\\{[\\]^<>|]|\\A[.]|[. ]\\Z")
 _MAX_NAME_BYTES = 240
 
 
-class FieldPartition(BaseModel, frozen=True, extra="forbid"):
+class FieldPartition(SettingsModel):
     """Folders by a field: `country=DE`, as in Hive, Spark and DuckDB. The files keep the column.
 
     Attributes:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.sinks.databases.column_names import check_fields
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.schemas.column_names import check_fields
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.formats.dictionaries import leaves
 from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
@@ -19,7 +20,7 @@ from distcommit.sinks.files.time_folders import TimePartition, folder_end_ms
 _ENDINGS = {"zstd": "zst", "gzip": "gz"}
 
 
-class SortKey(BaseModel, frozen=True, extra="forbid"):
+class SortKey(SettingsModel):
     """A column that the records of a file are sorted by; null comes last.
 
     Attributes:
@@ -31,7 +32,7 @@ class SortKey(BaseModel, frozen=True, extra="forbid"):
     order: Literal["ascending", "descending"] = "ascending"
 
 
-class ColumnSettings(BaseModel, frozen=True, extra="forbid"):
+class ColumnSettings(SettingsModel):
     """Encoding of a column of Parquet files. Missing settings are those of all columns. ORC has `bloom_filter` only.
 
     Attributes:
@@ -59,11 +60,14 @@ def _partitions(value: Any) -> Any:
     if isinstance(value, Mapping):
         return (FieldPartition if "field" in value else TimePartition).model_validate(value)
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
-        return tuple(_partitions(each) for each in value)
-    raise ValueError("must be `field: NAME`, or `column`, `granularity` and `time_zone`, or a list of these")
+        return _PARTITION_LIST.validate_python(value)
+    raise SettingError("must be a section with field, or with column, granularity and time_zone, or a list of these")
 
 
-class FileLayout(BaseModel, frozen=True, extra="forbid"):
+_PARTITION_LIST = TypeAdapter[Any](tuple[Annotated[Partition, BeforeValidator(_partitions)], ...])
+
+
+class FileLayout(SettingsModel):
     """Layout of files of records.
 
     All formats but text support all compressions (Avro's names are zstandard, snappy, deflate, null; ORC's are zstd,
@@ -91,19 +95,20 @@ class FileLayout(BaseModel, frozen=True, extra="forbid"):
     columns: dict[str, ColumnSettings] = {}
     target_file_bytes: int = Field(default=512 << 20, gt=0)
 
-    @model_validator(mode="after")
-    def _format_has_it(self) -> FileLayout:
+    @rule
+    def _fits_format(self) -> Iterator[SettingError]:
         if self.format in ("jsonl", "csv") and self.compression not in TEXT_CODECS:
-            raise ValueError(
-                f"compression: {self.compression} does not go with format: {self.format}, whose footer is in frames of"
-                f" its compression; set compression to {' or '.join(TEXT_CODECS)}"
+            yield SettingError(
+                f"must be {' or '.join(TEXT_CODECS)} with format: {self.format}, whose footer is in frames of its"
+                " compression",
+                "compression",
+                found=self.compression,
             )
         if self.columns and self.format not in ("parquet", "orc"):
-            raise ValueError(f"columns goes with format: parquet and orc only, not with {self.format}")
-        others = {name for found in self.columns.values() for name in found.model_fields_set} - {"bloom_filter"}
-        if self.format == "orc" and others:
-            raise ValueError(f"a column of format: orc can have bloom_filter only, not {', '.join(sorted(others))}")
-        return self
+            yield SettingError("must only be set with format: parquet or orc", "columns")
+        for column, given in self.columns.items() if self.format == "orc" else ():
+            for name in sorted(given.model_fields_set - {"bloom_filter"}):
+                yield SettingError("must not be set with format: orc, unlike bloom_filter", "columns", column, name)
 
     @property
     def partitions(self) -> Sequence[Partition]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import SealRequest
@@ -27,6 +28,7 @@ from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.ports import FileAccess
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.parallel import run_parallel
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
 from distcommit.core.work import (
     MAIN_BRANCH,
     SkippedRange,
@@ -48,7 +50,7 @@ _OTHER_PARTITIONS = (
 )
 
 
-class AccessSettings(BaseModel, frozen=True, extra="forbid"):
+class AccessSettings(SettingsModel):
     """Permissions of published files. Missing ones are set by the file system.
 
     Attributes:
@@ -57,9 +59,16 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
         group: a group of the job's user.
     """
 
-    mode: str | None = Field(default=None, pattern="^0?[0-7]{3}$")
+    mode: str | None = None
     owner: str | None = Field(default=None, min_length=1)
     group: str | None = Field(default=None, min_length=1)
+
+    @checks("mode")
+    @classmethod
+    def _is_octal(cls, mode: str | None) -> str | None:
+        if mode is not None and not re.fullmatch("0?[0-7]{3}", mode):
+            raise SettingError('must be three octal digits in quotes, such as "0640"')
+        return mode
 
     @classmethod
     def of(cls, access: FileAccess) -> AccessSettings:
@@ -71,7 +80,7 @@ class AccessSettings(BaseModel, frozen=True, extra="forbid"):
         return FileAccess(None if self.mode is None else int(self.mode, 8), self.owner, self.group)
 
 
-class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
+class FileSink(FileLayout, SinkSettings):
     """Publishes records as files of the job's output by renaming them; each dataset has a folder of its own.
 
     Attributes:
@@ -86,11 +95,10 @@ class FileSink(FileLayout, SinkSettings, frozen=True, extra="forbid"):
 
     abilities: ClassVar[Abilities] = Abilities(at_least_once=True, audit=True, files=True, atomic=False)
 
-    @model_validator(mode="after")
-    def _has_partitions(self) -> FileSink:
+    @rule
+    def _has_partitions(self) -> Iterator[SettingError]:
         if self.publish == "replace_partitions" and not self.partitions:
-            raise ValueError("publish: replace_partitions goes with partition_by only, which defines the partitions")
-        return self
+            yield SettingError("must be set with publish: replace_partitions", "partition_by")
 
     @property
     def name(self) -> str:

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pydantic import BaseModel, field_validator
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
 
 UNKNOWN_TIME = "time=unknown"
 """Folder of rows without a time, or with a time outside the years 1 to 9999."""
@@ -28,7 +28,7 @@ _NUMPY_UNITS: dict[str, Literal["Y", "M", "D", "h"]] = {"year": "Y", "month": "M
 _Longs = npt.NDArray[np.int64]
 
 
-class TimePartition(BaseModel, frozen=True, extra="forbid"):
+class TimePartition(SettingsModel):
     """Folders by time: `2013`, `2013-01`, `2013-01-31` or `2013-01-31-07`, in local time of `time_zone`.
 
     A column without a zone is read as UTC. The hour that a zone repeats in autumn has one folder.
@@ -43,13 +43,13 @@ class TimePartition(BaseModel, frozen=True, extra="forbid"):
     granularity: Literal["year", "month", "day", "hour"] = "day"
     time_zone: str = "UTC"
 
-    @field_validator("time_zone")
+    @checks("time_zone")
     @classmethod
     def _known_zone(cls, name: str) -> str:
         try:
             ZoneInfo(name)
         except (LookupError, ValueError, OSError) as error:
-            raise ValueError(f"unknown time zone {name!r}: expected an IANA name such as Europe/Brussels") from error
+            raise SettingError("must be an IANA time zone such as Europe/Brussels") from error
         return name
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyiceberg.exceptions import ResolveError
-from pyiceberg.schema import Schema, promote
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType
 
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
-from distcommit.sinks.iceberg.schemas import FORMAT_VERSION
+from distcommit.schemas.table_fields import not_readable_from_files
+from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, holds, inner_fields
 from distcommit.sinks.table_formats.table_changes import was_altered
 
 
@@ -42,43 +42,5 @@ def _problems(table: Table, request: CommitRequest) -> Iterator[str]:
         if written is None:
             yield f"its schema {schema_id}, which the files were written by, was removed"
         else:
-            yield from _struct_misfits(table.schema().as_struct(), written.as_struct(), "")
-
-
-def _misfits(have: IcebergType, written: IcebergType, path: str) -> Iterator[str]:
-    match have, written:
-        case StructType(), StructType():
-            yield from _struct_misfits(have, written, path)
-        case ListType(), ListType():
-            yield from _field_misfits(have.element_field, written.element_field, path)
-        case MapType(), MapType():
-            yield from _field_misfits(have.key_field, written.key_field, path)
-            yield from _field_misfits(have.value_field, written.value_field, path)
-        case _ if str(have) != str(written):
-            try:
-                promote(written, have)
-            except ResolveError:
-                yield f"column {path} is {have}, and the files have {written}"
-
-
-def _struct_misfits(have: StructType, written: StructType, path: str) -> Iterator[str]:
-    now, then = ({field.field_id: field for field in struct.fields} for struct in (have, written))
-    for field_id, field in then.items():
-        yield from _field_misfits(now.get(field_id), field, path)
-    for field_id, field in now.items():
-        if field_id not in then and field.required and field.initial_default is None:
-            yield f"column {_name(path, field)} was added and requires a value"
-
-
-def _field_misfits(have: NestedField | None, written: NestedField, path: str) -> Iterator[str]:
-    name = _name(path, written)
-    if have is None or have.field_id != written.field_id:
-        yield f"column {name} (id {written.field_id}) was dropped"
-        return
-    if have.required and not written.required:
-        yield f"column {name} requires a value now"
-    yield from _misfits(have.field_type, written.field_type, name)
-
-
-def _name(path: str, field: NestedField) -> str:
-    return f"{path}.{field.name}" if path else field.name
+            now: IcebergType = table.schema().as_struct()
+            yield from not_readable_from_files(now, written.as_struct(), inner_fields, holds)

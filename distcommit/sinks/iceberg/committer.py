@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,6 @@ from pyiceberg.table import Table, TableProperties
 from distcommit.core.errors import ConflictError, CorruptError, error_text
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
-    CommitOutcome,
     CommitRequest,
     Committed,
     CommitterContext,
@@ -24,23 +22,19 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.base.error_collection import ErrorCollector
-from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.altered import altered
 from distcommit.sinks.iceberg.catalog.opening import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
-from distcommit.sinks.iceberg.orphaned_files import delete, existing, kept, live, orphaned_files
+from distcommit.sinks.iceberg.orphaned_files import delete, existing, live, needed, orphaned_files
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
-from distcommit.sinks.table_formats.committer import MOST_FAILURES, Batch, DataFileCommitter, files_of
+from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
 from distcommit.sinks.table_formats.data_files import sync_locations
 from distcommit.sinks.table_formats.ledger_files import Change as LedgerChange
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED
 from distcommit.sinks.table_formats.table_changes import was_dropped
 
-logger = logging.getLogger(__name__)
 _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
 
@@ -57,10 +51,11 @@ class _Batch(Batch[Identifier]):
     ledger: LedgerChange | None = None
 
 
-class IcebergCommitter(DataFileCommitter[Identifier, Table]):
+class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
     """Commits the requests of many tables in one change of the catalog, each table's as one snapshot."""
 
     id_key = "uuid"
+    new_batch = _Batch
     ledger_can_be_unset = True
 
     def __init__(self, sink: IcebergSettings, context: CommitterContext) -> None:
@@ -69,36 +64,11 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
         self._tables, self._namespace = opened(sink.catalog), tuple(sink.namespace.split("."))
         self._ledgers = Ledgers(context.fs, context.output_root, context.store_id)
 
-    def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
-        answers: dict[int, CommitOutcome] = {}
-        batches = [_Batch(name, asked, whole) for name, asked in self.by_table(requests).items()]
-        reason, failures = ALWAYS_CHANGED, 0
-        for number in tries():
-            self.retry_count += 1 if number > 1 else 0
-            try:
-                self._round(batches)
-            except Exception as error:
-                logger.warning("a commit to Iceberg tables failed; its outcome is looked up", exc_info=True)
-                reason, failures = error_text(error), failures + 1
-            for batch in batches:
-                answers |= batch.answers
-                for index in batch.answers:
-                    batch.requests.pop(index, None)
-            batches = [batch for batch in batches if batch.requests]
-            if not batches or failures == MOST_FAILURES:
-                break
-        return [answers.get(index, RetryLater(reason)) for index in range(len(requests))]
-
-    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
-        errors = ErrorCollector("data files of aborted attempts can't be deleted", self.probe)
-        for name, files in orphaned_files(self._context, self._sink.name, lost).items():
-            with errors.collecting(".".join(name)):
-                there = existing(self._tables, files)
-                tables = list(self._tables.load([name]).values()) if there else []
-                for table in tables:
-                    self.rows_of(name, table)  # without a readable ledger, committed files are unknown
-                delete(self._tables, files.keys() - kept(tables, there, self._tables.parallel_calls), tables)
-        errors.raise_collected()
+    def try_batches(self, batches: Sequence[_Batch]) -> None:
+        try:
+            self._round(batches)
+        except Exception as error:  # noqa: BLE001 - of the catalog's client
+            self.failed((batch for batch in batches if not batch.is_answered), error)
 
     def probe(self) -> None:
         self._tables.probe(self._namespace)
@@ -152,6 +122,18 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
         for name, read in self._tables.read(self._tables.names(self._namespace)).items():
             yield name, partial(readable, read)
 
+    def orphaned_files(self, lost: Sequence[AbortedAttempt]) -> Mapping[Identifier, Mapping[str, int]]:
+        return orphaned_files(self._context, self._sink.name, lost)
+
+    def existing(self, paths: Iterable[str]) -> set[str]:
+        return existing(self._tables, paths)
+
+    def needed(self, name: Identifier, table: Table, files: Mapping[str, int]) -> set[str]:
+        return needed(table, files, self._tables.parallel_calls)
+
+    def delete(self, paths: Iterable[str], table: Table | None) -> None:
+        delete(self._tables, paths, table)
+
     def put(
         self,
         name: Identifier,
@@ -181,7 +163,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
 
     # -- committing
 
-    def _round(self, batches: list[_Batch]) -> None:
+    def _round(self, batches: Sequence[_Batch]) -> None:
         """Try once to commit all batches. If this raises, the outcome is unknown."""
         tables = self._tables.read([batch.name for batch in batches])
         changes = run_parallel(
@@ -207,26 +189,23 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table]):
         """Return the change that commits the accepted requests; all others get their answers in the batch."""
         batch.answers = {}
         if isinstance(table, Exception):
-            batch.answers = dict.fromkeys(batch.requests, RetryLater(error_text(table)))
+            batch.answer_all(RetryLater(error_text(table)))
             return None
         try:
             return self._stage(batch, table)
         except CorruptError as error:
-            if table is not None and self.has_changed(batch.name, table):
-                batch.answers = {}
-                return None  # without answers: the next round loads the table again
-            answer: CommitOutcome = FailedForGood(str(error))
+            batch.answer_all(FailedForGood(str(error)))
         except Exception as error:  # noqa: BLE001 - of one table's client or file system: other tables continue
-            answer = RetryLater(error_text(error))
-        batch.answers = dict.fromkeys(batch.requests, answer)
+            batch.answer_all(RetryLater(error_text(error)))
         return None
 
     def _stage(self, batch: _Batch, table: Table | None) -> Change | None:
-        if table is None:
+        newest = self.with_ledger(batch.name, table)
+        if newest is None:
             name = ".".join(batch.name)
             batch.answers |= {index: was_dropped(name, request) for index, request in batch.requests.items()}
             return None
-        ledger = self.read_ledger(table)
+        table, ledger = newest
         _forget_overtaken(batch, table, self._ledgers)
         rows = self.decide(batch, table, ledger)
         if not rows:

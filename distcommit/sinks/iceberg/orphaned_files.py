@@ -22,7 +22,7 @@ from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContex
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.sinks.iceberg.catalog.tables import Identifier, Tables
-from distcommit.sinks.table_formats.data_files import left_by, local_path, warn_of_gone_table, warn_of_kept
+from distcommit.sinks.table_formats.data_files import left_by, local_path, warn_of_kept
 from distcommit.sinks.table_formats.in_bucket import delete_data_file, requests_to
 
 logger = logging.getLogger(__name__)
@@ -54,38 +54,37 @@ def orphaned_files(context: CommitterContext, sink: str, lost: Sequence[AbortedA
     return by_table
 
 
-def existing(tables: Tables, files: Mapping[str, int]) -> dict[str, int]:
+def existing(tables: Tables, paths: Iterable[str]) -> set[str]:
     """Return those of the files that exist."""
 
     def exists(path: str) -> bool:
         found: bool = load_file_io(tables.catalog.properties, path).new_input(path).exists()
         return found
 
-    there = run_parallel(tables.parallel_calls, exists, list(files))
-    return {path: number for (path, number), ok in zip(files.items(), there, strict=True) if ok}
+    names = list(paths)
+    there = run_parallel(tables.parallel_calls, exists, names)
+    return {path for path, ok in zip(names, there, strict=True) if ok}
 
 
-def kept(tables: Sequence[Table], files: Mapping[str, int], parallel_calls: int) -> set[str]:
-    """Return those of the files that must not be deleted, and log them: a snapshot has them, or their table is gone.
+def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[str]:
+    """Return those of the files that must not be deleted, and log them: a snapshot has them, or they are not below a
+    folder of the table.
 
     Args:
-        tables: present versions of the tables that the files may be of.
+        table: the newest version of the table that the files may be of.
         files: paths of files that exist, and the table's sequence number when each was begun.
         parallel_calls: how many manifests are read at once.
     """
-    if files and not tables:
-        warn_of_gone_table(files)
-        return {*files}
-    needed: set[str] = set()
-    for table in tables if files else ():
-        manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
-        if in_table := files.keys() & set().union(*run_parallel(parallel_calls, _paths_of, manifests)):
-            warn_of_kept(".".join(table.name()), in_table)
-            needed |= in_table
-    places = _data_places(tables)
-    if foreign := {path for path in files if files and tables and not _place_of(path, places)}:
+    if not files:
+        return set()
+    manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
+    in_table = files.keys() & set().union(*run_parallel(parallel_calls, _paths_of, manifests))
+    if in_table:
+        warn_of_kept(".".join(table.name()), in_table)
+    places = _data_places(table)
+    if foreign := {path for path in files if not _place_of(path, places)}:
         logger.warning("data files outside of their table are not deleted: %s", ", ".join(sorted(foreign)[:3]))
-    return needed | foreign
+    return in_table | foreign
 
 
 def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
@@ -97,15 +96,15 @@ def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]
     return set(files & set().union(*run_parallel(parallel_calls, _paths_of, manifests)))
 
 
-def delete(tables: Tables, paths: Iterable[str], of: Sequence[Table]) -> None:
+def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
     """Delete data files, and in a bucket also the parts that their writers had begun to send. Missing ones are fine.
 
     Args:
         tables: the catalog's.
         paths: where the files are, or were.
-        of: the tables that they may be of. On this machine a file is deleted only beneath a folder of one of them.
+        table: the table that they may be of. On this machine a file is deleted only beneath a folder of it.
     """
-    places = _data_places(of)
+    places = [] if table is None else _data_places(table)
     properties = tables.catalog.properties
     options = {ours: properties[name] for name, ours in _CLIENT.items() if name in properties}
 
@@ -124,9 +123,9 @@ def delete(tables: Tables, paths: Iterable[str], of: Sequence[Table]) -> None:
     run_parallel(tables.parallel_calls, forget, sorted(paths))
 
 
-def _data_places(tables: Iterable[Table]) -> list[str]:
-    """Return the folders below which these tables have data files, as paths without scheme and authority."""
-    located = {place for t in tables for place in (t.location(), t.properties.get(TableProperties.WRITE_DATA_PATH, ""))}
+def _data_places(table: Table) -> list[str]:
+    """Return the folders below which the table has data files, as paths without scheme and authority."""
+    located = {table.location(), table.properties.get(TableProperties.WRITE_DATA_PATH, "")}
     return sorted(_plain(place) for place in located if place)
 
 

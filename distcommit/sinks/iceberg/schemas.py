@@ -12,7 +12,8 @@ from pyiceberg.schema import promote
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.sinks.databases.column_names import ColumnNames, check_fields
+from distcommit.schemas.column_names import ColumnNames, check_fields
+from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
 
 FORMAT_VERSION: Final = 2
 _NAMES = ColumnNames("Iceberg")
@@ -67,29 +68,37 @@ def check_names(schema: pa.Schema) -> None:
     check_fields(schema, _NAMES.database)
 
 
-def lacking(have: IcebergType, want: IcebergType, path: str = "") -> Iterator[str]:
+def inner_fields(kind: IcebergType) -> InnerFields[IcebergType]:
+    """Return the fields directly within a type."""
+    match kind:
+        case StructType():
+            return InnerFields("struct", [*map(_field, kind.fields)])
+        case ListType():
+            return InnerFields("list", [_field(kind.element_field)])
+        case MapType():
+            return InnerFields("map", [_field(kind.key_field), _field(kind.value_field)])
+    return InnerFields()
+
+
+def holds(have: IcebergType, want: IcebergType) -> bool:
+    """Return whether Iceberg reads values of type `want` as type `have`."""
+    if str(want) == str(have):  # types of metadata need not be equal to the same types created here
+        return True
+    try:
+        promote(want, have)
+    except ResolveError:
+        return False
+    return True
+
+
+def lacking(have: IcebergType, want: IcebergType) -> Iterator[str]:
     """Yield the problems of storing `want` in `have`: missing columns, and narrower or other types."""
-    match have, want:
-        case StructType(), StructType():
-            there = {field.name: field for field in have.fields}
-            for field in want.fields:
-                name = f"{path}.{field.name}" if path else field.name
-                if field.name not in there:
-                    yield f"no column {name}"
-                else:
-                    yield from lacking(there[field.name].field_type, field.field_type, name)
-        case ListType(), ListType():
-            yield from lacking(have.element_type, want.element_type, f"{path}.element")
-        case MapType(), MapType():
-            yield from lacking(have.key_type, want.key_type, f"{path}.key")
-            yield from lacking(have.value_type, want.value_type, f"{path}.value")
-        case _:
-            if str(want) == str(have):  # types of metadata need not be equal to the same types created here
-                return
-            try:
-                promote(want, have)
-            except ResolveError:
-                yield f"column {path} is {have}, and records have {want}"
+    return missing_from_table(have, want, inner_fields, holds)
+
+
+def _field(field: NestedField) -> TableField[IcebergType]:
+    has_default = field.initial_default is not None
+    return TableField(field.field_id, field.name, field.field_type, field.required, has_default)
 
 
 def _storable(kind: pa.DataType) -> pa.DataType:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator
 
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.sinks.base.table_names import table_of
@@ -17,7 +20,7 @@ _TRANSFORMS = frozenset({"bucket", "truncate", "year", "month", "day", "hour"})
 _SIZED = frozenset({"bucket", "truncate"})
 
 
-class CatalogSettings(BaseModel):
+class CatalogSettings(SettingsModel):
     """The catalog of the tables. All further keys are passed to pyiceberg's catalog: `warehouse`, `s3.endpoint`,
     `token`, ...
 
@@ -28,18 +31,17 @@ class CatalogSettings(BaseModel):
         tls: for type `sql`, as for the sink `postgresql`: `verify`, or `insecure` to accept any certificate.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     type: Literal["sql", "rest"]
     uri: str
     name: str = "default"
     tls: Tls = "verify"
 
-    @model_validator(mode="after")
-    def _check_tls(self) -> CatalogSettings:
+    @rule
+    def _url_options_are_valid(self) -> Iterator[SettingError]:
         if self.uri.startswith("postgresql"):
-            check_postgresql_url(self.uri, self.tls)
-        return self
+            yield from errors_of(partial(check_postgresql_url, self.uri, self.tls), "uri")
 
     @property
     def properties(self) -> dict[str, str]:
@@ -71,8 +73,7 @@ class IcebergSettings(DataFileTables):
     @field_validator("partition_by", "sort_by")
     @classmethod
     def _check_terms(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for term in value:
-            term_of(term)
+        raise_all(error for index, term in enumerate(value) for error in errors_of(partial(term_of, term), index))
         return value
 
     def table_of(self, dataset_urn: str) -> tuple[str, ...]:
@@ -88,10 +89,10 @@ def term_of(term: str) -> tuple[str, str]:
     """
     match = _TERM.fullmatch(term.strip())
     if match is None:
-        raise ValueError(f"must be a column, or a transform such as day(time) or bucket(16, key), but is {term!r}")
+        raise SettingError("must be a column, or a transform such as day(time) or bucket(16, key)", found=repr(term))
     transform, size, column, plain = match.groups()
     if plain is not None:
         return plain.strip(), "identity"
     if transform not in _TRANSFORMS or (size is not None) != (transform in _SIZED):
-        raise ValueError(f"must be year, month, day, hour, bucket(N, column) or truncate(N, column), but is {term!r}")
+        raise SettingError("must be year, month, day, hour, bucket(N, column) or truncate(N, column)", found=repr(term))
     return column.strip(), f"{transform}[{size}]" if size else transform

@@ -23,12 +23,12 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
+from distcommit.schemas.coercion import SchemaCoercion
 from distcommit.sinks.iceberg.catalog.opening import known_tables
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.orphaned_files import note_of
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.table_creation import table_for
-from distcommit.sinks.table_formats.schema_coercion import SchemaCoercion
 from distcommit.sinks.table_formats.writer import DataFiles, DataFileWriter, OpenFile
 
 _MOST_NAME_BYTES = 240
@@ -51,7 +51,7 @@ class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
     def new_files(self, table: Table, begun: int) -> IcebergFiles:
         return IcebergFiles(table, self._sink, self._attempt, self._area, begun)
 
-    def fitting(self, files: IcebergFiles, schema: pa.Schema) -> SchemaCoercion:
+    def coercion(self, files: IcebergFiles, schema: pa.Schema) -> SchemaCoercion:
         return SchemaCoercion(schema_to_pyarrow(files.file_schema, include_field_ids=True), files.names_in(schema))
 
     def table_info(self, files: IcebergFiles) -> tuple[dict[str, Any], str]:

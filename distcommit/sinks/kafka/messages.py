@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
-from distcommit.core.interfaces.sink import Filtered, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.core.work import SkippedRange
-from distcommit.sinks.base.offset_coverage import OffsetCoverage
+from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
+from distcommit.schemas.column_names import check_fields
+from distcommit.schemas.type_tables import is_text
+from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.base.target_files import messages_name
-from distcommit.sinks.databases.column_names import check_fields
 from distcommit.sinks.databases.staged_rows import staged_batches
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -69,7 +69,7 @@ class Mapping:
             ConfigurationError: if a column is missing, or its type or name does not fit.
         """
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
-        wanted = [(setting, column, "bytes or text", _is_text) for setting, column in text.items()]
+        wanted = [(setting, column, "bytes or text", is_text) for setting, column in text.items()]
         wanted += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]
         wanted += [("timestamp", self.timestamp, "a timestamp", pa.types.is_timestamp)]
         wanted += [("partition", self.partition, "an integer", pa.types.is_integer)]
@@ -117,12 +117,7 @@ class Mapping:
         return pa.array([msgspec.json.encode(row) for row in rows], pa.binary())
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(test(kind) for test in tests)
-
-
-class KafkaWriter(SinkWriter):
+class KafkaWriter(CoveringWriter):
     """Stages messages as Arrow IPC files of at most about 32 MB, which it has in memory.
 
     The commit info has under `files`, for each file in order, its path below the staging root and the xxh3-64 of its
@@ -130,8 +125,8 @@ class KafkaWriter(SinkWriter):
     """
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
+        super().__init__(origin)
         self._mapping, self._area, self._ledger_id = mapping, area, ledger_id
-        self._covering = OffsetCoverage(origin)
         self._files: list[list[Any]] = []
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
@@ -144,12 +139,6 @@ class KafkaWriter(SinkWriter):
         self._held_bytes += batch.nbytes
         if self._held_bytes >= _FLUSH_BYTES:
             self._flush()
-
-    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        self._covering.note_holes(holes)
-
-    def note_filtered(self, filtered: Filtered) -> bool:
-        return self._covering.note_filtered(filtered)
 
     @property
     def prepares_in_background(self) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.interfaces.targets import Target, broker_addresses
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule
 from distcommit.core.work import MAIN_BRANCH
-from distcommit.fs.secret_files import with_secret_files
+from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.kafka import messages
 from distcommit.sinks.kafka.names import DATASET, is_topic, lane_of, topic_of
@@ -40,7 +41,7 @@ _OWNED = frozenset(
 )
 
 
-class KafkaSink(BaseModel, CommitterSink, SinkSettings):
+class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
     """Topics of one Kafka cluster (2.8 or newer).
 
     Attributes:
@@ -66,7 +67,7 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
         client: further settings of librdkafka, such as `sasl.password`, as for a Kafka source.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     name: ClassVar[str] = "kafka"
     abilities: ClassVar[Abilities] = Abilities(audit=True, can_roll_back=False)
@@ -92,18 +93,22 @@ class KafkaSink(BaseModel, CommitterSink, SinkSettings):
     def _client_is_not_ours(cls, client: Any) -> Any:
         if not isinstance(client, Mapping):
             return client
-        if taken := sorted(_OWNED.intersection(client)):
-            raise ValueError(f"{', '.join(taken)}: the sink sets it, as exactly-once delivery depends on it; remove it")
+        raise_all(
+            SettingError("must not be set, because exactly-once delivery depends on it", key, remedy="remove it")
+            for key in client
+            if key in _OWNED
+        )
         return {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
 
-    @model_validator(mode="after")
-    def _names_topics(self) -> KafkaSink:
+    _check_files = field_validator("client")(check_secret_files)
+
+    @rule
+    def _names_topics(self) -> Iterator[SettingError]:
         for setting, name in (("topic", self.topic.replace(DATASET, "a")), ("ledger", self.ledger)):
             if not is_topic(name) or len(name) > 200:
-                raise ValueError(f"{setting} must be a topic's name of at most 200 letters, digits, '.', '_' and '-'")
+                yield SettingError("must be a topic's name of at most 200 letters, digits, '.', '_' and '-'", setting)
         if self.topic == self.ledger:
-            raise ValueError("topic and ledger must be different topics")
-        return self
+            yield SettingError("must be another topic than topic", "ledger")
 
     def pins(self) -> Mapping[str, FixedSetting]:
         return {"ledger": FixedSetting(self.ledger), "transactional_ids": FixedSetting(str(self.transactional_ids))}

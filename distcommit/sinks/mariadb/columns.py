@@ -8,27 +8,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.schemas.column_names import ColumnNames
+from distcommit.schemas.evolution import needs_widening
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
+    PLAIN_TYPES,
     as_json,
     converted,
     decoded,
     has_negative_zero,
     no_type,
-    plain_type,
     refused_type,
     refused_value,
 )
 
 MOST_NAME_CHARACTERS = 64
+_TYPES = replace(PLAIN_TYPES, replaced={**PLAIN_TYPES.replaced, pa.uint64(): pa.uint64()})
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
+_WIDENED = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "mediumint": pa.int16(),  # has all values of 16 bits, and not all of 32
+    "int": pa.int32(),
+    "float": pa.float32(),
+}
 _TEXTS = {
     "char": 0,
     "varchar": 0,
@@ -106,7 +115,7 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
     Raises:
         ConfigurationError: if MariaDB has none.
     """
-    kind = _kind(field.type)
+    kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
     name = _MADE.get(kind) or ("json" if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None)
@@ -121,11 +130,10 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
 def wider_type(field: pa.Field, column: Column) -> str | None:
     """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
     enough, or has another type, or is unsigned."""
-    kind, there = _kind(field.type), column.kind
-    if pa.types.is_signed_integer(kind) and there in _INTEGERS and not column.unsigned:
-        bits = 24 if there == "mediumint" else _INTEGERS[there]
-        return _MADE[kind] if kind.bit_width > bits else None
-    return "double" if kind == pa.float64() and there == "float" and not column.sizes else None
+    kind, there = _TYPES.stored(field.type), column.kind
+    if there in _WIDENED and not (column.unsigned if there in _INTEGERS else column.sizes):
+        return _MADE[kind] if needs_widening(_WIDENED[there], kind) else None
+    return None
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
@@ -136,7 +144,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
     """
     for field in schema:
         column = columns[field.name]
-        if _sent_type(_kind(field.type), column) is None:
+        if _sent_type(_TYPES.stored(field.type), column) is None:
             raise refused_type(field.name, field.type, column.shown)
 
 
@@ -151,7 +159,7 @@ def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tup
 
 
 def _sent(array: pa.Array, column: Column) -> list[Any]:
-    kind, array = _kind(array.type), decoded(array)
+    kind, array = _TYPES.stored(array.type), decoded(array)
     wanted = _sent_type(kind, column)
     if wanted is None:
         raise refused_type(column.name, array.type, column.shown)
@@ -229,12 +237,6 @@ def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
         return kind
     takes_zone = wanted in ("datetime", "timestamp")  # in UTC, the time zone of the session
     return kind if types.is_timestamp(kind) and (takes_zone if kind.tz else wanted == "datetime") else None
-
-
-def _kind(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return _kind(kind.value_type)
-    return kind if kind == pa.uint64() else plain_type(kind)
 
 
 def _texts(array: pa.Array) -> pa.Array:

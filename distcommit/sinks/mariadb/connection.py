@@ -16,8 +16,8 @@ from pymysql.err import MySQLError
 
 from distcommit.core.errors import ConfigurationError, TransientError, plain_text
 from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
-from distcommit.fs.database_tls import Tls, mysql_arguments
-from distcommit.sinks.databases.server_sink import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
+from distcommit.fs.database_tls import CONNECT_TIMEOUT_S, Tls, mysql_arguments
+from distcommit.sinks.databases.server_sink import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
 from distcommit.sinks.databases.table_committer import CollisionError
 
 NO_SUCH_TABLE, TWO_COLUMNS = 1146, 1060

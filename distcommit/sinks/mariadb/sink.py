@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pydantic import model_validator
 
-from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.database_tls import check_mysql_url
-from distcommit.sinks.base.clients import committing_by, needing_client
+from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.base.table_names import table_name
-from distcommit.sinks.databases.server_sink import ServerSink
-from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, TableCommitter
+from distcommit.sinks.databases.server_sink import Driver, ServerSink
+from distcommit.sinks.databases.table_committer import LEDGER, PROOFS
 from distcommit.sinks.databases.table_sink import ANOTHER_TARGET
 from distcommit.sinks.mariadb.columns import MOST_NAME_CHARACTERS, NAMES, column_type
-
-if TYPE_CHECKING:
-    from pymysql.connections import Connection
-    from pymysql.cursors import Cursor
-
-    from distcommit.sinks.mariadb.xa import XaMariadb
 
 
 class MariadbSink(ServerSink):
@@ -36,14 +29,14 @@ class MariadbSink(ServerSink):
 
     type: Literal["mariadb"]
 
-    @model_validator(mode="after")
-    def _finds_no_locks(self) -> MariadbSink:
+    @rule
+    def _waits_for_no_locks(self) -> Iterator[SettingError]:
         if self.two_phase and self.tags:
-            raise ValueError(
-                "`two_phase` goes without `tags`: deleting rows by their tags reads the whole table, and would wait for"
-                " the locks of prepared transactions"
+            yield SettingError(
+                "must not be true with two_phase: true, because deleting rows by their tags reads the whole table, and"
+                " would wait for the locks of prepared transactions",
+                "tags",
             )
-        return self
 
     def check_options(self) -> None:
         check_mysql_url(self.url, self.tls)
@@ -89,21 +82,9 @@ class MariadbSink(ServerSink):
         for field in schema:
             column_type(field, self.keys)
 
-    def open_committer(self, context: CommitterContext) -> TableCommitter:
-        if self.two_phase:
-            return self.open_two_phase(context)
-        with needing_client(self.type):
-            from distcommit.sinks.mariadb.committer import MariadbCommitter  # noqa: PLC0415
-
-        return committing_by(self._connected(), lambda made: MariadbCommitter(made, self, context))
-
-    def open_two_phase(self, context: CommitterContext) -> XaMariadb:
-        with needing_client(self.type):
-            from distcommit.sinks.mariadb.xa import XaMariadb  # noqa: PLC0415
-
-        return committing_by(self._connected(), lambda made: XaMariadb(made, self, context, self._connected))
-
-    def _connected(self) -> Connection[Cursor]:
+    def driver(self) -> Driver:
+        from distcommit.sinks.mariadb.committer import MariadbCommitter  # noqa: PLC0415
         from distcommit.sinks.mariadb.connection import connected  # noqa: PLC0415
+        from distcommit.sinks.mariadb.xa import XaMariadb  # noqa: PLC0415
 
-        return connected(self.url, self.password_text, self.tls)
+        return Driver(connected, MariadbCommitter, XaMariadb)

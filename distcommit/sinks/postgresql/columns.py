@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from pgpq.encoders import StringEncoderBuilder
 from pgpq.schema import Jsonb
 
-from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.schemas.column_names import ColumnNames
+from distcommit.schemas.evolution import needs_widening
 from distcommit.sinks.databases.plain_arrays import (
     MAX_DIGITS,
     as_json,
@@ -72,13 +73,7 @@ NAMES = ColumnNames(
 )
 _INFINITE = {"date": -(2**31) + 10_957, "timestamp": -(2**63) + 946_684_800_000_000}
 """Numbers that the server reads as `-infinity`: its smallest one, counted from the year 2000."""
-_WIDTHS = {
-    "smallint": ("integer", 16),
-    "integer": ("integer", 32),
-    "bigint": ("integer", 64),
-    "real": ("float", 32),
-    "double precision": ("float", 64),
-}
+_WIDENED = {_MADE[kind]: kind for kind in (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())}
 _NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _FRACTIONS = ("time", "timestamp", "timestamptz")
 _VARHDRSZ = 4
@@ -124,13 +119,8 @@ def column_type(field: pa.Field) -> str:
 def wider_type(field: pa.Field, column: Column) -> str | None:
     """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
     enough, or has another type or a domain."""
-    wanted, there = (
-        _WIDTHS.get(each)
-        for each in (_MADE.get(plain_type(field.type), ""), column.shown.removeprefix(f"{column.name} "))
-    )
-    if wanted is None or there is None or wanted[0] != there[0] or wanted[1] <= there[1]:
-        return None
-    return column_type(field)
+    there = _WIDENED.get(column.shown.removeprefix(f"{column.name} "))
+    return column_type(field) if there is not None and needs_widening(there, plain_type(field.type)) else None
 
 
 def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
@@ -215,8 +205,7 @@ def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
         return there
     if pa.types.is_integer(there) and pa.types.is_integer(kind):
         return there  # the cast checks each value
-    wider = pa.types.is_floating(there) and pa.types.is_floating(kind) and there.bit_width >= kind.bit_width
-    return there if wider else None
+    return there if needs_widening(kind, there) else None
 
 
 def _digits(kind: pa.DataType, modifier: int) -> pa.DataType | None:

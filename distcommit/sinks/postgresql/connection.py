@@ -11,8 +11,8 @@ from psycopg import pq
 
 from distcommit.core.errors import TransientError, plain_text
 from distcommit.core.interfaces.committer import CommitOutcome, FailedForGood, RetryLater
-from distcommit.fs.database_tls import Tls, postgresql_arguments
-from distcommit.sinks.databases.server_sink import CONNECT_TIMEOUT_S, IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
+from distcommit.fs.database_tls import LIBPQ_TIME_LIMITS, Tls, postgresql_arguments
+from distcommit.sinks.databases.server_sink import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S
 from distcommit.sinks.databases.table_committer import CollisionError
 
 _BEGIN = f"""
@@ -28,7 +28,7 @@ returns once the transaction is on disk."""
 
 def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
     """Open a connection in autocommit, without prepared statements, which connection poolers do not support."""
-    arguments: dict[str, Any] = {**postgresql_arguments(url, tls)}
+    arguments: dict[str, Any] = {**LIBPQ_TIME_LIMITS, **postgresql_arguments(url, tls)}
     return psycopg.connect(
         url,
         autocommit=True,
@@ -36,11 +36,6 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
         password=password or None,
         client_encoding="UTF8",
         application_name="distcommit",
-        connect_timeout=CONNECT_TIMEOUT_S,
-        keepalives_idle=30,  # a server that is unreachable is noticed within a minute
-        keepalives_interval=10,
-        keepalives_count=3,
-        tcp_user_timeout=60_000,
         **arguments,
     )
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
-from distcommit.core.interfaces.committer import CommitterContext
-from distcommit.sinks.base.clients import committing_by, needing_client
-from distcommit.sinks.databases.table_committer import TableCommitter
+from distcommit.sinks.base.clients import needing_client
+from distcommit.sinks.databases.server_sink import Driver
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
-
-if TYPE_CHECKING:
-    import psycopg
-
-    from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql
 
 
 class PostgresqlSink(PostgresqlSettings):
@@ -35,21 +27,9 @@ class PostgresqlSink(PostgresqlSettings):
         for field in schema:
             column_type(field)
 
-    def open_committer(self, context: CommitterContext) -> TableCommitter:
-        if self.two_phase:
-            return self.open_two_phase(context)
-        with needing_client(self.type):
-            from distcommit.sinks.postgresql.committer import PostgresqlCommitter  # noqa: PLC0415
-
-        return committing_by(self._connected(), lambda made: PostgresqlCommitter(made, self, context))
-
-    def open_two_phase(self, context: CommitterContext) -> TwoPhasePostgresql:
-        with needing_client(self.type):
-            from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql  # noqa: PLC0415
-
-        return committing_by(self._connected(), lambda made: TwoPhasePostgresql(made, self, context, self._connected))
-
-    def _connected(self) -> psycopg.Connection:
+    def driver(self) -> Driver:
+        from distcommit.sinks.postgresql.committer import PostgresqlCommitter  # noqa: PLC0415
         from distcommit.sinks.postgresql.connection import connected  # noqa: PLC0415
+        from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql  # noqa: PLC0415
 
-        return connected(self.url, self.password_text, self.tls)
+        return Driver(connected, PostgresqlCommitter, TwoPhasePostgresql)

@@ -11,9 +11,7 @@ from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.custom_class import CustomClass
 
 
-class PythonSink(
-    CustomClass, SinkSettings, interface=Sink, section="sink", unguarded=frozenset({"open_writer"}), frozen=True
-):
+class PythonSink(CustomClass, SinkSettings, interface=Sink, section="sink", unguarded=frozenset({"open_writer"})):
     """A custom sink: a subclass of `Sink`."""
 
     type: Literal["python"]

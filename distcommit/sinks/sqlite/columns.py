@@ -7,26 +7,28 @@ NaN becomes NULL. So each value is sent in a form that is not converted, or is r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.sinks.databases.column_names import ColumnNames
+from distcommit.schemas.column_names import ColumnNames
 from distcommit.sinks.databases.plain_arrays import (
+    PLAIN_TYPES,
     as_json,
     converted,
     decoded,
     has_negative_zero,
     no_type,
-    plain_type,
     refused_type,
     refused_value,
 )
 
 Stored = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
 NAMES = ColumnNames("SQLite")
+_TYPES = replace(PLAIN_TYPES, replaced={**PLAIN_TYPES.replaced, pa.uint64(): pa.int64()})
+"""Unsigned 64-bit integers stay integers; values that SQLite does not have are refused."""
 _TAKES: Mapping[str, frozenset[Stored]] = {
     "INTEGER": frozenset({"INTEGER"}),
     "NUMERIC": frozenset({"INTEGER"}),
@@ -76,7 +78,7 @@ def column_type(field: pa.Field) -> Stored:
     Raises:
         ConfigurationError: if SQLite has none.
     """
-    stored = _stored(_plain(field.type))
+    stored = _stored(_TYPES.stored(field.type))
     if stored is None:
         raise no_type("SQLite", field)
     return stored
@@ -89,7 +91,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
         RefusedError: if one does not.
     """
     for field in schema:
-        column, kind = columns[field.name], _plain(field.type)
+        column, kind = columns[field.name], _TYPES.stored(field.type)
         stored, takes = _stored(kind), _TAKES[column.affinity]
         is_time_text = pa.types.is_temporal(kind) and column.affinity == "NUMERIC"  # `DATETIME`; it is no number
         if stored is None or not (stored in takes or is_time_text or pa.types.is_null(kind)):
@@ -107,7 +109,7 @@ def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[tuple[A
 
 
 def _sent(array: pa.Array, column: Column) -> pa.Array:
-    array, kind = decoded(array), _plain(array.type)
+    array, kind = decoded(array), _TYPES.stored(array.type)
     if column.in_key and array.null_count:  # an integer becomes the next number; other nulls are never equal
         raise refused_value(column.name, column.shown, "null in a primary key")
     if pa.types.is_nested(kind):
@@ -136,10 +138,3 @@ def _stored(kind: pa.DataType) -> Stored | None:
     is_text = pa.types.is_string(kind) or pa.types.is_null(kind) or pa.types.is_nested(kind)
     is_text = is_text or pa.types.is_decimal(kind) or (pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
     return "TEXT" if is_text and not pa.types.is_union(kind) else None
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the plain type. Unsigned 64-bit integers stay integers; values that SQLite does not have are refused."""
-    if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
-    return pa.int64() if kind == pa.uint64() else plain_type(kind)

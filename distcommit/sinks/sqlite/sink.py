@@ -7,13 +7,13 @@ from pathlib import PurePosixPath
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import field_validator
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities
 from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.core.support.setting_errors import SettingError, checks
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.base.clients import committing_by
 from distcommit.sinks.base.table_names import table_name
@@ -40,13 +40,11 @@ class SqliteSink(TableSink):
     type: Literal["sqlite"]
     path: str
 
-    @field_validator("path")
+    @checks("path")
     @classmethod
     def _is_absolute(cls, path: str) -> str:
         if not path.startswith("/") or path.endswith("/") or not path.isprintable():
-            raise ValueError(
-                f"must be the absolute path of a file, as executors have other working folders, but is {path!r}"
-            )
+            raise SettingError("must be the absolute path of a file, because executors have other working folders")
         return path
 
     def pins(self) -> Mapping[str, FixedSetting]:

@@ -7,19 +7,22 @@ the table is loaded again and every decision is repeated.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, TypeVar
 
-from distcommit.core.errors import ConflictError, CorruptError
+from distcommit.core.errors import ConflictError, CorruptError, error_text
 from distcommit.core.interfaces.committer import (
+    AbortedAttempt,
     CommitOutcome,
     CommitRequest,
     CommitterContext,
     FailedForGood,
     HeldBack,
+    RetryLater,
     SinkCommitter,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
@@ -28,13 +31,17 @@ from distcommit.sinks.base.ledgers import allowed_again, answered, committed, ta
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.table_formats.data_file_sink import DataFileTables
+from distcommit.sinks.table_formats.data_files import warn_of_gone_table
 from distcommit.sinks.table_formats.ledger_files import Key, Ledger
-from distcommit.sinks.table_formats.schema_coercion import ALWAYS_CHANGED
 from distcommit.sinks.table_formats.table_access import NameT, TableAccess, TableT
-from distcommit.sinks.table_formats.table_changes import was_emptied, was_recreated
+from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, was_emptied, was_recreated
 
+logger = logging.getLogger(__name__)
 MOST_FAILURES = 3
 """Number of failed tries after which a commit is left to the next call."""
+
+
+BatchT = TypeVar("BatchT", bound="Batch[Any]")
 
 
 @dataclass(slots=True)
@@ -43,10 +50,12 @@ class Batch(Generic[NameT]):
 
     Attributes:
         name: the table's name.
-        requests: requests without an outcome, by their index in the call.
+        requests: the requests, by their index in the call.
         whole: whether all of them are committed or none.
         answers: outcomes of the current try, by the same index.
         taken: indices of the requests that the current try commits.
+        reason: why the requests of the last try have no outcome.
+        failures: number of tries that raised an error.
     """
 
     name: NameT
@@ -54,17 +63,30 @@ class Batch(Generic[NameT]):
     whole: bool = False
     answers: dict[int, CommitOutcome] = field(default_factory=dict)
     taken: list[int] = field(default_factory=list)
+    reason: str = ALWAYS_CHANGED
+    failures: int = 0
+
+    def answer_all(self, outcome: CommitOutcome) -> None:
+        """Give all requests that the current try has not answered this outcome."""
+        self.answers |= dict.fromkeys(self.requests.keys() - self.answers.keys(), outcome)
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether all requests have an outcome."""
+        return self.answers.keys() == self.requests.keys()
 
 
-class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter):
+class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT, TableT, BatchT]):
     """Commits requests whose commit infos name data files in a table's folder.
 
     Attributes:
         id_key: key of a commit info under which the identity of the table is.
+        new_batch: class of the batches.
         ledger_can_be_unset: whether users can remove the ledger and keep the table's data files.
     """
 
     id_key: ClassVar[str]
+    new_batch: ClassVar[Any]
     ledger_can_be_unset: ClassVar[bool] = False
 
     def __init__(self, settings: DataFileTables, context: CommitterContext) -> None:
@@ -73,8 +95,38 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter):
     # -- committing
 
     @abstractmethod
-    def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> Sequence[CommitOutcome]:
+    def try_batches(self, batches: Sequence[BatchT]) -> None:
+        """Try once to commit the requests of each batch, and set its answers.
+
+        Another writer's commit leaves requests without an answer. So does an error, which `failed` notes: the outcome
+        is unknown, and the next try looks it up.
+        """
+
+    def end_commit(self, batches: Sequence[BatchT]) -> None:
+        """Complete the commit of batches whose answers are final."""
+
+    def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
         """Commit requests of any tables; `whole`: all requests of a table or none."""
+        batches: list[BatchT] = [self.new_batch(name, asked, whole) for name, asked in self.by_table(requests).items()]
+        waiting = batches
+        for number in tries():
+            self.retry_count += 1 if number > 1 else 0
+            self.try_batches(waiting)
+            waiting = [each for each in waiting if not each.is_answered and each.failures < MOST_FAILURES]
+            if not waiting:
+                break
+        self.end_commit(batches)
+        answers: dict[int, CommitOutcome] = {}
+        for batch in batches:
+            batch.answer_all(RetryLater(batch.reason))
+            answers |= batch.answers
+        return [answers[index] for index in range(len(requests))]
+
+    def failed(self, batches: Iterable[BatchT], error: Exception) -> None:
+        """Note that a try of these batches raised an error."""
+        logger.warning("a commit of data files failed; its outcome is looked up", exc_info=error)
+        for batch in batches:
+            batch.reason, batch.failures = error_text(error), batch.failures + 1
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return self.commit_all(requests, whole=False)
@@ -146,6 +198,20 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter):
 
     # -- taking back
 
+    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
+        errors = ErrorCollector("data files of aborted attempts can't be deleted", self.probe)
+        for name, files in self.orphaned_files(lost).items():
+            with errors.collecting(shown(name)):
+                present = self.existing(files)
+                # without a readable ledger, committed files are unknown
+                newest = self.with_ledger(name, self.load(name)) if present else None
+                table = None if newest is None else newest[0]
+                if present and table is None:
+                    warn_of_gone_table(present)
+                kept = present if table is None else self.needed(name, table, {file: files[file] for file in present})
+                self.delete(files.keys() - kept, table)
+        errors.raise_collected()
+
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         self._change_tables(requests, takes_back=True)
 
@@ -156,26 +222,21 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter):
         """Change the ledger rows of each table, again from the newest version if the table has changed meanwhile."""
         for name, asked in self.by_table(requests).items():
             for _ in tries():
-                table = self.load(name)
-                if table is None:
+                newest = self.with_ledger(name, self.load(name))
+                if newest is None or self._change_rows(name, *newest, list(asked.values()), takes_back=takes_back):
                     break
-                try:
-                    if self._change_rows(name, table, list(asked.values()), takes_back=takes_back):
-                        break
-                except CorruptError:
-                    if not self.has_changed(name, table):
-                        raise
             else:
                 raise ConflictError(ALWAYS_CHANGED, table=shown(name))
 
-    def _change_rows(self, name: NameT, table: TableT, requests: Sequence[CommitRequest], *, takes_back: bool) -> bool:
+    def _change_rows(
+        self, name: NameT, table: TableT, ledger: Ledger, requests: Sequence[CommitRequest], *, takes_back: bool
+    ) -> bool:
         """Take requests back from this version of the table, or allow them to be committed to it again.
 
         Returns:
             False if the table has changed meanwhile.
         """
         requests = [request for request in requests if self._recreated(name, table, request) is None]
-        ledger = self.read_ledger(table)
         old = [ledger.rows.get(_key(request)) for request in requests]
         new = [
             taken_back(row, request, covered_in(request.infos)) if takes_back else allowed_again(row, request)
@@ -207,24 +268,28 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter):
         for name, load in self.tables():
             rows: Iterable[LedgerRow] = ()
             with errors.collecting(shown(name)):
-                table = load()
-                rows = () if table is None else self.rows_of(name, table)
+                newest = self.with_ledger(name, load())
+                rows = () if newest is None else newest[1].rows.values()
             yield from rows
         errors.raise_collected()
 
-    def rows_of(self, name: NameT, table: TableT) -> Iterable[LedgerRow]:
-        """Return the rows of a table's ledger, from the newest version if the table has changed meanwhile.
+    def with_ledger(self, name: NameT, table: TableT | None) -> tuple[TableT, Ledger] | None:
+        """Return the table and its ledger: of the newest version, if another writer has replaced the ledger meanwhile.
+
+        Returns:
+            None if there is no table.
 
         Raises:
-            CorruptError: if a ledger file is missing or damaged.
+            CorruptError: if a ledger file of the newest version is missing or damaged.
         """
+        if table is None:
+            return None
         try:
-            return self.read_ledger(table).rows.values()
+            return table, self.read_ledger(table)
         except CorruptError:
             if not self.has_changed(name, table):
                 raise
-        now = self.load(name)
-        return () if now is None else self.rows_of(name, now)
+        return self.with_ledger(name, self.load(name))
 
 
 def shown(name: str | tuple[str, ...]) -> str:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field
 
 from distcommit.core.interfaces.sink import Abilities, SinkSettings
+from distcommit.core.support.setting_errors import SettingError, checks
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET
 
@@ -26,8 +27,6 @@ class DataFileTables(StoredName):
         target_file_bytes: size at which a data file is closed, in bytes.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     if TYPE_CHECKING:
         type: str
 
@@ -36,13 +35,11 @@ class DataFileTables(StoredName):
     properties: dict[str, str] = Field(default_factory=dict)
     target_file_bytes: int = Field(default=512 << 20, ge=1 << 16)
 
-    @field_validator("table")
+    @checks("table")
     @classmethod
     def _check_table(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_]+", value.replace(DATASET, "d")):
-            raise ValueError(
-                f"must be of letters, digits and _, and {DATASET} for the dataset's name, but is {value!r}"
-            )
+            raise SettingError(f"must be of letters, digits and _, and {DATASET} for the dataset's name")
         return value
 
     @property

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.interfaces.constructs import RowChecker
+from distcommit.schemas.type_tables import is_string
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The name of null in partition folders. Readers take this text itself for null."""
@@ -48,5 +49,4 @@ class PartitionValues(RowChecker):
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return is_string(kind.value_type if pa.types.is_dictionary(kind) else kind)

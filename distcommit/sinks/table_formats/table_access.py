@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
-from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.table_formats.ledger_files import Ledger
 
@@ -76,6 +76,31 @@ class TableAccess(ABC, Generic[NameT, TableT]):
     @abstractmethod
     def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:
         """Return all tables that may have a ledger, each with a function that loads it."""
+
+    @abstractmethod
+    def orphaned_files(self, lost: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
+        """Return the paths of the sink's data files of aborted attempts, by table.
+
+        Each path has the table's sequence number when the file was begun, if the format has such numbers; else 0.
+        """
+
+    @abstractmethod
+    def existing(self, paths: Iterable[str]) -> set[str]:
+        """Return those of the files that exist."""
+
+    @abstractmethod
+    def needed(self, name: NameT, table: TableT, files: Mapping[str, int]) -> set[str]:
+        """Return those of the files that must not be deleted, and log them: a version of the table is read from them.
+
+        Args:
+            name: the table's name.
+            table: its newest version.
+            files: paths of files that exist, with numbers as of `orphaned_files`.
+        """
+
+    @abstractmethod
+    def delete(self, paths: Iterable[str], table: TableT | None) -> None:
+        """Delete data files, and parts of unfinished uploads. Missing ones are no error."""
 
     @abstractmethod
     def put(

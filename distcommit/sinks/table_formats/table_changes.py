@@ -1,4 +1,4 @@
-"""Answers to commits of data files whose table was altered, dropped or recreated after the files were written.
+"""Refusals of records that a table does not take, and of data files whose table was altered, dropped or recreated.
 
 Each answer ends in a remedy that resolves its case, in the form that `distcommit status` makes a command of. A dataset
 whose first commit meets another table has nothing to lose, and is abandoned. If the store knows of earlier commits,
@@ -9,13 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.work import MAIN_BRANCH
 
+ALWAYS_CHANGED = "other writers changed the table during each try"
 _READ_AGAIN = "release the dataset with abandon: the next run reads the same records again"
 _RESTART = "release the dataset with restart: the next run reads it from its beginning, into the present table"
 _BRANCHES = ". The other branches of the job get its records a second time"
+
+
+def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> ConfigurationError:
+    """Return the error of records that do not fit into a table's columns."""
+    return ConfigurationError(
+        "records do not fit into the table",
+        id="RECORDS_NOT_STORABLE",
+        table=table,
+        expected=columns[:500],
+        found="; ".join(problems[:5]),
+        todo=todo,
+    )
 
 
 def was_altered(table: str, problems: Sequence[str]) -> FailedForGood:

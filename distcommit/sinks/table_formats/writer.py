@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -13,20 +13,17 @@ import pyarrow.parquet as pq
 
 from distcommit.core.interfaces.sink import (
     AttemptIdentity,
-    Filtered,
     Origin,
     Origins,
     Prepared,
-    SinkWriter,
     StagingArea,
 )
-from distcommit.core.work import SkippedRange
+from distcommit.schemas.coercion import SchemaCoercion
 from distcommit.sinks.base.clients import Connection
-from distcommit.sinks.base.offset_coverage import OffsetCoverage
+from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.base.target_files import data_file_name
 from distcommit.sinks.table_formats.data_file_sink import DataFileTables
 from distcommit.sinks.table_formats.data_files import leave_note, sync_locations
-from distcommit.sinks.table_formats.schema_coercion import SchemaCoercion
 
 _WAITING_BYTES = 64 << 20
 _OPEN_FILES = 32
@@ -166,17 +163,17 @@ class DataFiles(ABC, Generic[PartitionT]):
         self._finished.append(self.described(file, size_bytes))
 
 
-class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
+class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
     """Collects rows in memory up to 64 MB, and writes them as one row group of each of their partitions."""
 
     groups_schemas: ClassVar[bool] = True
 
     def __init__(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
+        super().__init__(origin)
         self._attempt, self._area = attempt, area
-        self._covering = OffsetCoverage(origin)
         self._schema: pa.Schema | None = None
         self._files: FilesT | None = None
-        self._fitting: SchemaCoercion | None = None
+        self._coercion: SchemaCoercion | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._older: list[FilesT] = []
@@ -198,7 +195,7 @@ class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
         """Return data files of the table's present schema; `begun`: how many files the attempt has begun before."""
 
     @abstractmethod
-    def fitting(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion:
+    def coercion(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion:
         """Return the conversion of records of a schema to rows of the files."""
 
     @abstractmethod
@@ -217,20 +214,14 @@ class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
         self._covering.add(batch, origins)
         if self._schema is None or not batch.schema.equals(self._schema):
             self._flush()
-            self._fitting = self._adapt(batch.schema)
+            self._coercion = self._adapt(batch.schema)
             self._schema = batch.schema
-        assert self._fitting is not None
-        fitted = self._fitting.fitted(batch)
-        self._waiting.append(fitted)
-        self._waiting_bytes += fitted.nbytes
+        assert self._coercion is not None
+        rows = self._coercion.coerce(batch)
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
         if self._waiting_bytes >= _WAITING_BYTES:
             self._flush()
-
-    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        self._covering.note_holes(holes)
-
-    def note_filtered(self, filtered: Filtered) -> bool:
-        return self._covering.note_filtered(filtered)
 
     def prepare_commit(self) -> Prepared:
         self._flush()
@@ -254,7 +245,7 @@ class DataFileWriter(SinkWriter, Generic[TableT, FilesT]):
             if files is not None:
                 self._older.append(files)
             files = self._files = self.new_files(table, files.begun if files is not None else 0)
-        return self.fitting(files, schema)
+        return self.coercion(files, schema)
 
     def _all(self) -> list[FilesT]:
         return [*self._older, *([self._files] if self._files is not None else [])]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from distcommit.core.errors import SourceError, error_text
 from distcommit.core.interfaces.targets import is_within
+from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError
 from distcommit.fs.any.input_files import InputFile, InputFolder
 
 DATASET = "{dataset}"
@@ -30,24 +31,24 @@ class PathPattern:
         """Parse the pattern of an absolute path or a URL.
 
         Raises:
-            ValueError: if it is not valid.
+            SettingError: if it is not valid.
         """
         scheme, separator, rest = text.partition("://")
-        if not separator and not text.startswith("/"):
-            raise ValueError(f"{text!r} is neither an absolute path nor a URL")
+        if not separator and not text.startswith(("/", "${")):
+            raise SettingError("must be an absolute path or a URL")
         authority, _, path = rest.partition("/") if separator else ("", "", text)
         if ":" in authority.rpartition("@")[0]:
-            raise ValueError(f"the URL of {path!r} must not contain a password; set FSSPEC_{scheme.upper()}_PASSWORD")
+            raise SettingError("must not contain a password", remedy=f"set FSSPEC_{scheme.upper()}_PASSWORD instead")
         parts = [part for part in path.split("/") if part]
         plain = next((n for n, part in enumerate(parts) if _WILD.search(part)), len(parts) - 1)
         if not parts or text.endswith("/") or parts[-1] == _ANY_DEPTH:
-            raise ValueError(f"{text!r} must end with a file name, and ends with a folder")
+            raise SettingError("must end with a file name, not with a folder")
         if any(part in (".", "..") or (_ANY_DEPTH in part and part != _ANY_DEPTH) for part in parts):
-            raise ValueError(f"{text!r} has a part that is `.`, `..` or more than `**`")
+            raise SettingError("must not have the parts `.` and `..`, nor `**` within a name")
         if text.count(_ANY_DEPTH) > 1 or text.count(DATASET) > 1:
-            raise ValueError(f"{text!r} has `**` or {DATASET} more than once")
-        if _WILD.search(authority) or re.search(r"[{}]", text.replace(DATASET, "")):
-            raise ValueError(f"{text!r} has a wildcard in its host, or braces other than {DATASET}")
+            raise SettingError(f"must have each of `**` and {DATASET} once at most")
+        if _WILD.search(authority) or re.search(r"[{}]", UNSET_VARIABLE.sub("", text).replace(DATASET, "")):
+            raise SettingError(f"must not have a wildcard in its host, nor braces other than {DATASET}")
         head = f"{scheme}://{authority}/" if separator else "/"
         pattern = cls((head + "/".join(parts[:plain])).rstrip("/") or "/", tuple(parts[plain:]))
         for part in pattern.parts:

@@ -134,12 +134,12 @@ def _problem(progress: Progress, unread: Unread, rules: Rules) -> str:
     if unread.changed and rules.changed == "fail":
         return (
             f"files were changed after they were read: {_names(unread.changed)}. Put them back as they were, with"
-            " their times; or have them read once more, with all their rows, by source.changed: read_again"
+            " their times; or have them read once more, with all their rows, by source.on_changed_file: read_again"
         )
     if unread.late and rules.late == "fail":
         return (
             f"files came late: they are older than others that are read: {_names(unread.late)}. To read them, set"
-            " source.late: read"
+            " source.on_late_file: read"
         )
     return ""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import takewhile
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract import Extract, TableType
@@ -18,6 +19,7 @@ from distcommit.core.interfaces.targets import Target
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.core.watermark_types import WATERMARK_PIN
 from distcommit.core.work import DatasetPlan
@@ -38,7 +40,7 @@ _OTHER_PATHS = (
 )
 
 
-class FilesSource(BaseModel, SourceSettings):
+class FilesSource(SettingsModel, SourceSettings):
     """Files that arrive whole in folders. Each is read once, by modification time.
 
     Attributes:
@@ -57,17 +59,17 @@ class FilesSource(BaseModel, SourceSettings):
         nulls: texts that mean null where they are not quoted, such as `\\N`. An empty column is empty text.
         bytes_per_work_unit: target size of work units.
         bytes_per_dataset: bytes of a dataset that one run reads, 0 for all; whole files, at least one.
-        settle_s: files that were changed within this time, by the clock of the planning machine, wait for the next run
-            because they may still be written.
-        remembered: number of the newest files of a dataset that are remembered one by one. A late file is detected
+        min_file_age_s: files that were changed within this time, by the clock of the planning machine, wait for the
+            next run because they may still be written.
+        tracked_files: number of the newest files of a dataset that are tracked individually. A late file is detected
             among these; an older unread file is not.
-        late: action for files that are older than files that were read: `read` reads them; `fail` leaves the dataset
-            out of the run with an error.
-        changed: action for a remembered file that was changed after it was read: `fail`, or `read_again` reads all of
-            its rows again.
+        on_late_file: action for a file that is older than files that were read: `read` reads it; `fail` leaves the
+            dataset out of the run with an error.
+        on_changed_file: action for a tracked file that was changed after it was read: `fail`, or `read_again` reads
+            all of its rows again.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     provenance: ClassVar[Provenance | None] = Provenance(PARTITION, OFFSET, counts_reading=True)
 
@@ -81,33 +83,39 @@ class FilesSource(BaseModel, SourceSettings):
     nulls: tuple[str, ...] = ()
     bytes_per_work_unit: int = Field(default=128 << 20, ge=1)
     bytes_per_dataset: int = Field(default=0, ge=0)
-    settle_s: float = Field(default=5, ge=0)
-    remembered: int = Field(default=100, ge=1, le=10_000)
-    late: Literal["read", "fail"] = "read"
-    changed: Literal["fail", "read_again"] = "fail"
+    min_file_age_s: float = Field(default=5, ge=0)
+    tracked_files: int = Field(default=100, ge=1, le=10_000)
+    on_late_file: Literal["read", "fail"] = "read"
+    on_changed_file: Literal["fail", "read_again"] = "fail"
 
     @field_validator("paths")
     @classmethod
     def _parse(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
-        for path in paths:
-            PathPattern.parse(path)
+        parse = PathPattern.parse
+        raise_all(error for index, path in enumerate(paths) for error in errors_of(partial(parse, path), index))
         return paths
 
-    @model_validator(mode="after")
-    def _names_datasets(self) -> FilesSource:
-        unnamed = [path for path in self.paths if not PathPattern.parse(path).names_datasets]
-        if bool(unnamed) is not bool(self.dataset):
-            raise ValueError("dataset must be set if, and only if, a path has no {dataset}")
-        return self
+    @rule
+    def _names_datasets(self) -> Iterator[SettingError]:
+        has_unnamed = any(not PathPattern.parse(path).names_datasets for path in self.paths)
+        if has_unnamed and not self.dataset:
+            yield SettingError("must be set if a path has no {dataset}", "dataset")
+        if self.dataset and not has_unnamed:
+            yield SettingError("must not be set if each path has {dataset}", "dataset")
 
-    @model_validator(mode="after")
-    def _tells_characters_apart(self) -> FilesSource:
-        marks = [mark for mark in (self.delimiter, self.quote, self.escape) if mark]
-        if len(set(marks)) < len(marks) or not all(mark.isascii() and mark not in "\r\n" for mark in marks):
-            raise ValueError("delimiter, quote and escape must be different ASCII characters, and not line ends")
-        if self.format != "csv" and (self.quote, self.escape, self.nulls) != ('"', "", ()):
-            raise ValueError("quote, escape and nulls must only be set with format: csv")
-        return self
+    @rule
+    def _has_distinct_characters(self) -> Iterator[SettingError]:
+        used: dict[str, str] = {}
+        for name in ("delimiter", "quote", "escape"):
+            mark = getattr(self, name)
+            if mark and (not mark.isascii() or mark in "\r\n"):
+                yield SettingError("must be an ASCII character, and not a line end", name)
+            elif mark and mark in used:
+                yield SettingError(f"must differ from {used[mark]}", name)
+            used.setdefault(mark, name)
+        for name, unset in (("quote", '"'), ("escape", ""), ("nulls", ())):
+            if self.format != "csv" and getattr(self, name) != unset:
+                yield SettingError("must only be set with format: csv", name)
 
     @property
     def _dialect(self) -> Dialect:
@@ -157,14 +165,14 @@ class FilesSource(BaseModel, SourceSettings):
         return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, (PARTITION, OFFSET), (OFFSET,))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
-        settled_ns = time.time_ns() - int(self.settle_s * 1e9)
+        settled_ns = time.time_ns() - int(self.min_file_age_s * 1e9)
         rules = Rules(
             self.bytes_per_work_unit,
             self.bytes_per_dataset,
             settled_ns,
-            self.remembered,
-            self.late,
-            self.changed,
+            self.tracked_files,
+            self.on_late_file,
+            self.on_changed_file,
         )
         listing = listed(self._patterns(), self.dataset, owned)
         yield from (DatasetProblem(urn, why) for urn, why in listing.problems.items())
@@ -195,7 +203,7 @@ class FilesSource(BaseModel, SourceSettings):
 
     def open(self) -> Extractor:
         folders = tuple(InputFolder(pattern.folder) for pattern in self._patterns())
-        return FilesExtractor(folders, self.format, self._dialect, self.remembered)
+        return FilesExtractor(folders, self.format, self._dialect, self.tracked_files)
 
     def _patterns(self) -> tuple[PathPattern, ...]:
         return tuple(map(PathPattern.parse, self.paths))

@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, field_validator
 
-from distcommit.core.errors import ConfigurationError, SourceError
+from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract import Extract, TableType
 from distcommit.core.interfaces.source import (
     DatasetProblem,
@@ -26,10 +26,11 @@ from distcommit.core.interfaces.targets import Target, broker_addresses
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.patterns import check_patterns
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule
+from distcommit.core.support.setting_values import check_patterns
 from distcommit.core.watermark import Position
 from distcommit.core.work import DatasetPlan
-from distcommit.fs.secret_files import check_absolute, with_secret_files
+from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.names import (
     OWNED_KEYS,
@@ -71,7 +72,7 @@ _INTERNAL = (
 )
 
 
-class KafkaSource(BaseModel, SourceSettings):
+class KafkaSource(SettingsModel, SourceSettings):
     """Topics of one Kafka cluster. A dataset is a topic, or `<topic>@<partition>`; positions are offsets.
 
     Attributes:
@@ -103,7 +104,7 @@ class KafkaSource(BaseModel, SourceSettings):
             a value stands for the file's content, read by each process that connects.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     provenance: ClassVar[Provenance | None] = Provenance(
         "kafka_partition", "kafka_offset", offset_space_of=topic_of_dataset, unique_incarnations=True
@@ -132,25 +133,23 @@ class KafkaSource(BaseModel, SourceSettings):
     def _client_is_not_ours(cls, client: Any) -> Any:
         if not isinstance(client, Mapping):
             return client
-        if taken := sorted(OWNED_KEYS.intersection(client)):
-            raise ConfigurationError(
-                "source.client has settings that the source controls",
-                id="KAFKA_SETTINGS_INVALID",
-                expected="only settings that do not affect which records are read",
-                found=", ".join(taken),
-                todo="remove them, and use source.brokers, source.start and source.expired_offsets",
+        raise_all(
+            SettingError(
+                "must not be set, because the source controls which records are read",
+                key,
+                remedy="use source.brokers, source.start or source.expired_offsets",
             )
-        texts = {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
-        for key, text in texts.items():
-            if isinstance(text, str):
-                check_absolute(text, key)
-        return texts
+            for key in client
+            if key in OWNED_KEYS
+        )
+        return {key: str(v).lower() if isinstance(v, bool | int | float) else v for key, v in client.items()}
 
-    @model_validator(mode="after")
-    def _has_topics(self) -> KafkaSource:
+    _check_files = field_validator("client")(check_secret_files)
+
+    @rule
+    def _has_topics(self) -> Iterator[SettingError]:
         if not self.topics and not self.topic_patterns:
-            raise ValueError("topics or topic_patterns must name at least one topic")
-        return self
+            yield SettingError("must name at least one topic", remedy="set topics or topic_patterns")
 
     @property
     def batch_schema(self) -> pa.Schema:

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError, DistcommitError, SourceError, plain_text
@@ -24,6 +24,7 @@ from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extrac
 from distcommit.core.ports import FileSystem, StagedWriter
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
@@ -36,15 +37,13 @@ _ATTEMPTS, _ROWS = "attempts", "rows"
 _NO_OWNER = -1
 
 
-class MicroBatchSource(BaseModel, SourceSettings):
+class MicroBatchSource(SettingsModel, SourceSettings):
     """Micro-batches that a streaming query passes to `Job.on_batch`. A run outside a query only replays.
 
     Attributes:
         type: `micro_batch`.
         dataset_column: text column with each row's dataset.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["micro_batch"]
     dataset_column: str = Field(min_length=1)

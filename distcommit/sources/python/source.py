@@ -17,7 +17,6 @@ class PythonSource(
     section="source",
     unguarded=frozenset({"plan", "incarnations", "group_positions", "open"}),
     not_forwarded=frozenset({"named_by", "named_now"}),
-    frozen=True,
 ):
     """A custom source: a subclass of `Source`."""
 

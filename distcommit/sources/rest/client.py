@@ -136,9 +136,9 @@ class RestClient:
             id="REST_PAGING_INVALID",
             dataset=dataset,
             url=self._shown(request.url.partition("?")[0]),
-            expected=f"a whole answer within source.answer_s: {self.answer_s:g} s",
+            expected=f"a whole answer within source.response_timeout_s: {self.answer_s:g} s",
             found=str(error),
-            todo="ask for smaller pages by source.params, or set a longer source.answer_s",
+            todo="ask for smaller pages by source.params, or set a longer source.response_timeout_s",
         )
 
     def _refused(self, request: Request, dataset: str, status: int, found: str) -> SourceError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 from urllib.parse import urljoin, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 from distcommit.sources.rest.answers import Answer
 
 
@@ -20,9 +21,7 @@ class Request(BaseModel):
     params: dict[str, str] = {}
 
 
-class _Paging(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Paging(SettingsModel):
     def first(self, request: Request) -> Request:
         """Return the request for the first answer."""
         return request
@@ -126,19 +125,18 @@ class PageNumberPaging(_Paging):
     path: str = ""
     size: int | None = Field(default=None, ge=1)
 
-    @model_validator(mode="after")
-    def _fits(self) -> PageNumberPaging:
+    @rule
+    def _has_path_and_size(self) -> Iterator[SettingError]:
         if self.until == "total" and not self.path:
-            raise ValueError("path must be set with until: total")
+            yield SettingError("must be set with until: total", "path")
         if self.until in ("empty", "short_page") and self.path:
-            raise ValueError("path must only be set with until: total or until: link")
+            yield SettingError("must only be set with until: total or until: link", "path")
         if self.until in ("empty", "link") and self.size is not None:
-            raise ValueError("size must only be set with until: short_page or until: total")
-        if self.step > 1 and self.size not in (None, self.step):
-            raise ValueError("size must not be set with offsets, whose size is step")
+            yield SettingError("must only be set with until: short_page or until: total", "size")
+        elif self.step > 1 and self.size not in (None, self.step):
+            yield SettingError("must not be set with offsets, whose size is step", "size")
         if self.until == "short_page" and self._size is None:
-            raise ValueError("size must be set with until: short_page")
-        return self
+            yield SettingError("must be set with until: short_page", "size")
 
     def first(self, request: Request) -> Request:
         return _with(request, self.param, str(self.first_page))

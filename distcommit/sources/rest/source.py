@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.interfaces.extract import Extract, TableType
@@ -16,10 +16,11 @@ from distcommit.core.interfaces.source import DatasetProblem, SourceSettings, So
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.urn import check_urn
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, raise_all, rule
+from distcommit.core.support.setting_values import repeated, urn_errors
 from distcommit.core.watermark import Position
 from distcommit.core.work import DatasetPlan
-from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,
     PARTITION_COLUMN,
@@ -35,7 +36,7 @@ from distcommit.sources.watermark_column import PARTITION, Kind
 _DATASET = "{dataset}"
 
 
-class ListOverrides(BaseModel):
+class ListOverrides(SettingsModel):
     """Settings of one dataset that differ from the source's.
 
     Attributes:
@@ -43,14 +44,14 @@ class ListOverrides(BaseModel):
         params: added to those of the source.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     records: str | None = None
     watermark: WatermarkField | None = None
     params: dict[str, str] = Field(default_factory=dict)
 
 
-class RestSource(BaseModel, SourceSettings):
+class RestSource(SettingsModel, SourceSettings):
     """Lists of JSON records that a server returns by HTTP GET, page by page, in the order of a field.
 
     Each record is the bytes of its JSON, with its number in the dataset.
@@ -68,13 +69,13 @@ class RestSource(BaseModel, SourceSettings):
         username: for basic authentication; empty for none.
         password: its password, `${file:PATH}` as above.
         timeout_s: seconds to wait for a connection, and for each byte.
-        answer_s: seconds that a whole answer may take. An answer has at most 256 MiB.
+        response_timeout_s: seconds that a whole response may take. A response has at most 256 MiB.
         retries: number of retries if the server can't be reached, is busy (429) or fails (5xx). The delay is half a
             second, then twice as long each time, less a random part of up to a half; or `Retry-After`, up to a minute.
         overrides: settings of single datasets, by name.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
+    model_config = ConfigDict(hide_input_in_errors=True, coerce_numbers_to_str=True)
 
     provenance: ClassVar[Provenance | None] = Provenance(PARTITION_COLUMN, OFFSET_COLUMN, counts_reading=True)
 
@@ -89,49 +90,45 @@ class RestSource(BaseModel, SourceSettings):
     username: str = ""
     password: SecretStr = SecretStr("")
     timeout_s: float = Field(default=30, gt=0)
-    answer_s: float = Field(default=300, gt=0)
+    response_timeout_s: float = Field(default=300, gt=0)
     retries: int = Field(default=4, ge=0, le=20)
     overrides: dict[str, ListOverrides] = Field(default_factory=dict)
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _is_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or _DATASET in parts.netloc:
-            raise ValueError("must begin with https://host/ or http://host/")
+            raise SettingError("must begin with https://HOST/ or http://HOST/")
         if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("must not contain a user or a query (?); set source.username and source.params instead")
+            raise SettingError(
+                "must not contain a user or a query (?)", remedy="set source.username and source.params instead"
+            )
         if parts.port == 0:
-            raise ValueError("must have a valid port")
+            raise SettingError("must have a valid port")
         return url
 
     @field_validator("datasets")
     @classmethod
     def _are_names(cls, datasets: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(datasets)) < len(datasets):
-            raise ValueError("a dataset must not be named twice")
-        return tuple(map(check_urn, datasets))
+        invalid = (error for index, name in enumerate(datasets) for error in urn_errors(name, index))
+        raise_all([*repeated(datasets), *invalid])
+        return datasets
 
-    @model_validator(mode="after")
-    def _fits(self) -> RestSource:
+    _check_files = field_validator("headers", "password")(check_secret_files)
+
+    @rule
+    def _datasets_are_requested(self) -> Iterator[SettingError]:
         texts = (
             self.url,
             *self.params.values(),
             *(text for o in self.overrides.values() for text in o.params.values()),
         )
         if len(self.datasets) > 1 and not any(_DATASET in text for text in texts):
-            raise ValueError("url or params must contain {dataset} if there are several datasets")
-        if unknown := [name for name in self.overrides if name not in self.datasets]:
-            raise ValueError(f"overrides must only name datasets of the source, not: {', '.join(unknown)}")
-        for secret in (*self.headers.values(), self.password):
-            for path in SECRET_FILE.findall(secret.get_secret_value()):
-                if not path.startswith("/"):
-                    raise ConfigurationError(
-                        "the path of a secret file must be absolute",
-                        id="SECRET_FILE_UNREADABLE",
-                        found=f"${{file:{path}}}",
-                    )
-        return self
+            yield SettingError("must contain {dataset}, or params must, if there are several datasets", "url")
+        for name in self.overrides:
+            if name not in self.datasets:
+                yield SettingError("must be the name of a dataset of the source", "overrides", name)
 
     @property
     def batch_schema(self) -> pa.Schema:
@@ -219,7 +216,7 @@ class RestSource(BaseModel, SourceSettings):
         password = with_secret_files(self.password.get_secret_value())
         basic = (self.username, password) if self.username else None
         secrets = [text for text in (*headers.values(), password) if text]
-        client = RestClient(headers, basic, self.timeout_s, self.answer_s, self.retries, secrets)
+        client = RestClient(headers, basic, self.timeout_s, self.response_timeout_s, self.retries, secrets)
         return RestExtractor(client, {urn: self._list_of(urn) for urn in self.datasets})
 
     def _watermark_of(self, urn: str) -> WatermarkField:

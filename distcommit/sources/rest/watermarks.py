@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from math import floor
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 from distcommit.core.watermark import Position, as_offset
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, end_of_times, is_position, position_of, time_at
 
@@ -22,7 +24,7 @@ _OPEN_S = {"second": 0, "minute": 60, "hour": 3600, "week": 604_800}
 _DAY_S = 86_400
 
 
-class WatermarkField(BaseModel):
+class WatermarkField(SettingsModel):
     """The watermark field of each record.
 
     Positions of integers are lists of one number, because the audit takes a plain number for an offset.
@@ -41,8 +43,6 @@ class WatermarkField(BaseModel):
         unique: for integers, whether values are unique. The newest record is read then.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     field: str = Field(min_length=1)
     type: Literal["time", "integer", "text"]
     since: str = Field(min_length=1)
@@ -51,21 +51,22 @@ class WatermarkField(BaseModel):
     lookback: int = Field(ge=0, le=10**9)
     unique: bool = False
 
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> WatermarkField:
-        if self.type != "time" and (self.until or self.format != _ISO):
-            raise ValueError("until and format must only be set with type: time")
-        if alike := _written_alike(self.format):
-            raise ValueError(
-                f"format writes {' and '.join(alike)} alike, so that the range between can't be requested. It must"
-                " contain the year, the month and the day, and with seconds the minute and the 24-hour hour"
-                " (%H, or %I with %p)"
+    @rule
+    def _fits_its_type(self) -> Iterator[SettingError]:
+        if self.type != "time" and self.until:
+            yield SettingError("must only be set with type: time", "until")
+        if self.type != "time" and self.format != _ISO:
+            yield SettingError("must only be set with type: time", "format")
+        elif alike := _written_alike(self.format):
+            yield SettingError(
+                "must contain the year, the month and the day, and with seconds the minute and the 24-hour hour (%H, or"
+                f" %I with %p): it writes {' and '.join(alike)} alike, so that the range between cannot be requested",
+                "format",
             )
         if self.type != "integer" and self.unique:
-            raise ValueError("unique must only be set with type: integer")
+            yield SettingError("must only be set with type: integer", "unique")
         if self.type == "text" and self.lookback:
-            raise ValueError("lookback must be 0 with type: text")
-        return self
+            yield SettingError("must be 0 with type: text", "lookback")
 
     @property
     def kind(self) -> Kind:

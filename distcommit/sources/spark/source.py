@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator
 
-from distcommit.core.errors import DistcommitError, SourceError
+from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract import Extract, TableType
 from distcommit.core.interfaces.source import Extractor, Planned, SourceSettings, SourceState
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.urn import check_urn
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule
+from distcommit.core.support.setting_values import urn_errors
 from distcommit.core.watermark import Position
-from distcommit.fs.secret_files import check_absolute, with_secret_files
+from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.snapshots import is_count
 from distcommit.sources.spark.places import selects
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
@@ -37,7 +38,7 @@ _JDBC_HOST = re.compile(r"^(jdbc:.*?//)[^/?;]*(?=/[^/?;])")
 Option = bool | int | float | str
 
 
-class SparkSource(BaseModel, SourceSettings):
+class SparkSource(SettingsModel, SourceSettings):
     """Datasets read by a reader of Spark, such as `jdbc`, `parquet`, `orc`, or one from a jar.
 
     A Spark task cannot call a reader of Spark. Before a run plans, the driver's Spark session reads each dataset into
@@ -58,7 +59,7 @@ class SparkSource(BaseModel, SourceSettings):
             number for integers.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     staged_by: ClassVar[str] = "distcommit.spark.frames:staged_frames"
 
@@ -73,26 +74,21 @@ class SparkSource(BaseModel, SourceSettings):
     @field_validator("datasets")
     @classmethod
     def _are_names(cls, datasets: dict[str, dict[str, Option]]) -> dict[str, dict[str, Option]]:
-        for name in datasets:
-            try:
-                check_urn(name)
-            except DistcommitError as error:
-                raise ValueError(f"dataset name {name!r} is invalid: {error}") from None
+        raise_all(error for name in datasets for error in urn_errors(name, name))
         return datasets
 
-    @field_validator("password")
-    @classmethod
-    def _is_absolute(cls, password: SecretStr) -> SecretStr:
-        check_absolute(password.get_secret_value(), "password")
-        return password
+    _check_files = field_validator("password")(check_secret_files)
 
-    @model_validator(mode="after")
-    def _lookback_is_said(self) -> SparkSource:
+    @rule
+    def _has_lookback_with_watermark(self) -> Iterator[SettingError]:
         if self.watermark and self.lookback is None:
-            raise ValueError("watermark needs lookback; set it to 0 only if rows appear in the order of their values")
+            yield SettingError(
+                "must be set with watermark",
+                "lookback",
+                remedy="use 0 if rows appear in the order of values",
+            )
         if not self.watermark and self.lookback is not None:
-            raise ValueError("lookback needs watermark; remove it for a snapshot")
-        return self
+            yield SettingError("must not be set without watermark", "lookback")
 
     @property
     def reads_whole_units(self) -> bool:

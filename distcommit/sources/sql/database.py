@@ -15,23 +15,17 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SQLAlchemyError
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, SourceError, TransientError, plain_text
-from distcommit.fs.database_tls import Tls, mysql_arguments, postgresql_arguments
+from distcommit.fs.database_tls import CONNECT_TIMEOUT_S, LIBPQ_TIME_LIMITS, Tls, mysql_arguments, postgresql_arguments
 
 __all__ = ["Database"]
 
-_TIMEOUT_S = 10
+_LOCK_TIMEOUT_S = 10
 _SILENCE_S = 600
 """Seconds that MySQL and its client, which has no keep-alive, wait for each other."""
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 _CONNECT: dict[str, dict[str, Any]] = {
-    "postgresql": {  # of libpq: a silent server is detected within a minute
-        "connect_timeout": _TIMEOUT_S,
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 60_000,
-    },
-    "mysql": {"connect_timeout": _TIMEOUT_S, "read_timeout": _SILENCE_S, "charset": "utf8mb4"},
+    "postgresql": {**LIBPQ_TIME_LIMITS},
+    "mysql": {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": _SILENCE_S, "charset": "utf8mb4"},
 }
 _READING: dict[str, dict[str, Any]] = {
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
@@ -137,7 +131,7 @@ class Database:
     def _open_file(self) -> sqlite3.Connection:
         """Open a SQLite file read-only, which does not create a missing one."""
         path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
-        return sqlite3.connect(f"file:{path}?mode=ro", _TIMEOUT_S, isolation_level=None, uri=True)
+        return sqlite3.connect(f"file:{path}?mode=ro", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
 
     def _typed(self, error: Exception, table: str) -> DistcommitError:
         ids = {"table": table} if table else {}
@@ -172,9 +166,9 @@ def _settings(dialect: str) -> list[str]:
     fails its own work unit only, and read-only transactions, so that no query can write."""
     if dialect == "postgresql":
         read_only = "SET default_transaction_read_only = on"
-        return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_TIMEOUT_S}s'", read_only]
+        return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_LOCK_TIMEOUT_S}s'", read_only]
     if dialect == "mysql":
-        waits = f"lock_wait_timeout = {_TIMEOUT_S}, innodb_lock_wait_timeout = {_TIMEOUT_S}"
+        waits = f"lock_wait_timeout = {_LOCK_TIMEOUT_S}, innodb_lock_wait_timeout = {_LOCK_TIMEOUT_S}"
         waits += f", net_write_timeout = {_SILENCE_S}"
         return [f"SET time_zone = '+00:00', {waits}", "SET SESSION TRANSACTION READ ONLY"]
     return []

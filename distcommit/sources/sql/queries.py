@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
+from distcommit.core.support.setting_errors import SettingError
+
 _NOT_CLOSED = "has a quote, or a comment, that is not closed, from {!r} on"
 _TOKEN = r"(?P<space>\s+)|(?P<comment>{comment})|(?P<quoted>{quoted})|(?P<open>{open})|(?P<mark>{mark})|\w[\w$]*|."
 _DOUBLED = r"""'(?:[^']|'')*'|"(?:[^"]|"")*\""""
@@ -79,7 +81,7 @@ class Query:
         words = [token[0] for token in tokens]
         first = next((word for word in words if word != "("), "nothing")
         if first.upper() not in ("SELECT", "WITH"):
-            raise ValueError(f"must begin with SELECT or WITH, not with {first:.40}")
+            raise SettingError(f"must begin with SELECT or WITH, not with {first:.40}")
         _check(tokens, dialect)
         body = text[tokens[0].start() : tokens[-1].end()]
         return cls(body, sha256(" ".join(words).encode()).hexdigest()[:12])
@@ -93,17 +95,17 @@ def check_condition(text: str, dialect: str) -> None:
     """
     tokens = [*_tokens(text, dialect)]
     if text and not tokens:
-        raise ValueError("must not be empty; remove it to read all rows")
+        raise SettingError("must not be empty; remove it to read all rows")
     _check(tokens, dialect)
 
 
 def _check(tokens: list[re.Match[str]], dialect: str) -> None:
     words = [token[0] for token in tokens]
     if ";" in words:
-        raise ValueError("must be one statement, and has several, separated by ;")
+        raise SettingError("must be one statement, and has several, separated by ;")
     _check_brackets(words)
     if marks := [token[0] for token in tokens if token.lastgroup == "mark"]:
-        raise ValueError(f"must not have a placeholder, {marks[0]}; write its value instead")
+        raise SettingError(f"must not have a placeholder, {marks[0]}; write its value instead")
     if dialect == "mysql":
         _require_only_reads(tokens)
 
@@ -168,7 +170,7 @@ def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
         if found.lastgroup == "open":
             at = _end_of_nested(text, found.start()) if dialect == "postgresql" and found[0] == "/*" else 0
             if not at:
-                raise ValueError(_NOT_CLOSED.format(text[found.start() : found.start() + 30]))
+                raise SettingError(_NOT_CLOSED.format(text[found.start() : found.start() + 30]))
         elif found.lastgroup not in ("space", "comment"):
             yield found
 
@@ -188,15 +190,15 @@ def _check_brackets(words: list[str]) -> None:
     for word in words:
         depth += {"(": 1, ")": -1}.get(word, 0)
         if depth < 0:
-            raise ValueError("has a ) without a (")
+            raise SettingError("has a ) without a (")
     if depth:
-        raise ValueError("has a ( without a )")
+        raise SettingError("has a ( without a )")
 
 
 def _require_only_reads(tokens: list[re.Match[str]]) -> None:
     bare = " ".join("''" if token.lastgroup == "quoted" else token[0] for token in tokens)
     if found := _MORE_THAN_READING.search(bare):
-        raise ValueError(
+        raise SettingError(
             f"has {found[1]}: it must not lock rows or write them elsewhere. Remove it (write a column of that name in"
             " backticks)"
         )
@@ -213,5 +215,5 @@ def queries_of(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
         try:
             queries[name] = Query.of(text, dialect)
         except ValueError as error:
-            raise ValueError(f"queries.{name} {error}") from None
+            raise SettingError(f"queries.{name} {error}") from None
     return queries

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.extract import Extract, TableType
@@ -16,10 +16,11 @@ from distcommit.core.interfaces.source import Planned, SourceSettings, SourceSta
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.support.patterns import check_patterns
+from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, errors_of, rule
+from distcommit.core.support.setting_values import check_distinct, check_patterns
 from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_url
-from distcommit.fs.secret_files import check_absolute, with_secret_files
+from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.sql.queries import check_condition, queries_of
 from distcommit.sources.sql.rules import TableRules, Tables, is_incarnation_of, position_problems, reads_table
 
@@ -33,7 +34,7 @@ _ANOTHER_DATABASE = (
 )
 
 
-class TableOverrides(BaseModel):
+class TableOverrides(SettingsModel):
     """Settings of one table or query that differ from the source's.
 
     Attributes:
@@ -46,23 +47,16 @@ class TableOverrides(BaseModel):
             `watermark` is the only one, its greatest value is read without waiting for a greater one.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     watermark: str = Field(default="", min_length=1)
     lookback: int | None = Field(default=None, ge=0, le=10**9)
     columns: tuple[str, ...] = ()
     where: str = ""
     keys: tuple[str, ...] = ()
 
-    @field_validator("columns", "keys")
-    @classmethod
-    def _are_named_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(names)) < len(names):
-            raise ValueError("a column must not be named twice")
-        return names
+    _check_names = field_validator("columns", "keys")(check_distinct)
 
 
-class SqlSource(BaseModel, SourceSettings):
+class SqlSource(SettingsModel, SourceSettings):
     """Tables, views and queries of one database. Each is a dataset of its name; positions are values of one column, or
     numbers of snapshots.
 
@@ -105,7 +99,7 @@ class SqlSource(BaseModel, SourceSettings):
         batch_rows: rows in memory at once; more if more rows have one value.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, ignored_types=(cached_property,))
+    model_config = ConfigDict(hide_input_in_errors=True, ignored_types=(cached_property,))
 
     type: Literal["sql"]
     url: str
@@ -127,62 +121,57 @@ class SqlSource(BaseModel, SourceSettings):
     records_per_dataset: int = Field(default=0, ge=0)
     batch_rows: int = Field(default=10_000, ge=1)
 
-    @field_validator("url")
+    @checks("url")
     @classmethod
     def _is_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("postgresql", "mysql", "sqlite"):
-            raise ValueError("must begin with postgresql://, mysql:// or sqlite:////")
+            raise SettingError("must begin with postgresql://, mysql:// or sqlite:////")
         if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
-            raise ValueError("must not contain a password; set source.password instead")
+            raise SettingError("must not contain a password", remedy="set source.password instead")
         if parts.scheme == "sqlite" and (parts.netloc or not re.match(r"//[^/]", parts.path) or parts.query):
-            raise ValueError("must name a SQLite file by its absolute path only: sqlite:////path")
+            raise SettingError("must name a SQLite file by its absolute path only: sqlite:////path")
         if parts.scheme != "sqlite" and (parts.port == 0 or not parts.path.strip("/")):
-            raise ValueError(f"must name a database: {parts.scheme}://user@host:port/database")
+            raise SettingError(f"must name a database: {parts.scheme}://user@host:port/database")
         return url
 
-    @field_validator("password")
-    @classmethod
-    def _is_absolute(cls, password: SecretStr) -> SecretStr:
-        check_absolute(password.get_secret_value(), "password")
-        return password
-
+    _check_files = field_validator("password")(check_secret_files)
     _compile = field_validator("table_patterns", "exclude_patterns")(check_patterns)
 
-    @model_validator(mode="after")
-    def _options_are_known(self) -> SqlSource:
-        if self._dialect == "mysql":
-            check_mysql_url(self.url, self.tls)
-        elif self._dialect == "postgresql":
-            check_postgresql_url(self.url, self.tls)
-        return self
+    @rule
+    def _url_options_are_valid(self) -> Iterator[SettingError]:
+        checks = {"mysql": check_mysql_url, "postgresql": check_postgresql_url}
+        if self._dialect in checks:
+            yield from errors_of(partial(checks[self._dialect], self.url, self.tls), "url")
 
-    @model_validator(mode="after")
-    def _has_tables(self) -> SqlSource:
+    @rule
+    def _has_tables(self) -> Iterator[SettingError]:
         if not self.tables and not self.table_patterns and not self.queries:
-            raise ValueError("tables, table_patterns or queries must name at least one table or query")
+            yield SettingError("must name at least one table or query", remedy="set tables, table_patterns or queries")
+            return
         selection = self.selection
-        if twice := [name for name in self.queries if name in self.tables and selection.has_table(name)]:
-            raise ValueError(f"tables and queries must have different names, not: {', '.join(twice)}")
-        if unknown := [name for name in self.overrides if name not in selection]:
-            raise ValueError(f"overrides must only name tables and queries of the source, not: {', '.join(unknown)}")
+        for name in self.queries:
+            if name in self.tables and selection.has_table(name):
+                yield SettingError("must have another name than each table", "queries", name)
         for name, other in self.overrides.items():
-            try:
-                check_condition(other.where, self._dialect)
-            except ValueError as error:
-                raise ValueError(f"overrides.{name}.where {error}") from None
-        return self
+            if name not in selection:
+                yield SettingError("must be the name of a table or query of the source", "overrides", name)
+            yield from errors_of(partial(check_condition, other.where, self._dialect), "overrides", name, "where")
 
-    @model_validator(mode="after")
-    def _is_read_by_a_column_or_whole(self) -> SqlSource:
-        if not self.is_snapshot and (not self.watermark or self.lookback is None):
-            raise ValueError(f"table_type: {self.table_type} requires watermark and lookback")
-        by_column = [(each.watermark, each.lookback) for each in self.overrides.values()]
-        if self.is_snapshot and {(self.watermark, self.lookback), *by_column} != {("", None)}:
-            raise ValueError("watermark and lookback must not be set with table_type: snapshot_only")
-        if self.is_snapshot and (self.records_per_dataset or self.start != "earliest"):
-            raise ValueError("records_per_dataset and start must not be set with table_type: snapshot_only")
-        return self
+    @rule
+    def _has_watermark_unless_snapshot(self) -> Iterator[SettingError]:
+        if not self.is_snapshot:
+            for name, value in (("watermark", self.watermark or None), ("lookback", self.lookback)):
+                if value is None:
+                    yield SettingError(f"must be set with table_type: {self.table_type}", name)
+            return
+        why = "must not be set with table_type: snapshot_only"
+        defaults = {"watermark": "", "lookback": None, "records_per_dataset": 0, "start": "earliest"}
+        yield from (SettingError(why, name) for name, unset in defaults.items() if getattr(self, name) != unset)
+        for table, each in self.overrides.items():
+            for name in ("watermark", "lookback"):
+                if getattr(each, name) not in ("", None):
+                    yield SettingError(why, "overrides", table, name)
 
     @property
     def is_snapshot(self) -> bool:

@@ -1,4 +1,4 @@
-"""Retention of the history of runs: plans, task states, outcomes by dataset, times and records. Nothing else needs them
+"""Retention of the history of runs: plans, task states, tables and records. Nothing else needs them
 once a run is over."""
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from distcommit.protocol.paths.store import (
     PLANS,
     PROGRESS,
     READING,
-    RUN_DATASETS,
-    RUN_TIMES,
+    RUN_TABLES,
     RUNS,
     TASK_STATES,
     holds_bucket,
@@ -43,7 +42,7 @@ class Retention:
 
 DEFAULT_RETENTION = Retention()
 
-_TABLES = (PLANS, TASK_STATES, RUN_DATASETS, RUN_TIMES)
+_TABLES = (PLANS, TASK_STATES, RUN_TABLES)
 
 
 def expire_history(

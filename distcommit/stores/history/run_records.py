@@ -15,7 +15,8 @@ import msgspec
 
 from distcommit.core.errors import ConflictError, DistcommitError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.flow_counts import FlowCounts
+from distcommit.core.records.reasons import Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import BEGUN, CANCEL, RUNS, record_name, record_of
@@ -24,8 +25,6 @@ from distcommit.stores.state.job_store import JobStore
 
 RECORD_VERSION = 1
 BEGINNING_VERSION = CANCEL_VERSION = 1
-MAX_ENTRIES = 100
-"""Maximum number of entries of a kind in a record; the others are counted."""
 NOT_PLANNED = "not planned"
 """Kind of the reason of a dataset that the source could not plan."""
 _TRIES = 3
@@ -33,150 +32,110 @@ _Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """Facts about a run that are known before it begins.
-
-    Attributes:
-        config: the job file, without secrets.
-        versions: versions of software that the run uses, by name.
-        host: host of the driver.
-        pid: process id of the driver.
-        job_file: path of the job file on that host.
-        locked: whether the run holds the job lock; else it gives a sign of life in its own folder.
-        kept_runs: number of older runs whose records are kept.
-        kept_tables: number of older runs whose tables are kept.
-    """
+    """Facts about a run that are known before it begins."""
 
     config: dict[str, Any] = {}
+    """The job file, without secrets."""
     versions: dict[str, str] = {}
+    """Versions of software that the run uses, by name."""
     host: str = ""
+    """Host of the driver."""
     pid: int = 0
+    """Process id of the driver."""
     job_file: str = ""
+    """Path of the job file on that host."""
     locked: bool = True
+    """Whether the run holds the job lock; else it gives a sign of life in its own folder."""
     kept_runs: int = 0
+    """Number of older runs whose records are kept."""
     kept_tables: int = 0
+    """Number of older runs whose tables are kept."""
 
 
 class RunBeginning(msgspec.Struct, frozen=True):
-    """The record of a run's begin.
-
-    Attributes:
-        version: format version.
-        job: name of the job.
-        run_id: the run's id.
-        epoch: the run's epoch.
-        command: the command that started the run.
-        who: user or service that gave it.
-        began_ms: time of its begin, in milliseconds since 1970.
-        facts: facts known before it began.
-    """
+    """The record of a run's begin."""
 
     version: int
+    """Format version."""
     job: str
+    """Name of the job."""
     run_id: str
+    """The run's id."""
     epoch: int
+    """The run's epoch."""
     command: str
+    """The command that started the run."""
     who: str
+    """The user or service that gave the command."""
     began_ms: int
+    """Begin of the run, in milliseconds since 1970."""
     facts: RunFacts
+    """Facts that were known before the run began."""
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
-    """A request to end the run of an epoch.
-
-    Attributes:
-        version: format version.
-        epoch: epoch of the run.
-        who: who asked.
-        at_ms: time of the request, in milliseconds since 1970.
-    """
+    """A request to end the run of an epoch."""
 
     version: int
+    """Format version."""
     epoch: int
+    """Epoch of the run."""
     who: str
+    """The user or service that requested it."""
     at_ms: int
-
-
-class RecordedReason(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A recorded reason or note.
-
-    Attributes:
-        subject: the dataset, bucket or partition.
-        kind: kind of the reason.
-        text: the reason.
-        remedy: words of the command that resolves it, if the source has named one.
-    """
-
-    subject: str
-    kind: str
-    text: str
-    remedy: tuple[str, ...] = ()
-
-
-class RecordedReasons(msgspec.Struct, frozen=True):
-    """The first reasons, and the number of those left out."""
-
-    kept: tuple[RecordedReason, ...] = ()
-    left_out: int = 0
+    """Time of the request, in milliseconds since 1970."""
 
 
 class RecordedPhase(msgspec.Struct, frozen=True):
-    """A phase of a run.
-
-    Attributes:
-        name: name of the phase.
-        seconds: its duration.
-        completed: False if an error ended it; the counts then cover only the reports received before.
-        counts: its counts by name.
-    """
+    """A phase of a run."""
 
     name: str
+    """Name of the phase."""
     seconds: float
+    """Duration of the phase."""
     completed: bool
-    counts: dict[str, int]
+    """False if an error ended the phase; the counts then cover only the reports received before."""
+    counts: RunCounts
+    """Counts of the phase alone."""
 
 
 class RunRecord(msgspec.Struct, frozen=True):
-    """The record of an ended run. Times are milliseconds since 1970.
-
-    Attributes:
-        version: format version.
-        job: name of the job.
-        run_id: the run's id.
-        epoch: the run's epoch.
-        command: the command that started the run.
-        who: user or service that gave it.
-        began_ms: its begin.
-        ended_ms: its end.
-        outcome: its outcome.
-        error_kind: id of the error that ended it or a failed ingest job; of a library's error its class name.
-        error: text of that error.
-        phases: its phases.
-        totals: counts over all phases, by name.
-        quarantined: datasets that it quarantined.
-        held: datasets that were ready, and held back because the job publishes all datasets or none.
-        reasons: why datasets or buckets were not completed.
-        notes: facts worth reporting that are no failures.
-        flow: counts of the constructs.
-    """
+    """The record of an ended run. Times are milliseconds since 1970."""
 
     version: int
+    """Format version."""
     job: str
+    """Name of the job."""
     run_id: str
+    """The run's id."""
     epoch: int
+    """The run's epoch."""
     command: str
+    """The command that started the run."""
     who: str
+    """The user or service that gave the command."""
     began_ms: int
+    """Begin of the run."""
     ended_ms: int
+    """End of the run."""
     outcome: RunOutcome
+    """Outcome of the run."""
     error_kind: str
+    """Id of the error that ended the run (of a library's error the class name); empty if there is none."""
     error: str
+    """Text of the error that ended the run, or of a failed ingest job."""
     phases: tuple[RecordedPhase, ...]
-    totals: dict[str, int]
-    quarantined: RecordedReasons = RecordedReasons()
-    held: RecordedReasons = RecordedReasons()
-    reasons: RecordedReasons = RecordedReasons()
-    notes: RecordedReasons = RecordedReasons()
-    flow: FlowCounts = FlowCounts()
+    """Phases of the run, in order."""
+    totals: RunCounts
+    """Counts of all phases."""
+    quarantined: Reasons = Reasons()
+    """Datasets that the run quarantined."""
+    held: Reasons = Reasons()
+    """Datasets that were ready, and held back because the job publishes all datasets or none."""
+    reasons: Reasons = Reasons()
+    """Why datasets or buckets were not completed."""
+    notes: Reasons = Reasons()
+    """Facts worth reporting that are no failures."""
 
 
 def put_record(store: JobStore, record: RunRecord) -> None:

@@ -26,6 +26,7 @@ from distcommit.core.records.log_records import (
     SealedSequence,
     SequenceName,
 )
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import check_urn, folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
@@ -139,7 +140,7 @@ class LogCommitStepStore(CommitStepStore):
             high=high,
             steps=dump_steps(step for step in steps if step.move is None),
         )
-        fold = log.settle(partial(next_record.seal, epoch=opened.epoch, sequences=(sequence,)))
+        fold = run_alone(log.settle(partial(next_record.seal, epoch=opened.epoch, sequences=(sequence,))))
         state = fold.state_of(urn)
         if state.sequence != sequence and state.done_epoch != opened.epoch:
             raise ConflictError(
@@ -161,7 +162,7 @@ class LogCommitStepStore(CommitStepStore):
         sequence = state.open.sequence
         opened, name = self._opened(store), SequenceName(urn, sequence.epoch)
         log = self._log(opened, opened.store.bucket_of(urn))
-        log.make_durable()
+        run_alone(log.make_durable())
         end = SequenceEnd(opened, log, name)
         try:
             steps = tuple(load_steps(sequence.steps, self._context))
@@ -231,7 +232,7 @@ class LogCommitStepStore(CommitStepStore):
         for bucket in range(store.buckets):
             log = opened.logs[bucket] = store.bucket_log(bucket, opened.epoch)
             try:
-                fence_bucket(log, opened.epoch, run_id)
+                run_alone(fence_bucket(log, opened.epoch, run_id))
             except CorruptError as error:
                 logger.warning("a bucket cannot be fenced: %s", error, extra={"job": store.job, "bucket": bucket})
                 opened.unfenced.add(bucket)
@@ -263,7 +264,7 @@ class LogCommitStepStore(CommitStepStore):
         if bucket not in opened.logs:
             opened.logs[bucket] = opened.store.bucket_log(bucket, opened.epoch)
         if bucket in opened.unfenced:  # its log was corrupt; once restored it must be fenced before use
-            fence_bucket(opened.logs[bucket], opened.epoch, opened.run_id)
+            run_alone(fence_bucket(opened.logs[bucket], opened.epoch, opened.run_id))
             opened.unfenced.remove(bucket)
         return opened.logs[bucket]
 

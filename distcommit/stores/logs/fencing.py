@@ -210,7 +210,7 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
     log = store.job_log()
     before = log.refresh()
     require_current_generation(store, before, moving=moving)
-    fold = log.settle(partial(next_record.fence_job, run_id=run_id, begun_at=before.fence_epoch))
+    fold = run_alone(log.settle(partial(next_record.fence_job, run_id=run_id, begun_at=before.fence_epoch)))
     if fold.fence_run_id != run_id:
         raise FencedError(
             "another run of this job began at the same moment",
@@ -224,18 +224,13 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
     return fold.fence_epoch
 
 
-def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> Fold:
-    """As `fence_bucket_batched`, for one bucket alone."""
-    return run_alone(fence_bucket_batched(log, epoch, run_id))
-
-
-def fence_bucket_batched(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
+def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
     """Fence one bucket's log and return its fold, which contains the fence.
 
     Raises:
         FencedError: if a newer run has fenced it.
     """
-    fold = yield from log.settle_batched(partial(next_record.fence, epoch=epoch, run_id=run_id))
+    fold = yield from log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id))
     require_fence(fold, epoch, log.folder)
     log.sweep_temporary()
     return fold

@@ -16,7 +16,7 @@ from distcommit.core.errors import OutcomeUnknownError
 from distcommit.core.ports import FileSystem, NotPutError, not_put
 from distcommit.core.records.log_records import Checkpoint, Record
 from distcommit.core.storage_errors import storage_error
-from distcommit.core.support.io_batching import BatchedWork, IoRequest, run_alone
+from distcommit.core.support.io_batching import BatchedWork, IoRequest
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
@@ -91,11 +91,7 @@ class CommitLog(LogView):
                 if attempt == _TRIES - 1:
                     raise
 
-    def settle(self, decide: Callable[[Fold], Record | None]) -> Fold:
-        """As `settle_batched`, for this log alone."""
-        return run_alone(self.settle_batched(decide))
-
-    def settle_batched(self, decide: Callable[[Fold], Record | None]) -> BatchedWork[Fold]:
+    def settle(self, decide: Callable[[Fold], Record | None]) -> BatchedWork[Fold]:
         """Append the records that `decide` returns until it returns None. Return the fold on which it returned None.
 
         That fold is durable, whichever writers wrote it, and was read in this call.
@@ -125,7 +121,7 @@ class CommitLog(LogView):
             if record is not None and error is not None and refused >= _TRIES and not unknown:
                 raise storage_error(error, "a log segment was not written", log=self.folder) from error
             if record is None:
-                yield from self.make_durable_batched()
+                yield from self.make_durable()
                 continue
             if not valid(record, fold):
                 raise AssertionError(f"decided on an invalid record: {record!r}")
@@ -165,12 +161,12 @@ class CommitLog(LogView):
             return fold, record
         return self._decided(decide, refresh=True)
 
-    def checkpoint_batched(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> BatchedWork[None]:
+    def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> BatchedWork[None]:
         """Write the fold as a checkpoint if at least `at_least` segments are above the newest one. Then delete, listed
         and in ascending order, all segments below the second newest checkpoint. Refreshes only if it writes."""
         due_checkpoint = partial(next_record.checkpoint, at_least=at_least, decided_from=decided_from)
         if due_checkpoint(self.latest()) is not None:
-            yield from self.settle_batched(due_checkpoint)
+            yield from self.settle(due_checkpoint)
         self._delete_older(self.latest())
 
     def truncate(self) -> None:
@@ -189,11 +185,7 @@ class CommitLog(LogView):
         for name in self._temporary:
             self._fs.delete(f"{self.folder}/{name}")
 
-    def make_durable(self) -> None:
-        """As `make_durable_batched`, for this log alone."""
-        run_alone(self.make_durable_batched())
-
-    def make_durable_batched(self) -> BatchedWork[None]:
+    def make_durable(self) -> BatchedWork[None]:
         """Sync the folder if the fold contains records of other writers. Afterwards the whole fold is durable."""
         if self._durable_to < self._last:
             durable_to = self._last
@@ -208,7 +200,7 @@ class CommitLog(LogView):
             OSError: if it is unknown whether it was put.
         """
         try:
-            yield from self.make_durable_batched()
+            yield from self.make_durable()
         except OSError as error:
             raise not_put(error, path) from error
         won: bool = yield PutIfAbsent(self._fs, path, data)

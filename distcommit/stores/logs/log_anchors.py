@@ -15,6 +15,7 @@ from distcommit.core.errors import CorruptError, DistcommitError, LostTailError,
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.log_records import Intent
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import TaskOutcome, TaskState
 from distcommit.protocol import next_record
@@ -151,7 +152,7 @@ def record_cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> int:
     log = store.job_log(epoch)
     before = log.refresh()
     dead_epoch = before.began_epoch if before.began_epoch > before.ended_epoch else 0
-    fold = log.settle(partial(next_record.cut, epoch=epoch, phase=CutPhase.BEGAN, seen=tuple(seen)))
+    fold = run_alone(log.settle(partial(next_record.cut, epoch=epoch, phase=CutPhase.BEGAN, seen=tuple(seen))))
     require_fence(fold, epoch, log.folder)
     return dead_epoch
 
@@ -159,17 +160,21 @@ def record_cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> int:
 def record_cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from: int = 0) -> None:
     """Record in the job log that a run has ended, unless a newer one has begun, and checkpoint if that is due.
 
-    Arguments as of `record_cut_began` and `CommitLog.checkpoint_batched`.
+    Arguments as of `record_cut_began` and `CommitLog.checkpoint`.
     """
     log = store.job_log(epoch)
     at_least = checkpoint_every(log.refresh())
-    log.settle(partial(next_record.end, epoch=epoch, seen=tuple(seen), at_least=at_least, decided_from=decided_from))
+    run_alone(
+        log.settle(
+            partial(next_record.end, epoch=epoch, seen=tuple(seen), at_least=at_least, decided_from=decided_from)
+        )
+    )
     log.truncate()
 
 
 def discard_heads(store: JobStore, epoch: int, who: str) -> None:
     """Forget all heads, so that the logs count as they are, on an operator's decision. Only for the newest epoch."""
-    store.job_log(epoch).settle(partial(next_record.discard_heads, epoch=epoch, who=who))
+    run_alone(store.job_log(epoch).settle(partial(next_record.discard_heads, epoch=epoch, who=who)))
 
 
 def durable_heads(store: JobStore) -> Iterator[Head]:
@@ -178,7 +183,7 @@ def durable_heads(store: JobStore) -> Iterator[Head]:
         with suppress(CorruptError):
             log = store.bucket_log(bucket)
             log.refresh()
-            log.make_durable()
+            run_alone(log.make_durable())
             yield log.head(bucket)
 
 
@@ -215,6 +220,8 @@ def many_by_hand(store: JobStore, who: str) -> Iterator[Callable[[int], CommitLo
         heads = {bucket: log.head(bucket) for bucket, (log, _) in open_logs.items()}
         changed_heads = [heads[bucket] for bucket, (_, before) in open_logs.items() if heads[bucket] != before]
         for head in changed_heads:
-            open_logs[head.bucket][0].make_durable()
+            run_alone(open_logs[head.bucket][0].make_durable())
         if changed_heads:
-            job_log.settle(partial(next_record.heads, generation=store.generation, seen=changed_heads, who=who))
+            run_alone(
+                job_log.settle(partial(next_record.heads, generation=store.generation, seen=changed_heads, who=who))
+            )

@@ -16,7 +16,7 @@ from functools import partial
 from distcommit.core.errors import ConflictError, CorruptError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Checkpoint, DatasetStatus
-from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
+from distcommit.core.support.io_batching import BatchedWork, run_alone, run_batched, with_ids
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import SchemaIds
 from distcommit.protocol import next_record
@@ -198,7 +198,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
     """Fence a log, unless it has ended already."""
-    fold = yield from log.settle_batched(partial(next_record.fence, epoch=log.epoch, run_id=run_id))
+    fold = yield from log.settle(partial(next_record.fence, epoch=log.epoch, run_id=run_id))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
     return fold
@@ -210,7 +210,7 @@ def _begin(store: JobStore, epoch: int, move: Move) -> JobStore:
     make_beginnings = partial(
         next_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
     )
-    fold = log.settle(make_beginnings)
+    fold = run_alone(log.settle(make_beginnings))
     require_fence(fold, epoch, log.folder)
     _require_same(store, fold, move)
     return replace(store, generation=generation, buckets=move.buckets)
@@ -223,7 +223,7 @@ def _require_own_fence(store: JobStore, epoch: int) -> None:
 
 def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
     """End a log: no later record in it is valid."""
-    fold = yield from log.settle_batched(partial(next_record.move, epoch=log.epoch, generation=generation))
+    fold = yield from log.settle(partial(next_record.move, epoch=log.epoch, generation=generation))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
         raise ConflictError("a bucket's log cannot be ended", log=log.folder, todo="repeat the command")
@@ -273,7 +273,7 @@ def _rename_schemas(
 
 def _switch(store: JobStore, epoch: int, after: JobStore) -> None:
     log = store.job_log(epoch)
-    fold = log.settle(partial(next_record.switch, epoch=epoch, generation=after.generation))
+    fold = run_alone(log.settle(partial(next_record.switch, epoch=epoch, generation=after.generation)))
     require_fence(fold, epoch, log.folder)
     logger.info(
         "the job has %d buckets", after.buckets, extra={"generation": after.generation, "store": store.roots.store}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from distcommit.core.errors import DistcommitError, LostError, plain_text
+from distcommit.core.errors import DistcommitError, LostError, add_ids, plain_text
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, SequenceName
 from distcommit.core.support.io_batching import run_alone
@@ -39,9 +39,13 @@ class SequenceEnd:
     log: CommitLog
     name: SequenceName
 
+    @property
+    def bucket(self) -> int:
+        return self.opened.store.bucket_of(self.name.dataset_urn)
+
     def close(self) -> None:
         """Record that all effects are durable."""
-        fold = self.log.settle(partial(next_record.close, epoch=self.opened.epoch, names=(self.name,)))
+        fold = run_alone(self.log.settle(partial(next_record.close, epoch=self.opened.epoch, names=(self.name,))))
         if fold.sequence(self.name) is not None:
             require_fence(fold, self.opened.epoch, self.log.folder)
         require_not_moved(self.opened.store, fold)
@@ -52,6 +56,7 @@ class SequenceEnd:
 
     def lose(self, error: LostError) -> LostError:
         """Quarantine a sequence with a lost step, and return the error to be raised."""
+        add_ids(error, bucket=self.bucket)
         self.quarantine(str(error))
         store, urn = self.opened.store.job, self.name.dataset_urn
         ids = {key: value for key, value in error.ids.items() if key not in ("store", "dataset")}
@@ -77,10 +82,10 @@ class SequenceEnd:
         The commit by the process that sealed the sequence is not a redo. An outage of the target is not counted.
         """
         opened, name = self.opened, self.name
+        add_ids(error, bucket=self.bucket)
         if name.epoch >= opened.epoch:
             return error
-        bucket = opened.store.bucket_of(name.dataset_urn)
-        failure = run_alone(classify_failures({name: error}, {name: steps}, context, bucket))[name]
+        failure = run_alone(classify_failures({name: error}, {name: steps}, context, self.bucket))[name]
         if failure.outage or failure.needs_other_version:
             return error
         fold = self._count_failure(failure.reason, for_good=failure.lost, max_attempts=max_attempts)
@@ -93,14 +98,16 @@ class SequenceEnd:
         return type(error).rebuilt(error.what, {**error.fields(), "todo": todo})
 
     def _count_failure(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
-        fold = self.log.settle(
-            partial(
-                next_record.fail,
-                epoch=self.opened.epoch,
-                name=self.name,
-                reason=plain_text(reason),
-                for_good=for_good,
-                max_attempts=max_attempts,
+        fold = run_alone(
+            self.log.settle(
+                partial(
+                    next_record.fail,
+                    epoch=self.opened.epoch,
+                    name=self.name,
+                    reason=plain_text(reason),
+                    for_good=for_good,
+                    max_attempts=max_attempts,
+                )
             )
         )
         is_open = fold.sequence(self.name) is not None

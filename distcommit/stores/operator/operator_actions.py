@@ -30,6 +30,7 @@ from distcommit.core.records.log_records import (
     SequenceName,
 )
 from distcommit.core.records.read_failures import ReadFailure
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark, format_watermark
 from distcommit.core.work import SkippedRange
 from distcommit.protocol import next_record
@@ -269,7 +270,7 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
         if before.status is not DatasetStatus.IDLE:
             raise _wrong_status(urn, before, "idle")
         wanted = partial(next_record.set_watermark, before=before, watermark=watermark, who=who)
-        fold = log.settle(wanted)
+        fold = run_alone(log.settle(wanted))
         after = fold.state_of(urn)
         if after.watermark != watermark or (fold.moved_to and after == before):
             require_not_moved(store, fold)
@@ -296,7 +297,7 @@ def set_watermarks(
     with many_by_hand(store, who) as open_log:
         for bucket, bucket_watermarks in sorted(buckets.items()):
             set_bucket = partial(next_record.set_watermarks, wanted=bucket_watermarks, before=before, who=who)
-            after = open_log(bucket).settle(set_bucket)
+            after = run_alone(open_log(bucket).settle(set_bucket))
             for urn, watermark in bucket_watermarks.items():
                 if not next_record.is_set(after, urn, watermark):
                     require_not_moved(store, after)
@@ -335,14 +336,16 @@ def _name(sequence: SealedSequence) -> SequenceName:
 
 def _read_again(log: CommitLog, urn: str, unread: ReadFailure, who: str) -> None:
     name = SequenceName(urn, unread.epoch)
-    log.settle(partial(next_record.by_hand, action=OperatorAction.READ_AGAIN, name=name, who=who))
+    run_alone(log.settle(partial(next_record.by_hand, action=OperatorAction.READ_AGAIN, name=name, who=who)))
 
 
 def _act(
     log: CommitLog, action: OperatorAction, sequence: SealedSequence, who: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> Fold:
     """Append the action if the sequence has the status that it needs. The fold shows whether it had."""
-    return log.settle(partial(next_record.by_hand, action=action, name=_name(sequence), who=who, skipped=skipped))
+    return run_alone(
+        log.settle(partial(next_record.by_hand, action=action, name=_name(sequence), who=who, skipped=skipped))
+    )
 
 
 _REMEDIES = {

@@ -1,4 +1,4 @@
 """Stored schemas of datasets.
 
-Must not judge schemas: `constructs.schemas` does. Start reading at `schema_history`.
+Must not judge schemas: `schemas` does. Start reading at `schema_history`.
 """

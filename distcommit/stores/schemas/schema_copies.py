@@ -21,11 +21,11 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import MOST_SCHEMAS, SchemaIds
 from distcommit.protocol.paths.store import numbered_name
 from distcommit.protocol.renaming import NamedNow
+from distcommit.schemas.history import is_registry_id
 from distcommit.stores.schemas.schema_history import (
     SCHEMA_VERSION,
     StoredSchema,
     first_number,
-    is_registry_id,
     read_stored_schema,
     schema_folder,
 )
@@ -72,25 +72,25 @@ def plan_copies(
                 sources.setdefault(now, set()).add(state.dataset_urn)
     renamed_states = [state for state in after if state.dataset_urn in sources]
 
-    def carried(state: DatasetState) -> SchemaCopy:
+    def copy_of(state: DatasetState) -> SchemaCopy:
         previous = by_urn.get(state.dataset_urn) or DatasetState(state.dataset_urn)
         return _copy_of(store, state, previous, [by_urn[urn] for urn in sorted(sources[state.dataset_urn])], epoch)
 
-    return run_parallel(store.fs.parallel_calls, carried, renamed_states)
+    return run_parallel(store.fs.parallel_calls, copy_of, renamed_states)
 
 
-def put_copies(store: JobStore, carried: list[SchemaCopy]) -> dict[str, SchemaIds]:
+def put_copies(store: JobStore, copies: list[SchemaCopy]) -> dict[str, SchemaIds]:
     """Put the copies, durably. Return the schema ids of each dataset by its new name.
 
     Raises:
         CorruptError: if a file with other content exists.
     """
-    documents = [item for schema_copy in carried for item in schema_copy.documents.items()]
+    documents = [item for schema_copy in copies for item in schema_copy.documents.items()]
     run_parallel(store.fs.parallel_calls, partial(_put, store), documents)
     folders = sorted({path.rpartition("/")[0] for path, _ in documents})
     if folders:
         store.fs.sync(folders, store.roots.store)
-    return {schema_copy.dataset_urn: schema_copy.schemas for schema_copy in carried}
+    return {schema_copy.dataset_urn: schema_copy.schemas for schema_copy in copies}
 
 
 def _copy_of(

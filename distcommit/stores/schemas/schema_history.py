@@ -6,7 +6,7 @@ All tasks of a run use the same schemas: the first task to put a number defines 
 run begin at its epoch times a thousand. A sequence records the numbers of its records, as it does registry ids, so that
 they become known with DONE. A number whose sequence was never done is unknown to later runs, and is deleted when one
 puts its first. A converter that uses a registry puts the registry's ids, for the run alone, as `{"id": ID}`. For
-renamed datasets see `stores.schemas.carried_schemas`.
+renamed datasets see `stores.schemas.schema_copies`.
 """
 
 from __future__ import annotations
@@ -63,11 +63,6 @@ def read_stored_schema(fs: FileSystem, path: str) -> StoredSchema | None:
     except FileNotFoundError:
         return None
     return decode_document(data, StoredSchema, SCHEMA_VERSION, "a schema of a dataset", path)
-
-
-def is_registry_id(schema: Mapping[str, Any]) -> bool:
-    """Return whether the schema is only a registry id that a run has met."""
-    return schema.keys() == {"id"} and isinstance(schema["id"], int)
 
 
 @dataclass(frozen=True, slots=True)

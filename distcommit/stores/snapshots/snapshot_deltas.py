@@ -114,7 +114,7 @@ def write_snapshot_entry(
         OSError: if the delta cannot be put.
     """
     fold = log.latest()
-    yield from log.make_durable_batched()
+    yield from log.make_durable()
     head, datasets = log.head(bucket), published_datasets(fold)
     sequences = [state.open for state in fold.datasets.values() if state.open is not None]
     total = checksum_of(datasets)

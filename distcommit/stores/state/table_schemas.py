@@ -98,35 +98,30 @@ PLAN_SCHEMA = pa.schema(
 )
 """One row for each work unit. Values of its dataset are repeated on each row."""
 
-RUN_DATASETS_SCHEMA = pa.schema(
+RUN_TABLE_SCHEMA = pa.schema(
     [
-        _required("dataset", pa.string()),
-        _required("bucket", pa.int32()),
-        _required("outcome", pa.string()),
-        _required("records", pa.int64()),
-        _required("files", pa.int64()),
-        _required("positions_lost", pa.int64()),
-        _required("kind", pa.string()),
-        _required("reason", pa.string()),
-    ],
-    metadata={VERSION_KEY: b"1"},
-)
-"""One row for each dataset that a phase of a run reports."""
-
-RUN_TIMES_SCHEMA = pa.schema(
-    [
+        _required("row_kind", pa.string()),
         _required("phase", pa.string()),
         _required("task", pa.int32()),
+        _required("writer", pa.string()),
         _required("host", pa.string()),
         _required("pid", pa.int64()),
         _required("daemon_pid", pa.int64()),
-        _required("kind", pa.string()),
         _required("dataset", pa.string()),
+        _required("bucket", pa.int32()),
         _required("began_ms", pa.int64()),
         _required("ended_ms", pa.int64()),
-        _required("count", pa.int64()),
+        _required("outcome", pa.string()),
+        _required("kind", pa.string()),
+        _required("reason", pa.string()),
+        _required("work_units", pa.int64()),
+        _required("datasets_committed", pa.int64()),
+        _required("records_published", pa.int64()),
+        _required("files_published", pa.int64()),
+        _required("positions_lost", pa.int64()),
+        _required("storage_requests", pa.int64()),
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each task of a phase with commit work, for each round in which it committed, and for each dataset that it
-sealed or published, or for which it made requests."""
+"""One row for each task attempt with work, for each of its commit passes, for each dataset that it committed or made
+requests for, and for the outcome of each dataset that it determined."""

@@ -9,7 +9,7 @@ store, dataset and branch. It changes in the transaction that adds the rows, and
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,7 +30,6 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import (
     Abilities,
     AttemptIdentity,
-    Filtered,
     Origin,
     Origins,
     Prepared,
@@ -38,11 +37,10 @@ from distcommit.core.interfaces.sink import (
     StagingArea,
 )
 from distcommit.core.ports import StagedWriter
-from distcommit.core.work import SkippedRange
 from distcommit.decoding import from_json
 from distcommit.sinks.base import ledgers
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.base.offset_coverage import OffsetCoverage, covered_in
+from distcommit.sinks.base.offset_coverage import CoveringWriter, covered_in
 
 _LOCK_TIMEOUT_S = 30
 _TABLES = (
@@ -67,11 +65,12 @@ class SqliteSink(CommitterSink):
         return SqliteCommitter(self.path, context)
 
 
-class SqliteWriter(SinkWriter):
+class SqliteWriter(CoveringWriter):
     """Appends rows to one staged file, one line each."""
 
     def __init__(self, area: StagingArea, origin: Origin) -> None:
-        self._area, self._covering = area, OffsetCoverage(origin)
+        super().__init__(origin)
+        self._area = area
         self._file: StagedWriter | None = None
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
@@ -79,12 +78,6 @@ class SqliteWriter(SinkWriter):
             self._file = self._area.fs.create(f"{self._area.folder}/rows.jsonl")
         self._file.write(b"".join(msgspec.json.encode(row) + b"\n" for row in batch.to_pylist()))
         self._covering.add(batch, origins)
-
-    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        self._covering.note_holes(holes)
-
-    def note_filtered(self, filtered: Filtered) -> bool:
-        return self._covering.note_filtered(filtered)
 
     def prepare_commit(self) -> Prepared:
         if self._file is None:

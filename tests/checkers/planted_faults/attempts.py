@@ -78,7 +78,7 @@ ATTEMPTS = (
             "unit.work_unit_id not in suspects",
             "unit is not None",
         ),
-        tests=("tests/unit/engine/test_worker_deaths.py",),
+        tests=("tests/unit/engine/reading/test_worker_deaths.py",),
     ),
     fault(
         FaultClass.ATTEMPT,

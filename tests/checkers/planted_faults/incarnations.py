@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.checkers.planted_faults.parts import FaultClass, fault
 
 _WALK = ("tests/unit/app/admin/test_actions_by_incarnation.py",)
-_SEES = ("tests/unit/app/admin/test_audit_sees.py", *_WALK)
+_SEES = ("tests/unit/app/admin/test_audit_after_operator_actions.py", *_WALK)
 
 INCARNATIONS = (
     fault(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.checkers.planted_faults.parts import FaultClass, fault
 
 _WALK = ("tests/unit/app/admin/test_actions_by_incarnation.py",)
-_ACCEPTS = ("tests/unit/app/admin/test_accepting.py", *_WALK)
+_ACCEPTS = ("tests/unit/app/admin/test_accept.py", *_WALK)
 
 OPERATORS = (
     fault(
@@ -91,6 +91,6 @@ OPERATORS = (
             "gone_files(logged, folder.paths, folder.retired_paths) if folder.is_read else []",
             "[]",
         ),
-        tests=("tests/unit/app/auditing/test_gone_files.py",),
+        tests=("tests/unit/app/auditing/test_missing_files.py",),
     ),
 )

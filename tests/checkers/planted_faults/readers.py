@@ -10,7 +10,7 @@ READERS = (
         "snapshot-not-looked-at-again",
         "a reader does not look whether its snapshot is kept once it has listed the files",
         ("app.reading.readers", "Cut.paths", "self._require_kept()"),
-        tests=("tests/unit/app/job_file/test_readers.py",),
+        tests=("tests/unit/app/reading/test_readers.py",),
     ),
     fault(
         FaultClass.READER,
@@ -28,7 +28,7 @@ READERS = (
             "dict(former) if repeats else {**former, **now}",
             "{**former, **now}",
         ),
-        tests=("tests/unit/app/job_file/test_readers.py",),
+        tests=("tests/unit/app/reading/test_readers.py",),
     ),
     fault(
         FaultClass.READER,
@@ -37,10 +37,10 @@ READERS = (
         (
             "stores.snapshots.snapshot_deltas",
             "write_snapshot_entry",
-            "yield from log.make_durable_batched()",
+            "yield from log.make_durable()",
             "yield from ()",
         ),
-        tests=("tests/unit/stores/test_snapshots_durable.py",),
+        tests=("tests/unit/stores/snapshots/test_durable_snapshots.py",),
     ),
     fault(
         FaultClass.READER,
@@ -52,7 +52,7 @@ READERS = (
             "min((name for name in names if name is not None), default=None)",
             "max((name for name in names if name is not None), default=None)",
         ),
-        tests=("tests/unit/app/job_file/test_readers.py",),
+        tests=("tests/unit/app/reading/test_readers.py",),
     ),
     fault(
         FaultClass.READER,

@@ -24,7 +24,7 @@ REBUILDS = (
         (
             "app.admin.rebuild",
             "rebuild_store",
-            "fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id)",
+            "run_alone(fence_bucket(store.bucket_log(bucket, epoch), epoch, run_id))",
             "None",
         ),
     ),
@@ -34,13 +34,13 @@ REBUILDS = (
         "a rebuild does not look whether its states were written, or somebody was first",
         ("app.admin.rebuild", "_write", "for state in states:\n    _require_written(state, epoch, fold)", ""),
         ("app.admin.rebuild", "_write", "require_fence(fold, epoch, log.folder)", ""),
-        tests=("tests/unit/app/admin/test_rebuild_beside_others.py",),
+        tests=("tests/unit/app/admin/rebuild/test_concurrent_rebuild.py",),
     ),
     fault(
         FaultClass.REBUILD,
         "rebuild-keeps-snapshots",
         "snapshots stay whose files a rebuild sets aside",
         ("app.admin.rebuild", "rebuild_store", "delete_snapshots(store)", ""),
-        tests=("tests/unit/app/inspection/test_torn.py",),
+        tests=("tests/unit/app/admin/rebuild/test_rebuild_damaged_logs.py",),
     ),
 )

@@ -7,10 +7,10 @@ from tests.checkers.planted_faults.parts import FaultClass, fault
 _LEDGERS = (
     "tests/unit/sinks/base/test_ledgers.py",
     "tests/contract/test_sqlite_sink.py",
-    "tests/unit/sinks/test_sqlite.py",
+    "tests/unit/sinks/sqlite/test_sqlite.py",
 )
-_WHOLES = ("tests/unit/engine/driver/test_wholes.py",)
-_DELTA = ("tests/unit/sinks/test_delta.py",)
+_WHOLES = ("tests/unit/engine/committing/test_atomic_groups.py",)
+_DELTA = ("tests/unit/sinks/delta/test_delta.py",)
 _DELTA_CONTRACT = ("tests/contract/test_delta.py",)
 
 TARGETS = (

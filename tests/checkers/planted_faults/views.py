@@ -22,7 +22,7 @@ VIEWS = (
         "a log takes its own segment for what stands at a number, though another's put came first",
         (
             "stores.logs.log",
-            "CommitLog.settle_batched",
+            "CommitLog.settle",
             "if won:\n    self._durable_to, self._own = number, (number, segment)",
             "self._own = (number, segment)\nif won:\n    self._durable_to = number",
         ),

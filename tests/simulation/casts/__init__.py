@@ -8,7 +8,7 @@ casts, then `tasks`.
 from __future__ import annotations
 
 from tests.simulation.casts.flows import FLOWS
-from tests.simulation.casts.people import PEOPLE
+from tests.simulation.casts.operators import OPERATORS
 from tests.simulation.casts.readers import READERS
 from tests.simulation.casts.rebucket import REBUCKET
 from tests.simulation.casts.rebuild import REBUILD
@@ -16,4 +16,4 @@ from tests.simulation.casts.replacing import REPLACING
 from tests.simulation.casts.runs import RUNS
 from tests.simulation.casts.tasks import TASKS
 
-CASTS = {cast.name: cast for cast in (*TASKS, *FLOWS, *REPLACING, *PEOPLE, *REBUILD, *REBUCKET, *RUNS, *READERS)}
+CASTS = {cast.name: cast for cast in (*TASKS, *FLOWS, *REPLACING, *OPERATORS, *REBUILD, *REBUCKET, *RUNS, *READERS)}

@@ -9,12 +9,12 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import error_branch_of
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import LEFT, RIGHT, Broken, model_flow, places_of
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.casts.branches import by_offset, misplaced, violation_of_branches
 from tests.simulation.casts.parts import (
     Act,

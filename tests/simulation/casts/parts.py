@@ -12,6 +12,7 @@ from msgspec import structs
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetStatus, SequenceName
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
@@ -211,7 +212,7 @@ def reprocesses(world: World, source: ModelSource) -> Act:
 
 def quarantine(log: CommitLog, name: SequenceName) -> None:
     """Quarantine a pending sequence, by a log of its run's epoch."""
-    log.settle(partial(next_record.fail, epoch=log.epoch, name=name, reason="by the test", for_good=True))
+    run_alone(log.settle(partial(next_record.fail, epoch=log.epoch, name=name, reason="by the test", for_good=True)))
 
 
 def let_go(store: JobStore) -> None:

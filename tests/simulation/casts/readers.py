@@ -17,7 +17,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import Act, Cast, Scene, runs, violation_of_exact
-from tests.simulation.programs.retained import TIMED, retain_old, timed_source
+from tests.simulation.programs.expire import TIMED, retain_old, timed_source
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, World
 

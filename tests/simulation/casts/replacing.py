@@ -22,7 +22,7 @@ from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Fault, FaultyCalls, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.casts.parts import (
     Act,
     Cast,

@@ -75,7 +75,7 @@ def _keeps(store: JobStore, scene: Scene) -> None:
     """Write checkpoints and truncate, repeatedly."""
     for _ in range(3):
         for log in (store.bucket_log(0), store.job_log()):
-            run_alone(log.checkpoint_batched(at_least=1))
+            run_alone(log.checkpoint(at_least=1))
 
 
 def _twins_and_keeper(machine: SimulatedPosix) -> Mapping[str, Act]:

@@ -3,51 +3,51 @@ lock, damage.
 
 Each has three parts: an initial machine, an act on it that is crashed at every operation, and a recovery that must end
 in the required state. Programs must not do the product's work for it. Start reading at `parts`, the building blocks of
-programs, then `by_hand`.
+programs, then `operator_actions`.
 """
 
 from __future__ import annotations
 
+from tests.simulation.programs.aborted_attempts import ABORTED_ATTEMPTS
+from tests.simulation.programs.atomic_groups import ATOMIC_GROUPS
 from tests.simulation.programs.attempts import ATTEMPTS
 from tests.simulation.programs.broken_steps import BROKEN_STEPS
-from tests.simulation.programs.by_hand import BY_HAND
-from tests.simulation.programs.cuts import SNAPSHOTS
+from tests.simulation.programs.concurrent_rebuild import CONCURRENT_REBUILD
+from tests.simulation.programs.custom_steps import CUSTOM_STEPS
+from tests.simulation.programs.custom_store_ends import CUSTOM_STORE_ENDS
 from tests.simulation.programs.damage import DAMAGE
 from tests.simulation.programs.damaged_files import DAMAGED_FILES
 from tests.simulation.programs.delivery import DELIVERY
+from tests.simulation.programs.expire import EXPIRE
 from tests.simulation.programs.files import FILES
-from tests.simulation.programs.kept import KEPT
+from tests.simulation.programs.imports import MOVES
 from tests.simulation.programs.lock import LOCK
-from tests.simulation.programs.losers import LOSERS
 from tests.simulation.programs.misplaced_records import MISPLACED_RECORDS
-from tests.simulation.programs.moves import MOVES
+from tests.simulation.programs.operator_actions import OPERATOR_ACTIONS
 from tests.simulation.programs.overtaken import OVERTAKEN
-from tests.simulation.programs.own_steps import OWN_STEPS
-from tests.simulation.programs.own_store_ends import OWN_STORE_ENDS
 from tests.simulation.programs.partial import PARTIAL
+from tests.simulation.programs.read_failures import READ_FAILURES
 from tests.simulation.programs.rebucket import REBUCKET
 from tests.simulation.programs.rebuild import REBUILD
-from tests.simulation.programs.rebuilt_beside import REBUILT_BESIDE
 from tests.simulation.programs.released import RELEASED
 from tests.simulation.programs.replaced import REPLACED
 from tests.simulation.programs.replacing import REPLACING
 from tests.simulation.programs.reprocess import REPROCESS
 from tests.simulation.programs.restored_targets import RESTORED_TARGETS
 from tests.simulation.programs.restores import RESTORES
-from tests.simulation.programs.retained import RETAINED
 from tests.simulation.programs.retention import RETENTION
 from tests.simulation.programs.settings import SETTINGS
 from tests.simulation.programs.sink import SINK
+from tests.simulation.programs.snapshots import SNAPSHOTS
+from tests.simulation.programs.stored_records import STORED_RECORDS
 from tests.simulation.programs.stuck import STUCK
-from tests.simulation.programs.unread import UNREAD
-from tests.simulation.programs.wholes import WHOLES
 from tests.simulation.programs.worker_deaths import WORKER_DEATHS
 
 _ALL = (
-    *BY_HAND,
-    *OWN_STEPS,
+    *OPERATOR_ACTIONS,
+    *CUSTOM_STEPS,
     *SINK,
-    *LOSERS,
+    *ABORTED_ATTEMPTS,
     *BROKEN_STEPS,
     *STUCK,
     *FILES,
@@ -56,7 +56,7 @@ _ALL = (
     *DAMAGE,
     *MOVES,
     *REBUILD,
-    *REBUILT_BESIDE,
+    *CONCURRENT_REBUILD,
     *REBUCKET,
     *REPLACED,
     *RESTORES,
@@ -66,16 +66,16 @@ _ALL = (
     *SETTINGS,
     *REPROCESS,
     *REPLACING,
-    *RETAINED,
-    *UNREAD,
+    *EXPIRE,
+    *READ_FAILURES,
     *PARTIAL,
     *SNAPSHOTS,
-    *KEPT,
-    *WHOLES,
+    *STORED_RECORDS,
+    *ATOMIC_GROUPS,
     *DAMAGED_FILES,
     *MISPLACED_RECORDS,
     *RELEASED,
-    *OWN_STORE_ENDS,
+    *CUSTOM_STORE_ENDS,
     *OVERTAKEN,
     *WORKER_DEATHS,
 )

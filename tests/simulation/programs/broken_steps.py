@@ -12,6 +12,7 @@ import msgspec
 from distcommit.core.errors import LostError, TransientError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import DatasetStatus, SealedSequence, StepBatch
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.protocol import next_record
@@ -21,7 +22,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.operator import operator_actions
-from tests.simulation.programs.own_steps import NoticeCommitStep
+from tests.simulation.programs.custom_steps import NoticeCommitStep
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, put_file
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
@@ -72,7 +73,7 @@ def _sealed(batches: dict[str, tuple[StepBatch, ...]]) -> SimulatedPosix:
     recover_partition(settings, 0)
     epoch = settings.epoch
     sequences = tuple(SealedSequence(urn, epoch, None, None, steps) for urn, steps in batches.items())
-    settings.store.bucket_log(0, epoch).settle(partial(next_record.seal, epoch=epoch, sequences=sequences))
+    run_alone(settings.store.bucket_log(0, epoch).settle(partial(next_record.seal, epoch=epoch, sequences=sequences)))
     put_file(machine, BROKEN, b"")
     machine.syncfs("/")
     return machine

@@ -10,8 +10,8 @@ from typing import Any
 
 from distcommit.app.admin.damaged_files import repair_files
 from distcommit.app.inspection.verify_store import verify_store
-from distcommit.app.job_file.config import parse_config
 from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import parse_config
 from distcommit.core.errors import CorruptError
 from distcommit.core.ports import FileSystem
 from distcommit.engine.driver.run import new_run_id

@@ -10,11 +10,11 @@ from functools import partial
 from distcommit.core.errors import DistcommitError, FencedError
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
-from distcommit.engine.driver.events import Event, RunEnded
 from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
 from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.driver.progress import progress_folder, read_progress, watched
 from distcommit.engine.driver.run import run
+from distcommit.engine.events import Event, RunEnded
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
@@ -134,9 +134,9 @@ def _ingest_watched(machine: SimulatedPosix) -> None:
         result = run(launch_here, settings)
         seen = read_progress(settings.store.fs, folder)
     records = sum(sum(dataset.partitions.values()) for dataset in SOURCE.datasets.values())
-    if (seen.records_read, seen.tasks_running) != (records, 0) or not result.succeeded:
+    if (seen.counts.records_read, seen.tasks_running) != (records, 0) or not result.succeeded:
         raise AssertionError(f"progress is {seen}")
-    if read_progress(settings.store.fs, folder).records_read:
+    if read_progress(settings.store.fs, folder).counts.records_read:
         raise AssertionError("progress is kept after the run")
 
 

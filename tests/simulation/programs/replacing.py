@@ -22,7 +22,7 @@ from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.programs.parts import (
     Program,
     files_below,

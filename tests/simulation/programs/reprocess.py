@@ -13,7 +13,7 @@ from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import model_flow, without_right
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.programs.parts import Program, new_machine, staged, unsettled
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, World

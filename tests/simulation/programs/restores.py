@@ -68,14 +68,14 @@ def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORL
             return ""
         if result.succeeded:
             return world.violation(machine, source, {})
-        kinds = {reason.kind for reason in result.totals.reasons}
+        kinds = {reason.kind for reason in result.reasons.kept}
         if kinds == {
             LostError.id,
             "skipped, quarantined",
         }:  # sealed files, published and lost by the restore
             return ""
         if kinds != {LostTailError.id, "not fenced"}:
-            return f"the run did not succeed: {result.totals.reasons}"
+            return f"the run did not succeed: {result.reasons.kept}"
     store = world.store(machine)
     plan = plan_rebuild(store, known_states(store), accept_gaps=False)
     if not rebuild_store(store, plan, "rebuild", "person", accept_gaps=False).written:
@@ -121,7 +121,7 @@ def _delete_published_files(machine: SimulatedPosix) -> str:
     result = WORLD.run(machine, AFTER)
     audit = audit_store(WORLD.store(machine), AFTER.provenance, deep=False)
     if not result.succeeded or audit.records != 5 or audit.duplicates:
-        return f"after files were deleted: {result.totals.reasons}, {audit}"
+        return f"after files were deleted: {result.reasons.kept}, {audit}"
     return ""
 
 
@@ -137,7 +137,7 @@ def _unmount_staging(machine: SimulatedPosix) -> str:
     except StaleStoreError:
         replace_files(machine, ROOTS.staging, staged)
     result = WORLD.run(machine, AFTER)
-    return WORLD.violation(machine, AFTER, {}) if result.succeeded else f"it does not succeed: {result.totals.reasons}"
+    return WORLD.violation(machine, AFTER, {}) if result.succeeded else f"it does not succeed: {result.reasons.kept}"
 
 
 def _states(log: CommitLog) -> list[DatasetState]:

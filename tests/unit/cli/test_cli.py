@@ -33,6 +33,7 @@ from distcommit.core.records.log_records import (
     SequenceName,
 )
 from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.clock import SystemClock
@@ -87,7 +88,7 @@ def append(store: JobStore, bucket: int | None, record: Record) -> None:
     def decide(fold: Fold) -> Record | None:
         return pending.pop() if pending else None
 
-    log.settle(decide)
+    run_alone(log.settle(decide))
 
 
 def invoke(*arguments: object) -> Result:
@@ -164,7 +165,20 @@ class TestWrongJobFile:
         assert result.stdout == ""
         assert len(result.stderr.splitlines()) == 1
         assert result.stderr.startswith("error: ")
-        assert "unknown key 'commit.bukets', did you mean 'buckets'?" in result.stderr
+        assert "commit.bukets is not a setting; did you mean 'buckets'?" in result.stderr
+
+    def test_all_problems_of_a_job_file_are_printed_on_their_own_lines(self, job_file: Path) -> None:
+        job_file.write_text(JOB.replace("buckets", "bukets") + "retention: {runs: 0}\n")
+        result = invoke("status", job_file, "--json")
+        assert result.exit_code == 2
+        first, *lines = result.stderr.splitlines()
+        assert first == "error: the job file has 2 problems:"
+        assert [line.split(": ", 1)[1] for line in lines] == [
+            "commit.bukets is not a setting; did you mean 'buckets'?",
+            "retention.runs must be at least 1; found 0",
+        ]
+        assert all(line.startswith(f"  {job_file}:") for line in lines)
+        assert last_json(result)["problems"] == [line.strip() for line in lines]
 
     def test_unknown_key_in_an_override_is_reported_with_the_probable_key(self, job_file: Path) -> None:
         result = invoke("run", job_file, "--set", "source.broker=x")
@@ -174,7 +188,7 @@ class TestWrongJobFile:
     def test_secret_file_is_refused_outside_secret_settings(self, job_file: Path) -> None:
         result = invoke("status", job_file, "--set", "source.brokers=${file:/run/secrets/brokers}")
         assert result.exit_code == 2
-        assert "secrets only: *.client.KEY, *.headers.KEY, *.password" in result.stderr
+        assert "must not contain ${file:PATH}, which is only for *.client.KEY, *.headers.KEY" in result.stderr
         assert "source.brokers" in result.stderr
         result = invoke("status", job_file, "--set", "source.client.sasl=${file:/run/secrets/none}")
         assert "the store does not exist" in result.stderr, "the secret file must be read only when it is used"
@@ -185,7 +199,7 @@ class TestWrongJobFile:
     def test_override_without_a_value_is_refused(self, job_file: Path) -> None:
         result = invoke("audit", job_file, "--set", "commit.buckets")
         assert result.exit_code == 2
-        assert "must be section.key=value" in result.stderr
+        assert "must have the form section.key=value" in result.stderr
 
     def test_overrides_take_precedence_over_the_job_file(self, store: JobStore, job_file: Path) -> None:
         result = invoke("status", job_file, "--set", "commit.buckets=5", "--set", "job=planes")
@@ -195,7 +209,7 @@ class TestWrongJobFile:
     def test_missing_job_file_is_reported(self, tmp_path: Path) -> None:
         result = invoke("run", tmp_path / "none.yaml")
         assert result.exit_code == 2
-        assert "the job file can't be read" in result.stderr
+        assert "none.yaml: cannot be read" in result.stderr
 
     def test_json_error_is_printed_on_stdout_and_stderr(self, tmp_path: Path) -> None:
         result = invoke("run", tmp_path / "none.yaml", "--json")

@@ -48,6 +48,20 @@ def test_former_command_name_is_refused_with_the_new_name_and_no_file_is_touched
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("words", "command", "old", "new"),
+    [
+        (["serve", "jobs", "--look", "1"], "serve", "--look", "--poll"),
+        (["serve", "jobs", "--look=1"], "serve", "--look", "--poll"),
+        (["dataset", "expire", "job.yaml", "--when-unread"], "dataset", "--when-unread", "--keep-snapshots"),
+    ],
+)
+def test_former_option_name_is_refused_with_the_new_name(words: list[str], command: str, old: str, new: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert result.stderr == f"error: the option {old} of `distcommit {command}` was renamed. To do: use {new}\n"
+
+
 def test_former_command_name_is_refused_as_json_error() -> None:
     result = CliRunner().invoke(app, ["gc", "job.yaml", "--json"])
     error = json.loads(result.stdout)["error"]

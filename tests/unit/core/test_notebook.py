@@ -6,8 +6,7 @@ from html.parser import HTMLParser
 
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.status import StatusResult
-from distcommit.engine.driver.counts import DrainCounts
-from distcommit.engine.driver.reports import Report, totals_of
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.driver.run import RunResult
 
 HOSTILE = '<img src=x onerror="alert(1)">&\x1b[2J\u202e'
@@ -30,7 +29,7 @@ class Texts(HTMLParser):
 
 
 def test_result_is_a_table_of_its_non_empty_fields() -> None:
-    counts = totals_of([Report(DrainCounts(datasets_published=3, records_published=1_204))])
+    counts = RunCounts(datasets_published=3, records_published=1_204)
     shown = Texts(RunResult("run", 7, True, True, {"drain": 0.254}, counts, [])._repr_html_())
     assert shown.tags == {"div", "table", "tbody", "tr", "th", "td"}
     for name, value in (("epoch", "7"), ("succeeded", "True"), ("drain", "0.25"), ("records_published", "1204")):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from distcommit.formats.avro.container_reader import read_batches
 from distcommit.formats.avro.containers import MAX_BLOCK_BYTES, block_bytes, header_bytes
-from distcommit.formats.schema_bounds import MAX_NESTING, MAX_SCHEMA_BYTES
+from distcommit.schemas.limits import MAX_NESTING, MAX_SCHEMA_BYTES
 from tests.unit.formats.test_avro_datums import as_arrow, bodies, by_fastavro, schemas, without_repeated_keys
 
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
@@ -169,6 +169,7 @@ def test_record_that_claims_more_than_its_block_holds_is_rejected(kind: Any, dat
         rows_of(file_of(schema, "null", (1, data)))
 
 
+@pytest.mark.thorough
 @given(st.data())
 def test_any_records_of_a_block_are_read_as_by_fastavro(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from distcommit.constructs.schemas.evolution import nullable as nullable_columns
 from distcommit.formats.avro import items
 from distcommit.formats.avro.datums import Datums
 from distcommit.formats.avro.reader import AvroReader, parse
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.evolution import nullable as nullable_columns
+from distcommit.schemas.limits import UnusableSchemaError
 
 Avro = Any
 
@@ -406,6 +406,7 @@ def without_repeated_keys(value: Any) -> Any:
     return [without_repeated_keys(item) for item in value] if isinstance(value, list) else value
 
 
+@pytest.mark.thorough
 @given(st.data())
 def test_any_datums_are_read_as_by_fastavro(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))
@@ -417,6 +418,7 @@ def test_any_datums_are_read_as_by_fastavro(data: st.DataObject) -> None:
     assert actual.replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc") == repr(expected)
 
 
+@pytest.mark.thorough
 @given(st.data())
 def test_damaged_datum_is_rejected_unless_it_is_another_valid_one(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=False))
@@ -539,6 +541,7 @@ def test_union_branch_absent_from_the_reader_schema_rejects_its_records() -> Non
     assert "branch" in wrong[1]
 
 
+@pytest.mark.thorough
 @given(st.data())
 def test_reader_schema_with_more_fields_leaves_the_values_of_common_ones_unchanged(data: st.DataObject) -> None:
     schema = data.draw(schemas(logical=True))

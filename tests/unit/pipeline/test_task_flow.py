@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.schemas.columns import UNKNOWN, Columns
 from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker
 from distcommit.pipeline.task_flow import Branch, Check, FlowColumns, Stage, TaskFlow
+from distcommit.schemas.columns import UNKNOWN, Columns
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelSource
 
@@ -283,7 +283,7 @@ def columns_of_records(draw: st.DrawFn) -> tuple[pa.Schema, Columns]:
     others = len(known_fields) < len(schema) or draw(st.booleans())
     untyped = [field.with_type(UNKNOWN) if draw(st.booleans()) else field for field in known_fields]
     absent = [name for name in NAMES if name not in names and draw(st.booleans())]
-    return schema, Columns(pa.schema(untyped), others).with_known(untyped, absent)
+    return schema, Columns(pa.schema(untyped), others).with_fields(untyped, absent)
 
 
 CHAINED = st.lists(
@@ -291,6 +291,7 @@ CHAINED = st.lists(
 )
 
 
+@pytest.mark.thorough
 @given(columns_of_records(), CHAINED)
 def test_column_knowledge_is_true_of_all_records(
     schema_and_columns: tuple[pa.Schema, Columns], chain: Sequence[str]
@@ -302,7 +303,7 @@ def test_column_knowledge_is_true_of_all_records(
         return
     assert actual is not None
     knowledge = FlowColumns(columns).after(stages(*chain)).columns
-    assert not set(actual.names) & knowledge.gone
-    assert knowledge.others or set(knowledge.known.names) == set(actual.names)
-    for field in knowledge.known:
+    assert not set(actual.names) & knowledge.dropped
+    assert knowledge.may_have_others or set(knowledge.fields.names) == set(actual.names)
+    for field in knowledge.fields:
         assert field.type in (UNKNOWN, actual.field(field.name).type)

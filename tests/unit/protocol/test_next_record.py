@@ -98,6 +98,7 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
     return draw(st.sampled_from(asked))
 
 
+@pytest.mark.thorough
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a history is drawn record by record
 @given(st.data())
 def test_answered_record_is_valid_and_once_written_completes_the_request(data: st.DataObject) -> None:
@@ -112,6 +113,7 @@ def test_answered_record_is_valid_and_once_written_completes_the_request(data: s
     pytest.fail(f"it never comes to an end: {ask}")
 
 
+@pytest.mark.thorough
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a history is drawn record by record
 @given(st.data())
 def test_fenced_run_gets_no_record(data: st.DataObject) -> None:

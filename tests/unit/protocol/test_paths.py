@@ -42,10 +42,8 @@ from distcommit.protocol.paths.store import (
     numbered_name,
     progress_name,
     progress_task,
-    run_datasets_name,
-    run_datasets_phase,
-    run_times_name,
-    run_times_writer,
+    run_table_name,
+    run_table_phase,
     set_aside_folder,
     table_file_name,
     task_states_start,
@@ -74,6 +72,7 @@ from distcommit.sinks.base.target_files import (
 from distcommit.steps.rename import FsRenameCommitStep
 
 
+@pytest.mark.thorough
 def test_short_path_validation_equals_that_of_each_component() -> None:
     """The fast check of many steps checks each folder once. Its answer equals the check of each component, whichever
     path is invalid, also after a valid file of the same folder.
@@ -182,14 +181,11 @@ def test_names_of_tables_and_progress_are_stable() -> None:
     assert not is_table("_manifest.json")
     assert writer_of(f"/store/task_states/run=a-b/{name}") == NONCE
 
-    assert run_datasets_name("drain", 3) == "drain-00003.parquet"
-    assert run_datasets_phase("drain-00003.parquet") == "drain"
-    assert not run_datasets_phase("drain-00003.json")
-
-    times = run_times_name("ingest", 3, NONCE)
-    assert times == f"ingest-00003-{NONCE}.parquet"
-    assert run_times_writer(times) == NONCE
-    assert run_times_writer(temporary_name(times, NONCE)) is None
+    table = run_table_name("ingest", 3, NONCE)
+    assert table == f"ingest-00003-{NONCE}.parquet"
+    assert run_table_phase(table) == "ingest"
+    assert not run_table_phase(temporary_name(table, NONCE))
+    assert not run_table_phase(f"ingest-00003-{NONCE}.json")
 
     progress = progress_name("ingest-large", 3, NONCE, 12)
     assert progress == f"ingest-large-00003-{NONCE}-00000012"

@@ -12,7 +12,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import Committed
-from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import TableTarget
 
 KEPT_NAMES = ["a b", 'q"uote', "per%cent", "%s", "semi;colon", "br{ace}", "back`tick", "select", "ü", " lead", "0"]

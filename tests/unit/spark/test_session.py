@@ -74,6 +74,7 @@ except DistcommitError as error:
 """
 
 
+@pytest.mark.thorough
 def test_jvm_killed_while_spark_starts_is_not_a_wrong_setting(tmp_path: Path) -> None:
     java = tmp_path / "bin/java"
     java.parent.mkdir()

@@ -25,8 +25,9 @@ from distcommit.app.inspection.status import (
 from distcommit.core.error_kinds import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
 from distcommit.core.records.freshness import BEHIND
+from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.stores.history.run_records import NOT_PLANNED, RecordedReason, RecordedReasons
+from distcommit.stores.history.run_records import NOT_PLANNED
 from distcommit.stores.logs.fencing import UNFINISHED_REBUILD
 from distcommit.stores.state.damaged_files import SETTINGS_RECORD
 
@@ -192,7 +193,7 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
         yield of_dataset.PLAN_FAILED.report_more(command, more, epoch=last.epoch)
 
 
-def _by_its_source(problem: Problem, reason: RecordedReason, result: StatusResult, command: Command) -> Problem:
+def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
     """Return the problem with the command that the source has named, unless an operator has given it since."""
     is_done = any(row.dataset == reason.subject and row.set_since for row in result.datasets)
     if not reason.remedy or is_done:
@@ -254,7 +255,7 @@ def _kind_of_failure(reason: str, around: EnvironmentFindings) -> ProblemKind:
 
 def _losses(result: StatusResult, command: Command) -> Iterator[Problem]:
     last = result.last_run
-    if last is not None and (lost := last.totals.get("positions_lost", 0)):
+    if last is not None and (lost := last.totals.positions_lost):
         yield of_job.RECORDS_LOST.report(command, epoch=last.epoch, positions=lost)
 
 
@@ -308,7 +309,7 @@ def _behind(
     result: StatusResult, runs: RunsResult, command: Command, around: EnvironmentFindings, *, alive: bool
 ) -> Iterator[Problem]:
     """Report datasets that were behind their freshness targets when the newest run began, and a missing run."""
-    noted = result.last_run.notes if result.last_run is not None else RecordedReasons()
+    noted = result.last_run.notes if result.last_run is not None else Reasons()
     if behind := [note for note in noted.kept if note.kind == BEHIND]:
         first, more = behind[0], len(behind) - 1
         names = f"{first.subject} was" if not more else f"{first.subject} and {more:,} more datasets were"

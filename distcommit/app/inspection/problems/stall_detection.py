@@ -22,8 +22,7 @@ from distcommit.protocol.paths.store import (
     LOCK,
     PLANS,
     PROGRESS,
-    RUN_DATASETS,
-    RUN_TIMES,
+    RUN_TABLES,
     RUNS,
     TASK_STATES,
     record_name,
@@ -78,7 +77,7 @@ def _still_s(store: JobStore, row: RunRow, least_s: float) -> float:
 def _signs(store: JobStore, row: RunRow) -> Iterator[int]:
     """Yield the times of the run's traces in nanoseconds, the most frequent traces first."""
     fs, root, run = store.fs, store.roots.store, run_name(row.run_id)
-    for folder in (PROGRESS, RUN_TIMES, RUN_DATASETS, TASK_STATES, PLANS):
+    for folder in (PROGRESS, RUN_TABLES, TASK_STATES, PLANS):
         yield _changed_ns(fs, f"{root}/{folder}/{run}")
     yield _changed_ns(fs, f"{root}/{RUNS}/{record_name(row.epoch, BEGUN)}")
     yield _changed_ns(fs, store.job_log().folder)

@@ -28,9 +28,7 @@ class _AvroDecoder:
         yield Decoded(records, None, wrong)
 
 
-class AvroConverter(
-    RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
-):
+class AvroConverter(RegistryConverter, ignored_types=(cached_property,), populate_by_name=True):
     """Converter of Avro messages whose schemas are in a schema registry.
 
     A record is also rejected if its datum ends too early or has extra bytes, its text is not UTF-8, a decimal has more

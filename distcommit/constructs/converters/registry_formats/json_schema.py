@@ -14,9 +14,9 @@ from distcommit.constructs.json.json_records import JsonReader
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire import Framed
-from distcommit.constructs.schemas.column_types import stored_type
 from distcommit.core.errors import ConfigurationError
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.column_types import stored_type
+from distcommit.schemas.limits import UnusableSchemaError
 
 
 class _JsonSchemaDecoder:
@@ -39,9 +39,7 @@ class _JsonSchemaDecoder:
         yield Decoded(records, numbers, wrong)
 
 
-class JsonSchemaConverter(
-    RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
-):
+class JsonSchemaConverter(RegistryConverter, ignored_types=(cached_property,), populate_by_name=True):
     """Converter of JSON messages whose schemas are in a schema registry.
 
     It checks types, and that required properties at the top level exist; they must not be null unless null is one of

@@ -10,9 +10,7 @@ from distcommit.constructs.registry.converter import Decoder, RegistryConverter
 from distcommit.core.errors import ConfigurationError
 
 
-class ProtobufConverter(
-    RegistryConverter, frozen=True, extra="forbid", ignored_types=(cached_property,), populate_by_name=True
-):
+class ProtobufConverter(RegistryConverter, ignored_types=(cached_property,), populate_by_name=True):
     """Converter of Protobuf messages whose schemas are in a schema registry, by the official parser and ptars.
 
     A missing field without presence has its type's default. A missing field with presence (`optional`, `oneof`,

@@ -26,7 +26,7 @@ from distcommit.constructs.registry.protobuf.messages import (
     message_types,
 )
 from distcommit.constructs.registry.protobuf.ranges import Ranges
-from distcommit.formats.schema_bounds import MAX_RECORD_VALUES
+from distcommit.schemas.limits import MAX_RECORD_VALUES
 
 _MOST, _FEW = 1024, 32
 """Messages of an envelope, and of the smaller envelopes that are tried before single messages."""

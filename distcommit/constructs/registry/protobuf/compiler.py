@@ -23,7 +23,7 @@ from distcommit.constructs.registry.protobuf import protoc_child
 from distcommit.constructs.registry.protobuf.protoc_child import KNOWN_FILE
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.child_programs import program_text
-from distcommit.formats.schema_bounds import SchemaTooLargeError, UnusableSchemaError
+from distcommit.schemas.limits import SchemaTooLargeError, UnusableSchemaError
 
 COMPILE_S = 60
 """Seconds after which the process is killed."""

@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from distcommit.constructs.registry.protobuf.messages import KNOWN_FIELDS, is_known, is_map
-from distcommit.formats.schema_bounds import Expansion, UnusableSchemaError
+from distcommit.schemas.limits import Expansion, UnusableSchemaError
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us", time_unit="us", duration_unit="us", enum_repr="string")
 _PACKAGE, _FILE = "layout", "layout.proto"

@@ -16,7 +16,7 @@ from google.protobuf import message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from distcommit.formats.schema_bounds import MAX_RECORD_VALUES
+from distcommit.schemas.limits import MAX_RECORD_VALUES
 
 Check = Callable[[Any], None]
 _MIN_TIMESTAMP_S, _MAX_TIMESTAMP_S = -62_135_596_800, 253_402_300_799

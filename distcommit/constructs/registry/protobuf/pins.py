@@ -8,7 +8,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from distcommit.constructs.registry.protobuf.messages import is_map
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.limits import UnusableSchemaError
 
 _F = FieldDescriptor
 _KINDS = [

@@ -18,7 +18,7 @@ from distcommit.constructs.registry.protobuf.files import file_of
 from distcommit.constructs.registry.protobuf.layout import Columns
 from distcommit.constructs.registry.protobuf.pins import PinnedType
 from distcommit.constructs.registry.wire import Framed
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.limits import UnusableSchemaError
 
 _FIRST = (0,)
 _MOST_BYTES = 100

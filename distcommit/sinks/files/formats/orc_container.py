@@ -13,6 +13,14 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.type_tables import (
+    TypeTable,
+    UnstorableTypeError,
+    contains_type,
+    inner_fields,
+    is_decimal128_in_scale,
+    is_text,
+)
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.formats.file_tail import ORC, ORC_NOT_COMPRESSED, Frames, Said, said_of, varint
 from distcommit.sinks.files.formats.text_values import plain_fields
@@ -21,7 +29,14 @@ _CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "none": "uncompre
 _FOOTER_LENGTH = 1 << 3  # PostScript.footerLength, its first field
 _NOT_COMPRESSED = b"\x10\x00"  # PostScript.compression = NONE, its second one
 _MAX_POSTSCRIPT = 256
-_WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+_TYPES = TypeTable(
+    {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()},
+    (
+        *(pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean),
+        *(is_text, pa.types.is_date32, pa.types.is_timestamp),
+        is_decimal128_in_scale,  # pyarrow crashes at a scale above the precision
+    ),
+)
 _NS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000}
 
 
@@ -32,7 +47,7 @@ def check_columns(schema: pa.Schema) -> None:
         ConfigurationError: if it does not.
     """
     for field in schema:
-        _stored(field.type, field.name)
+        _stored(field)
 
 
 def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], bloom_filters: Container[str]) -> bytes:
@@ -44,12 +59,12 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
     """
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
-    stored = pa.schema([pa.field(f.name, _stored(f.type, f.name), f.nullable) for f in rows.schema])
+    stored = pa.schema([pa.field(f.name, _stored(f), f.nullable) for f in rows.schema])
     for field, column in zip(rows.schema, rows.columns, strict=True):
         for chunk in column.chunks:
             _check_times(chunk, field.name)
     out = pa.BufferOutputStream()
-    kept, has_structs = rows.cast(stored), any(map(_has_structs, stored.types))
+    kept, has_structs = rows.cast(stored), any(contains_type(kind, pa.types.is_struct) for kind in stored.types)
     if has_structs:  # pyarrow 26 writes a slice of structs with the nulls of earlier rows
         kept = kept.take(pa.array(range(kept.num_rows), pa.int64()))
     filters = [number for number, name in _numbered(stored) if name in bloom_filters]
@@ -97,13 +112,7 @@ def _numbered(schema: pa.Schema) -> Iterator[tuple[int, str]]:
 
 
 def _columns_in(kind: pa.DataType) -> int:
-    return 1 + sum(_columns_in(kind.field(index).type) for index in range(kind.num_fields))
-
-
-def _has_structs(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return True
-    return any(_has_structs(kind.field(index).type) for index in range(kind.num_fields))
+    return 1 + sum(_columns_in(field.type) for field in inner_fields(kind))
 
 
 def _check_structs(file: pa.Buffer, rows: pa.Table) -> None:
@@ -159,42 +168,20 @@ def _first_number(postscript: bytes) -> tuple[int, bytes]:
     raise ValueError("this does not end like an ORC file")
 
 
-def _stored(kind: pa.DataType, column: str) -> pa.DataType:
+def _stored(field: pa.Field) -> pa.DataType:
     """Return the type that a column is written as. Raises ConfigurationError if there is none."""
-    types = pa.types
-    if kind in _WIDER:
-        return _WIDER[kind]
-    if types.is_dictionary(kind):
-        return _stored(kind.value_type, column)
-    if types.is_list(kind) or types.is_large_list(kind):
-        item = kind.value_field
-        return pa.list_(pa.field(item.name, _stored(item.type, column), item.nullable))
-    if types.is_struct(kind) and kind.num_fields:
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return pa.struct([pa.field(f.name, _stored(f.type, f"{column}.{f.name}"), f.nullable) for f in fields])
-    plain = types.is_signed_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind)
-    texts = types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
-    # pyarrow crashes at a scale above the precision
-    decimal = types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision
-    if plain or texts or decimal or types.is_date32(kind) or types.is_timestamp(kind):
-        return kind
-    raise _refused(
-        column,
-        "text, binary, bool, int (no uint64), float32, float64, decimal of at most 38 digits and a scale from 0"
-        " to as many, date32, timestamp, or lists and structs of these",
-        str(kind),
-    )
-
-
-def _refused(column: str, expected: str, found: str) -> ConfigurationError:
-    return ConfigurationError(
-        "a column can't be written to ORC",
-        id="COLUMN_UNSUPPORTED",
-        expected=expected,
-        found=found,
-        todo="convert the column, or write Parquet",
-        column=column,
-    )
+    try:
+        return _TYPES.stored(field.type, field.name)
+    except UnstorableTypeError as error:
+        raise ConfigurationError(
+            "a column can't be written to ORC",
+            id="COLUMN_UNSUPPORTED",
+            expected="text, binary, bool, int (no uint64), float32, float64, decimal of at most 38 digits and a scale"
+            " from 0 to as many, date32, timestamp, or lists and structs of these",
+            found=str(error.kind),
+            todo="convert the column, or write Parquet",
+            column=error.path,
+        ) from None
 
 
 def _check_times(array: pa.Array, column: str) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import base64
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.type_tables import OFFSET_LISTS, TypeTable, UnstorableTypeError, is_bytes, is_text
 
 _DAY_S = 86_400
 _FIRST_S = -62_135_596_800  # 0001-01-01
@@ -23,6 +25,18 @@ _LAST_S = 253_402_300_799  # 9999-12-31 23:59:59
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _NOT_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _DIGITS = r"^-?\d+$"
+_CSV_TYPES = TypeTable(
+    {},
+    (
+        *(pa.types.is_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean, pa.types.is_decimal),
+        *(pa.types.is_date32, pa.types.is_time, pa.types.is_timestamp),
+        *(is_text, pa.types.is_fixed_size_binary),
+    ),
+    lists=(),
+    structs=False,
+    nested_dictionaries=False,
+)
+_JSON_TYPES = replace(_CSV_TYPES, lists=OFFSET_LISTS, structs=True)
 
 
 def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
@@ -37,7 +51,18 @@ def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
         ConfigurationError: if a column can't be written.
     """
     for field in schema:
-        _check_type(field.type, field.name, file_format, nested=nested)
+        try:
+            (_JSON_TYPES if nested else _CSV_TYPES).stored(field.type, field.name)
+        except UnstorableTypeError as error:
+            raise ConfigurationError(
+                f"a column can't be written to {file_format}",
+                id="COLUMN_UNSUPPORTED",
+                expected="text, binary, bool, int, float32, float64, decimal, date32, time or timestamp"
+                + (", or lists and structs of these" if nested else ""),
+                found=str(error.kind),
+                todo="convert the column, or write Parquet",
+                column=error.path,
+            ) from None
 
 
 def plain_fields(schema: pa.Schema) -> pa.Schema:
@@ -183,8 +208,7 @@ def _text_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+    return is_bytes(kind) or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def _all_finite(array: pa.Array) -> bool:
@@ -197,31 +221,3 @@ def _name_of(number: float) -> str:
 
 def _without_dictionaries(kind: pa.DataType) -> pa.DataType:
     return _without_dictionaries(kind.value_type) if pa.types.is_dictionary(kind) else kind
-
-
-def _check_type(kind: pa.DataType, column: str, file_format: str, *, nested: bool) -> None:
-    types = pa.types
-    if nested and types.is_struct(kind) and kind.num_fields:
-        for field in (kind.field(index) for index in range(kind.num_fields)):
-            _check_type(field.type, f"{column}.{field.name}", file_format, nested=True)
-        return
-    if nested and (types.is_list(kind) or types.is_large_list(kind)):
-        _check_type(kind.value_type, column, file_format, nested=True)
-        return
-    if types.is_dictionary(kind) and not types.is_nested(kind.value_type):
-        _check_type(kind.value_type, column, file_format, nested=False)
-        return
-    numbers = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_boolean(kind)
-    times = types.is_date32(kind) or types.is_time(kind) or types.is_timestamp(kind)
-    texts = types.is_string(kind) or types.is_large_string(kind) or _is_binary(kind)
-    if numbers or times or texts or types.is_decimal(kind):
-        return
-    raise ConfigurationError(
-        f"a column can't be written to {file_format}",
-        id="COLUMN_UNSUPPORTED",
-        expected="text, binary, bool, int, float32, float64, decimal, date32, time or timestamp"
-        + (", or lists and structs of these" if nested else ""),
-        found=str(kind),
-        todo="convert the column, or write Parquet",
-        column=column,
-    )

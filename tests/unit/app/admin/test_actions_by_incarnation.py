@@ -32,10 +32,10 @@ from distcommit.stores.snapshots.expiry_cutoffs import put_expiry_request
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import World
 from tests.spec.set_model import Act, SetModel
-from tests.unit.app.admin.rebuilding import lose_the_store, rebuild
+from tests.unit.app.admin.rebuild.rebuilding import lose_the_store, rebuild
 from tests.unit.engine.driver.machines import OUTPUT, Machine, audit, dies, go, published, states
 
 WORLD, MOST, OLD = World(), 6, 3
@@ -194,6 +194,7 @@ EVERY_ACT = (
 """Every kind of act, both accepted and refused."""
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=60)
 @example(acts=[*EVERY_ACT], place=0)
 @example(acts=[Act("run", 3), Act("retain"), Act("set", 0), Act("run", 3)], place=0)

@@ -107,7 +107,7 @@ def test_audit_detects_a_substituted_file_by_the_content_sum_in_the_log(form: Fi
 def test_checkpoint_keeps_the_newest_content_sum_and_older_files_are_compared_with_their_footers() -> None:
     machine = published()
     assert go(World(), machine, MORE).succeeded
-    run_alone(World().store(machine).bucket_log(0).checkpoint_batched(at_least=1))
+    run_alone(World().store(machine).bucket_log(0).checkpoint(at_least=1))
     assert audit(machine).exact
     swap(machine, "parquet")
     assert audit(machine).altered_count == 1

@@ -68,9 +68,10 @@ class TestDatasets:
         machine = Machine()
         go(WORLD, machine, source(a=3))
         (row,) = listed(machine, Query(read=True)).datasets
-        assert row.attempts is not None
-        assert row.outcome is not None
-        assert (row.attempts.records_read, row.outcome.outcome, row.state.done_records) == (3, "published", 3)
+        assert row.last_run is not None
+        counts = row.last_run.counts
+        assert (counts.records_read, counts.records_published) == (3, 3)
+        assert (row.last_run.outcome, row.state.done_records) == ("published", 3)
         assert row.committed_ms > 0
 
     def test_datasets_are_sorted_by_lag_and_an_unknown_lag_shows_the_reason(self) -> None:

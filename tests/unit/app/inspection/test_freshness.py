@@ -13,9 +13,11 @@ from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import StatusResult
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
-from distcommit.stores.history.run_records import RECORD_VERSION, RecordedReason, RecordedReasons, RunRecord
-from tests.unit.app.inspection.test_troubles import folders
+from distcommit.stores.history.run_records import RECORD_VERSION, RunRecord
+from tests.unit.app.inspection.problems.test_problems import folders
 from tests.unit.app.job_file.test_delivery import config
 
 BY_DATASET = "freshness: {target: 1m, targets: [{datasets: ['pay.*', orders], target: 5s}], records_per_run: 7}\n"
@@ -34,15 +36,24 @@ def test_freshness_targets_apply_by_pattern_in_job_file_order(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("freshness: soon\n", "'soon' is not a duration: expected such as 30s, 5m, 1h"),
-        ("freshness: {}\n", "freshness needs target, or targets of some datasets"),
+        (
+            "freshness: soon\n",
+            "freshness must be a duration such as 30s, 5m or 1h",
+        ),
+        ("freshness: {}\n", "freshness must have target, or targets of some datasets"),
         ("freshness: 0\n", "freshness.target"),
-        ("freshness: {targets: [{datasets: ['('], target: 1s}]}\n", "'(' is not a regular expression"),
-        ("freshness: 5s\nschedule: {interval_s: 10}\n", "a freshness target of 5 s can't be met by"),
+        (
+            "freshness: {targets: [{datasets: ['('], target: 1s}]}\n",
+            "datasets.0 must be a regular expression",
+        ),
+        (
+            "freshness: 5s\nschedule: {interval_s: 10}\n",
+            "interval_s must be at most the smallest freshness target (5 s)",
+        ),
     ],
 )
 def test_invalid_freshness_target_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
-    with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
+    with pytest.raises(ConfigurationError, match="the job file is invalid") as refused:
         config(tmp_path, more)
     assert message in str(refused.value)
 
@@ -70,7 +81,7 @@ def test_run_start_later_than_the_freshness_target_is_a_problem_unless_a_run_is_
 
 
 def test_datasets_behind_their_target_at_the_last_run_are_a_problem() -> None:
-    notes = tuple(RecordedReason(urn, BEHIND, "90 s behind its source, target 30 s") for urn in ("a", "b"))
+    notes = tuple(Reason(urn, BEHIND, "90 s behind its source, target 30 s") for urn in ("a", "b"))
     record = RunRecord(
         RECORD_VERSION,
         "job",
@@ -84,8 +95,8 @@ def test_datasets_behind_their_target_at_the_last_run_are_a_problem() -> None:
         "",
         "",
         (),
-        {},
-        notes=RecordedReasons(notes),
+        RunCounts(),
+        notes=Reasons(notes),
     )
     status = StatusResult("job", "store", 1, 4, "run", [], {}, last_run=record)
     (line,) = problem_lines(status, EnvironmentFindings(), began_ms=1)

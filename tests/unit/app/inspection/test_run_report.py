@@ -11,13 +11,15 @@ from msgspec.structs import replace
 
 from distcommit.app.inspection.run_report import RunReport, make_report
 from distcommit.app.inspection.runs import RunStatus, newest_epoch
+from distcommit.app.inspection.verify_store import verify_store
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.source import Lag
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
-from distcommit.stores.history.run_times import TimeKind, decode_run_times, encode_run_times
+from distcommit.stores.history.run_table import RowKind, TableRow, decode_task_rows, encode_task_rows
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.committing.situations import WORLD
 from tests.unit.engine.driver.machines import Machine, OddSource, QuickClock, dies, go, launch, source, with_folders
@@ -52,12 +54,14 @@ def test_run_report_shows_tasks_and_datasets() -> None:
 def test_file_system_requests_are_counted_by_dataset_and_without_dataset() -> None:
     machine = Machine()
     result = go(WORLD, machine, source(a=3, b=1))
-    (path,) = [path for path in machine.paths(f"{ROOTS.store}/run_times") if "/ingest-" in path][:1]
-    rows = decode_run_times(machine.paths(f"{ROOTS.store}/run_times")[path], path)
+    tables = machine.paths(f"{ROOTS.store}/run_tables")
+    (path,) = [path for path in tables if "/ingest-" in path][:1]
+    rows = decode_task_rows(tables[path], path)
     requests = [
-        replace(rows[0], kind=TimeKind.REQUESTS, dataset=name, count=n) for name, n in (("a", 7), ("a", 2), ("", 5))
+        TableRow(RowKind.DATASET, name, counts=RunCounts(storage_requests=number))
+        for name, number in (("a", 7), ("a", 2), ("", 5))
     ]
-    machine.put(path, encode_run_times([*rows, *requests]))
+    machine.put(path, encode_task_rows(replace(rows, rows=[*rows.rows, *requests])))
     report = reported(machine, result.epoch)
     assert {row.dataset: row.requests for row in report.datasets} == {"a": 9, "b": 0}
     assert (report.requests, report.requests_of_none) == (14, 5)
@@ -69,6 +73,23 @@ def test_commit_times_of_a_job_scope_run_are_known_although_another_task_publish
     report = reported(machine, go(world, machine, source(a=3)).epoch, world)
     assert report.datasets[0].commit_ms is not None
     assert report.visible is not None
+
+
+def test_outcomes_that_two_attempts_at_a_task_recorded_count_once() -> None:
+    machine = Machine()
+    epoch = go(WORLD, machine, source(a=3, b=1)).epoch
+    tables = machine.paths(f"{ROOTS.store}/run_tables")
+    for path in [path for path in tables if "/drain-" in path]:
+        rows = decode_task_rows(tables[path], path)
+        twin = replace(rows, task=replace(rows.task, writer="f" * 32))
+        machine.put(path.replace(rows.task.writer, twin.task.writer), encode_task_rows(twin))
+    report = reported(machine, epoch)
+    assert {row.dataset: (row.outcome, row.records) for row in report.datasets} == {
+        "a": ("published", 3),
+        "b": ("published", 1),
+    }
+    assert report.outcomes == {"published": 2}
+    assert verify_store(WORLD.store(machine)).problems == []
 
 
 def test_failed_dataset_comes_first_in_the_report() -> None:
@@ -124,12 +145,13 @@ def test_replay_of_an_older_run_does_not_count_for_the_visibility_times_of_this_
 def test_missing_or_damaged_tables_are_reported_and_the_rest_is_shown() -> None:
     machine = Machine()
     epoch = go(WORLD, machine, source(a=3)).epoch
-    (times,) = machine.paths(f"{ROOTS.store}/run_times")
-    machine.put(times, machine.paths(f"{ROOTS.store}/run_times")[times][:-5])
+    tables = machine.paths(f"{ROOTS.store}/run_tables")
+    (ingested,) = (path for path in tables if "/ingest-" in path)
+    machine.put(ingested, tables[ingested][:-5])
     report = reported(machine, epoch)
     assert "corrupt" in report.no_times
     assert [row.outcome for row in report.datasets] == ["published"]
-    for table in ("task_states", "run_datasets", "run_times"):
+    for table in ("task_states", "run_tables"):
         for path in machine.paths(f"{ROOTS.store}/{table}"):
             machine.remove(path)
     bare = reported(machine, epoch)

@@ -139,10 +139,10 @@ def test_run_record_lists_its_datasets_with_failed_ones_first() -> None:
     first, second = details.datasets
     assert details.run.status is RunStatus.FAILED
     assert details.run.reason.startswith("1 dataset was committed; b: ")
-    assert (first.outcome.dataset, first.outcome.outcome, first.attempts.failed) == ("b", "failed", 1)
-    assert "unreadable" in first.outcome.reason
-    assert (second.outcome.outcome, second.outcome.records, second.attempts.attempts) == ("published", 3, 1)
-    assert second.attempts.records_read == 3
+    assert (first.dataset, first.outcome, first.counts.attempts_failed) == ("b", "failed", 1)
+    assert "unreadable" in first.reason
+    assert (second.outcome, second.counts.records_published, second.counts.attempts) == ("published", 3, 1)
+    assert second.counts.records_read == 3
 
 
 def test_expired_run_and_unknown_run_raise_different_errors() -> None:

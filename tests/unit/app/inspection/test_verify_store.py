@@ -11,8 +11,8 @@ from distcommit.app.inspection.verify_store import VerifyResult, verify_store
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Checkpoint, Fence
 from distcommit.protocol.paths.store import record_name, segment_name
-from distcommit.stores.history.run_datasets import decode_run_datasets, encode_run_datasets
 from distcommit.stores.history.run_records import RunRecord, recorded_epochs
+from distcommit.stores.history.run_table import DatasetOutcome, decode_task_rows, encode_task_rows, outcome_row
 from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
 from distcommit.stores.state.documents import decode_document, encode_document
 from tests.simulation.world import ROOTS
@@ -125,13 +125,17 @@ def test_verification_reports_a_run_record_or_table_that_contradicts_the_logs(ma
     path = f"{ROOTS.store}/runs/{record_name(epoch)}"
     data = machine.paths(f"{ROOTS.store}/runs")[path]
     record = decode_document(data, RunRecord, 1, "", path)
-    assert record.totals["datasets_published"] > 0
-    machine.put(path, encode_document(structs.replace(record, totals={**record.totals, "records_published": 77})))
+    assert record.totals.datasets_published > 0
+    machine.put(
+        path, encode_document(structs.replace(record, totals=structs.replace(record.totals, records_published=77)))
+    )
     assert "its record counts 77 records published, but its table" in problem_text(machine)
     machine.put(path, encode_document(structs.replace(record, run_id="another")))
     assert "its record names run another, but its fence in the job log names run" in problem_text(machine)
     machine.put(path, data)
-    table = f"{ROOTS.store}/run_datasets/run={record.run_id}/drain-00000.parquet"
-    rows = decode_run_datasets(machine.paths(f"{ROOTS.store}/run_datasets")[table], table)
-    machine.put(table, encode_run_datasets([*rows, structs.replace(rows[0], dataset="never", records=0)]))
+    tables = machine.paths(f"{ROOTS.store}/run_tables/run={record.run_id}")
+    (table,) = (path for path in tables if "/drain-00000-" in path)
+    drained = decode_task_rows(tables[table], table)
+    never = outcome_row("never", 0, DatasetOutcome.PUBLISHED)
+    machine.put(table, encode_task_rows(structs.replace(drained, rows=[*drained.rows, never])))
     assert "its table has never as published, but the newest done epoch in the log is 0" in problem_text(machine)

@@ -21,9 +21,10 @@ from pydantic.fields import FieldInfo
 import distcommit
 from distcommit.app.job_file.built_in import Section, settings_class, types_of
 from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.problems.renamed_settings import RENAMED, REPLACED
 from distcommit.app.job_file.secrets import PLACES
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.schemas.column_types import ColumnType
+from distcommit.schemas.column_types import ColumnType
 
 PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "reference" / "configuration.md"
 
@@ -31,11 +32,20 @@ _HEAD = """\
 # All settings of a job file
 
 Written by `python -m tests.unit.app.job_file.configuration_page` from the classes that read a job file; a test holds it
-to them. A job file is YAML; [kafka-to-parquet.yaml](../../jobs/kafka-to-parquet.yaml) is one to copy. Unknown keys are
-errors that name the key that was probably meant. `${NAME}` and `${NAME:-default}` in values come from the environment;
-`${file:/absolute/path}` is a secret that each process reads when it uses it, in [some places](#secrets). `--set
-section.key=value` wins over the file. Settings that do not go together are refused, with the reason. What may be
-changed once a store is filled: [running it](../index.md#what-may-be-changed-and-what-not).
+to them. A job file is YAML; [kafka-to-parquet.yaml](../../jobs/kafka-to-parquet.yaml) is one to copy. `--set
+section.key=value` wins over the file. What may be changed once a store is filled:
+[running it](../index.md#what-may-be-changed-and-what-not).
+
+All problems of a file are reported at once, each with its position, the setting and a remedy:
+
+    error: the job file has 3 problems:
+      job.yaml:6:3: source.topics is a setting of type kafka; this source is of type files; remove it
+      job.yaml:9:3: retention.runs must be at least 1; found 0
+      job.yaml:11:1: comit is not a setting; did you mean 'commit'?
+
+`${NAME}` and `${NAME:-default}` in values come from the environment. Commands that only read the store need no variable
+of another setting. `${file:/absolute/path}` is a secret that each process reads when it uses it, in
+[some places](#secrets).
 
 A setting without a default has to be there. `x[].y` is `y` of each item of a list, `x.NAME.y` of each value of a map
 whose keys are yours. A TYPE of columns is `string`, `binary`, `bool`, `int32`, `int64`, `float64`, `date`, `timestamp`,
@@ -111,9 +121,14 @@ _MORE: Mapping[tuple[Section, str], str] = {
 def page() -> str:
     """Return the generated page."""
     secrets = [*_SECRETS.splitlines(), *(f"| `{place}` | {meaning} |" for place, meaning in PLACES.items()), ""]
-    return (
-        "\n".join([_HEAD, *secrets, *_job(), *(line for section in _PARTS for line in _types(section))]).rstrip() + "\n"
-    )
+    parts = (line for section in _PARTS for line in _types(section))
+    return "\n".join([_HEAD, *secrets, *_job(), *parts, *_former_names()]).rstrip() + "\n"
+
+
+def _former_names() -> Iterator[str]:
+    yield from ("## Former names", "", "A former name is an error that names the new one.", "")
+    yield from ("| former name | name |", "| --- | --- |")
+    yield from (f"| `{old}` | `{new}` |" for old, new in {**RENAMED, **REPLACED}.items())
 
 
 def _job() -> Iterator[str]:

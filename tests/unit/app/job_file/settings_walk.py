@@ -13,7 +13,7 @@ from distcommit.app.job_file.config import JobConfig
 
 Place = tuple[str, ...]
 """Keys from the top of the job file. `0` is the first item of a list, `KEY` a name that the author chooses."""
-_ROOTS: dict[Section, Place] = {
+ROOTS: dict[Section, Place] = {
     "source": ("source",),
     "sink": ("sink",),
     "converter": ("converters", "0"),
@@ -27,7 +27,7 @@ def settings() -> Iterator[tuple[str, Place, Any]]:
     """Yield each setting that is not a section: the type of its section, its location and its own type."""
     for name, field in JobConfig.model_fields.items():
         yield from _below("", (name,), field.annotation)
-    for section, place in _ROOTS.items():
+    for section, place in ROOTS.items():
         for kind in types_of(section):
             yield from _below(kind, place, settings_class(section, kind))
 
@@ -44,7 +44,7 @@ def planted(kind: str, place: Place, value: object) -> dict[str, Any]:
 
 
 def _root(place: Place) -> Place:
-    return next(root for root in _ROOTS.values() if place[: len(root)] == root)
+    return next(root for root in ROOTS.values() if place[: len(root)] == root)
 
 
 def _below(kind: str, place: Place, annotation: Any, above: tuple[type, ...] = ()) -> Iterator[tuple[str, Place, Any]]:

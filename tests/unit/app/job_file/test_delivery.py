@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.config import JobConfig, load_config
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.loading import load_config
 from distcommit.core.errors import ConfigurationError
 
 JOB = """\
@@ -31,17 +32,20 @@ def test_delivery_is_exactly_once_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("commit: {delivery: at_least_once, scope: job}\n", "scope: job requires delivery: exactly_once"),
+        ("commit: {delivery: at_least_once, scope: job}\n", "commit.delivery must be exactly_once with scope: job"),
         (
             "commit: {delivery: at_least_once}\n" + SQLITE,
-            "goes with sinks of type files, and those with a writer",
+            "commit.delivery must be exactly_once, because sink recognizes a commit by one row",
         ),
-        (PLAIN, "sink has a writer and no committer"),
-        ("commit: {delivery: at_most_once}\n", "commit.delivery: Input should be 'exactly_once' or 'at_least_once'"),
+        (PLAIN, "commit.delivery must be at_least_once, because sink has no committer"),
+        (
+            "commit: {delivery: at_most_once}\n",
+            "commit.delivery must be one of exactly_once, at_least_once; found 'at_most_once'",
+        ),
     ],
 )
 def test_incompatible_delivery_setting_is_refused_with_the_reason(tmp_path: Path, more: str, message: str) -> None:
-    with pytest.raises(ConfigurationError, match="the job file is wrong") as refused:
+    with pytest.raises(ConfigurationError, match="the job file is invalid") as refused:
         config(tmp_path, more)
     assert message in str(refused.value)
 

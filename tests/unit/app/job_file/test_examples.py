@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.config import load_config, parse_config
 from distcommit.app.job_file.explain import explained
+from distcommit.app.job_file.loading import load_config, parse_config
 from tests.cluster.flow import flow_sections, repaired
 
 CONF = Path(__file__).parents[4] / "conf" / "jobs"

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.app.job_file import built_in
-from distcommit.app.job_file.config import JobConfig, load_config
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.loading import load_config
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
@@ -109,16 +110,22 @@ def test_custom_sink_is_loaded_from_its_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sink", "message"),
     [
-        ("sink: {compresion: snappy}", "unknown key 'sink.compresion', did you mean 'compression'?"),
-        ("sink: {type: files, partition_by: {colum: t}}", "'sink.partition_by.colum', did you mean 'column'?"),
-        ("sink: {type: python, clas: x}", "unknown key 'sink.clas', did you mean 'class'?"),
-        ("sink: {type: python}", "sink.class is missing"),
-        ("sink: {type: python, class: x, format: avro}", "unknown key 'sink.format'"),
+        ("sink: {compresion: snappy}", "sink.compresion is not a setting of type files; did you mean 'compression'?"),
+        (
+            "sink: {type: files, partition_by: {colum: t}}",
+            "sink.partition_by.colum is not a setting; did you mean 'column'?",
+        ),
+        ("sink: {type: python, clas: x}", "sink.clas is not a setting of type python; did you mean 'class'?"),
+        ("sink: {type: python}", "sink.class must be set"),
+        (
+            "sink: {type: python, class: x, format: avro}",
+            "sink.format is a setting of types files, kafka; this sink is of type python",
+        ),
         (
             "sink: {type: pyton, class: x}",
-            f"sink: `type` is one of {', '.join(built_in.types_of('sink'))}; found pyton",
+            f"sink.type must be one of {', '.join(built_in.types_of('sink'))}; found pyton; did you mean python?",
         ),
-        ("sink: files", "sink: a section, with `type` and settings"),
+        ("sink: files", "sink must be a section with type and the settings of that type"),
     ],
 )
 def test_invalid_sink_section_is_refused_with_the_key(tmp_path: Path, sink: str, message: str) -> None:
@@ -140,7 +147,10 @@ def test_two_branches_with_one_sink_name_are_refused(tmp_path: Path) -> None:
     fork = config(tmp_path, FORKED % "b").fork
     assert fork is not None
     assert [branch.sink.name for branch in fork.branches.values()] == ["postgresql:a", "postgresql:b"]
-    with pytest.raises(ConfigurationError, match=r"2 branches have a sink of the name 'postgresql:a'.*`stored_as`"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"branches\.right\.sink must have another name than that of branch left.*'postgresql:a'; set stored_as",
+    ):
         config(tmp_path, FORKED % "a")
     fork = config(tmp_path, FORKED % "a, stored_as: second").fork
     assert fork is not None
@@ -165,7 +175,7 @@ def test_two_branches_with_one_sink_name_are_refused(tmp_path: Path) -> None:
 )
 def test_two_branches_with_the_same_tables_are_refused(tmp_path: Path, sink: str, tables: str) -> None:
     branches = f"left: {{sink: {sink}}}}}, right: {{sink: {sink}, stored_as: other}}}}"
-    with pytest.raises(ConfigurationError, match=re.escape(f"2 branches write their records to {tables}")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"fork.branches.right.sink must not write to {tables}")):
         config(tmp_path, f"fork: {{type: all, branches: {{{branches}}}}}\n")
 
 

@@ -13,7 +13,7 @@ import yaml
 from distcommit.app.reading.data_source import DistcommitDataSource
 from distcommit.app.reading.one_table import one_schema
 from distcommit.core.errors import ConfigurationError
-from tests.unit.app.job_file.test_readers import Place
+from tests.unit.app.reading.test_readers import Place
 
 
 def never_null(name: str, kind: pa.DataType) -> pa.Field:

@@ -16,9 +16,10 @@ from distcommit.app.migration.imports import ImportResult, ImportRow
 from distcommit.cli.progress_display import Rate, describe, describe_speed
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.result_views import compare_view, demo_view, import_view, rebuild_view, run_view
-from distcommit.engine.driver.events import Progress
-from distcommit.engine.driver.reports import Reason, Totals
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.events import Progressed
 
 
 def rendered(view: Any) -> str:
@@ -34,15 +35,14 @@ def test_run_result_with_reasons_fits_80_columns() -> None:
         Reason("a.topic", "not planned", "no broker"),
         Reason("b.topic", "not planned", "no broker"),
     )
-    totals = Totals(
+    totals = RunCounts(
         datasets_published=2,
         datasets_failed=1,
         records_published=1234,
         files_published=7,
-        reasons=reasons,
-        reasons_more=3,
     )
-    shown = rendered(run_view(RunResult("r", 4, False, True, {"recover": 1.0, "ingest": 2.5}, totals, [])))
+    seconds = {"recover": 1.0, "ingest": 2.5}
+    shown = rendered(run_view(RunResult("r", 4, False, True, seconds, totals, [], reasons=Reasons(reasons, 3))))
     assert max(map(len, shown.splitlines())) <= 80
     for text in (
         "2 committed, 0 unchanged, 1 failed",
@@ -113,19 +113,22 @@ def test_demo_view_shows_why_the_result_is_not_exact() -> None:
 
 
 def test_progress_is_described_in_one_line() -> None:
-    text = describe("ingest", Progress(2, 3, 40, 1_500_000, 0, 1))
+    text = describe(
+        "ingest",
+        Progressed("ingest", RunCounts(datasets_committed=40, records_read=1_500_000, work_units_failed=1), 2, 3),
+    )
     assert text == "ingest   · 2 tasks running, 3 finished · 40 datasets committed · 1,500,000 records · 1 failures"
-    assert describe("plan", Progress()) == "plan"
+    assert describe("plan", Progressed()) == "plan"
 
 
 def test_speed_and_time_shares_are_described_in_one_line() -> None:
     spent = {"read": 30.0, "lake.json": 60.0, "write": 9.0, "commit": 0.3, "a": 0.2, "b": 0.3, "c": 0.2}
-    progress = Progress(2, records_read=9, slowest=900, fastest=12_345.6, spent=spent)
+    progress = Progressed("", RunCounts(records_read=9), 2, slowest=900, fastest=12_345.6, spent=spent)
     text = describe_speed(progress, 25_000, 3_210_000)
     assert text == ("25,000 records/s, 3.2 MB/s (a task 900 to 12,346) · time: lake.json 60 %, read 30 %, write 9 %")
-    assert describe_speed(Progress(1, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s"
-    assert describe_speed(Progress(3), 0, 0) == ""
-    assert describe_speed(Progress(2, records_read=9), 5, 6) == "5 records/s, 0.0 MB/s", (
+    assert describe_speed(Progressed("", RunCounts(records_read=9), 1), 5, 6) == "5 records/s, 0.0 MB/s"
+    assert describe_speed(Progressed(tasks_running=3), 0, 0) == ""
+    assert describe_speed(Progressed("", RunCounts(records_read=9), 2), 5, 6) == "5 records/s, 0.0 MB/s", (
         "no task has reported its time yet"
     )
     for width in range(20, 120):
@@ -134,17 +137,17 @@ def test_speed_and_time_shares_are_described_in_one_line() -> None:
     rate = "25,000 records/s, 3.2 MB/s · time: "
     assert describe_speed(progress, 25_000, 3_210_000, 80) == rate + "lake.json 60 %, read 30 %, write 9 %"
     assert describe_speed(progress, 25_000, 3_210_000, 66) == rate + "lake.json 60 %, others 39 %"
-    many = describe_speed(Progress(1, records_read=1, spent={str(n): 1.0 for n in range(10)}), 1, 0)
+    many = describe_speed(Progressed("", RunCounts(records_read=1), 1, spent={str(n): 1.0 for n in range(10)}), 1, 0)
     assert many.endswith("time: 0 10 %, 1 10 %, 2 10 %, 3 10 %, 4 10 %, others 50 %")
 
 
 def test_rate_covers_the_last_seconds_and_restarts_with_each_phase() -> None:
     rate = Rate()
-    assert rate.of(Progress(records_read=100, bytes_read=50), 0.0) == (0, 0)
-    assert rate.of(Progress(records_read=300, bytes_read=90), 2.0) == (100, 20)
-    assert rate.of(Progress(records_read=300, bytes_read=90), 7.0) == (0, 0), (
+    assert rate.of(Progressed(counts=RunCounts(records_read=100, bytes_read=50)), 0.0) == (0, 0)
+    assert rate.of(Progressed(counts=RunCounts(records_read=300, bytes_read=90)), 2.0) == (100, 20)
+    assert rate.of(Progressed(counts=RunCounts(records_read=300, bytes_read=90)), 7.0) == (0, 0), (
         "no record was read in the last five seconds"
     )
-    assert rate.of(Progress(records_read=900, bytes_read=90), 8.0) == (100, 0)
-    assert rate.of(Progress(records_read=5), 8.5) == (0, 0)
-    assert rate.of(Progress(records_read=10), 9.5) == (5, 0)
+    assert rate.of(Progressed(counts=RunCounts(records_read=900, bytes_read=90)), 8.0) == (100, 0)
+    assert rate.of(Progressed(counts=RunCounts(records_read=5)), 8.5) == (0, 0)
+    assert rate.of(Progressed(counts=RunCounts(records_read=10)), 9.5) == (5, 0)

@@ -41,7 +41,8 @@ from distcommit.cli.views.runs_view import cancel_view, recorded_run_view, runs_
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.verify_view import sweep_view, verify_view
 from distcommit.core.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
-from distcommit.engine.driver.reports import Reason, Totals
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 HOSTILE = "a\x1b[31m[red]b\x9b2J[/]\u202e\u2066\r\nerror: forged\x07\x7f\u2028"
@@ -187,6 +188,6 @@ def test_names_in_other_scripts_are_printed_unchanged() -> None:
 
 def test_run_view_shows_skipped_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = tuple(Reason(f"__{number}", "passed over", "internal") for number in range(4))
-    result = RunResult("r", 1, True, True, {}, Totals(notes=notes, notes_more=2), [])
+    result = RunResult("r", 1, True, True, {}, RunCounts(), [], notes=Reasons(notes, 2))
     text_printed = shown(monkeypatch, lambda terminal: terminal.show(result, result_views.run_view))
     assert "4 (__0, __1, __2, ...): internal; and 2 more" in " ".join(text_printed.split())

@@ -22,11 +22,10 @@ from distcommit.cli.views.run_lines import flow_table
 from distcommit.cli.views.runs_view import recorded_run_view, runs_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_parts import ExplainedTable
-from distcommit.core.records.flow_counts import CheckCounts, FlowCounts
+from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.watermark import Position
 from distcommit.core.work import ConstructCounts
-from distcommit.stores.history.attempt_counts import AttemptCounts
-from distcommit.stores.history.run_datasets import RunDataset
+from distcommit.stores.history.run_table import DatasetOutcome
 from tests.golden import samples
 
 WHY = "SourceError: the brokers can't be reached; expected an answer within 30 s; found none at all"
@@ -107,12 +106,21 @@ STEPS = StepsResult(
     ],
     {},
 )
-READ = AttemptCounts(attempts=3, failed=2, records_read=1_234_567, bytes_read=10**9, records_rejected=17, ms=123_456)
+COUNTS = RunCounts(
+    attempts=3,
+    attempts_failed=2,
+    attempt_ms=123_456,
+    records_read=1_234_567,
+    bytes_read=10**9,
+    records_rejected=17,
+    records_published=123_456,
+    files_published=12,
+)
 KEPT = RecordedRun(
     RunRow(1234, "run", RunStatus.FAILED, "run", "ann@host"),
     None,
     None,
-    [RunDatasetRow(RunDataset(LONG, 1, "quarantined", 123_456, 12, kind="quarantined", reason=WHY), READ)],
+    [RunDatasetRow(LONG, 1, DatasetOutcome.QUARANTINED, COUNTS, "quarantined", WHY)],
 )
 DIFFERENT = CompareResult(False, "other", True, 1, 1, [CompareRow(LONG, "0", 10**9, 10**9, 1, 10**9, 17, 123_456)], [])
 FLOW = FlowCounts(

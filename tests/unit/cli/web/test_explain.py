@@ -15,8 +15,8 @@ import yaml
 from typer.testing import CliRunner
 
 from distcommit.app.job_file import explain
-from distcommit.app.job_file.config import load_config
 from distcommit.app.job_file.explain import ExplainResult, FlowPart
+from distcommit.app.job_file.loading import load_config
 from distcommit.cli.main import app
 from distcommit.cli.web.flow_svg import flow_svg
 from distcommit.core.errors import ConfigurationError

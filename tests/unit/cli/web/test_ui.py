@@ -161,6 +161,7 @@ def test_port_in_use_raises_configuration_error(server: UiServer, job_file: Path
         UiServer(Job.from_file(job_file), server.server_port)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("started", "ending"),
     [

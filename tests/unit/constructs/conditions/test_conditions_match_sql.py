@@ -75,6 +75,7 @@ def literal(value: Any) -> str:
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(CONDITIONS, st.integers(0, 12), st.integers(0, 12))
 def test_arrow_and_duckdb_select_the_same_rows(condition: dict[str, Any], start: int, length: int) -> None:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from distcommit.constructs.converters.json import JsonConverter
-from distcommit.constructs.json.json_fields import field_paths, infer_fields, merged_fields
 from distcommit.constructs.json.json_records import JsonReader
-from distcommit.constructs.schemas.column_types import arrow_type
 from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.column_types import arrow_type
+from distcommit.schemas.inferred_fields import field_paths, infer_fields, merged_fields
 
 Policy = Literal["evolve", "pin", "fail"]
 
@@ -135,7 +135,7 @@ def test_concurrent_readers_use_the_schema_that_was_stored_first() -> None:
     result = convert(two, {"id": "x", "more": 1}, {"id": 2})
     assert columns(result) == {"id": "int64"}
     assert list(result.rejected) == [0]
-    assert one.known_schema_ids() == two.known_schema_ids() == (1,)
+    assert one.schema_ids() == two.schema_ids() == (1,)
     assert list(schema_store.put) == [1]
 
 
@@ -148,11 +148,12 @@ def test_new_fields_become_columns_of_all_later_reads() -> None:
     result = convert(one, {"in": {"y": 1.5}}, {"id": None, "nothing": None})
     assert columns(result) == {"id": "int64", "in": "struct<x: string, y: double>"}
     assert result.records.column("in").to_pylist() == [{"x": None, "y": 1.5}, None]
-    assert (one.known_schema_ids(), two.known_schema_ids()) == ((1, 2, 3), (1, 2))
+    assert (one.schema_ids(), two.schema_ids()) == ((1, 2, 3), (1, 2))
     assert not convert(one, {"nothing": None}).rejected
-    assert one.known_schema_ids() == (1, 2, 3), "a field without a type is not a column"
+    assert one.schema_ids() == (1, 2, 3), "a field without a type is not a column"
 
 
+@pytest.mark.thorough
 @given(st.lists(objects, min_size=2, max_size=6), st.integers(1, 5))
 def test_batch_reader_returns_the_same_as_the_record_reader(records: list[dict[str, Any]], cut: int) -> None:
     of = converter(SharedSchemas())
@@ -165,7 +166,7 @@ def test_batch_reader_returns_the_same_as_the_record_reader(records: list[dict[s
         alone = JsonReader(fields, exact_floats=True).read(values)
         assert alone.rejected == result.rejected
         assert alone.columns == result.records.columns[1:]
-        known_fields = of._inferred.fields or {}
+        known_fields = of._inferred.history.newest or {}
         assert merged_fields(known_fields, infer_fields(values)) == known_fields
 
 
@@ -179,7 +180,7 @@ def test_fields_that_are_always_null_or_empty_are_not_inferred_again() -> None:
     assert of._inferred.names is names, "the batch reader was used"
     for name, value in {"nil": 1, "l": [1], "o": {"x": 1}, "s": {"x": "a"}, "i": [{"y": True}]}.items():
         assert name in columns(convert(of, {name: value}))
-    assert of._inferred.fields == {
+    assert of._inferred.history.newest == {
         "id": "int64",
         "s": {"known": "int64", "x": "string"},
         "nil": "int64",
@@ -194,7 +195,7 @@ def test_type_of_a_column_never_changes(evolution: Policy) -> None:
     of = converter(SharedSchemas({7: {"id": "int64", "in": {"x": "string"}}}), evolution, (7,))
     result = convert(of, {"id": 1.5}, {"id": 2}, {"id": "x"}, {"in": {"x": 1}}, {"in": [1]})
     assert list(result.rejected) == [0, 2, 3, 4]
-    assert of.known_schema_ids() == (7,)
+    assert of.schema_ids() == (7,)
 
 
 def test_pinned_schema_ignores_other_fields() -> None:
@@ -234,7 +235,7 @@ def test_schema_is_stored_only_after_the_first_object() -> None:
     of = converter(schema_store)
     result = convert(of, None, b"no JSON", {})
     assert (columns(result), result.records.column("n").to_pylist(), list(result.rejected)) == ({}, [0, 2], [1])
-    assert (schema_store.put, of.known_schema_ids()) == ({}, ())
+    assert (schema_store.put, of.schema_ids()) == ({}, ())
     assert columns(convert(of, {"a": 1})) == {"a": "int64"}
 
 
@@ -242,7 +243,7 @@ def test_inferred_schema_of_one_dataset_is_not_used_for_another() -> None:
     of = converter(SharedSchemas())
     convert(of, {"a": 1})
     of.begin_work_unit("b")
-    assert of.known_schema_ids() == ()
+    assert of.schema_ids() == ()
     of.use_schema_store(SharedSchemas())
     assert columns(convert(of, {"b": 1})) == {"b": "int64"}
 

@@ -18,9 +18,9 @@ from pydantic import ValidationError
 from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.json import json_records
 from distcommit.constructs.json.json_records import JsonReader, JsonRecords, _wire_type
-from distcommit.constructs.schemas.column_types import arrow_type
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.schemas.column_types import arrow_type
 
 
 def converter(fields: dict[str, Any], **settings: Any) -> JsonConverter:
@@ -360,6 +360,7 @@ def comparable(read: JsonRecords) -> tuple[list[str], list[int] | None]:
     return [repr(column.to_pylist()) for column in read.columns], read.rows and read.rows.to_pylist()
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(values)
 @example([b'{"f": -0}'])

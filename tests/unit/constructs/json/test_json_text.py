@@ -97,7 +97,7 @@ def test_batch_reader_rejects_values_deeper_than_its_limit(nested: Callable[[pa.
         assert reader._at_once(pa.array([text, "{}"])) is not None
     with patch.object(json_records, "_SHALLOW", 3):
         assert reader._at_once(pa.array([text, "{}"])) is None
-        assert reader.read_if_all_known(pa.array([text, "{}"]), pa.schema({"a": kind})) is None
+        assert reader.read_if_no_new_field(pa.array([text, "{}"]), pa.schema({"a": kind})) is None
 
 
 def deep_value(kind: pa.DataType) -> Any:

@@ -12,11 +12,11 @@ import pytest
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import MAX_UNKNOWN
 from distcommit.constructs.registry.json_schema_columns import columns_of
-from distcommit.constructs.registry.policy import MAX_SCHEMAS, AdmittedSchemas, EvolutionSettings
-from distcommit.constructs.schemas.evolution import nullable
+from distcommit.constructs.registry.policy import AdmittedSchemas, EvolutionSettings
 from distcommit.core.errors import RecordError
 from distcommit.formats.avro.reader import AvroReader, parse
-from distcommit.formats.schema_bounds import SchemaTooLargeError
+from distcommit.schemas.evolution import nullable
+from distcommit.schemas.limits import MAX_SCHEMAS, SchemaTooLargeError
 from tests.unit.constructs.registry.test_policy import Dicts, batch_of, converter, message
 from tests.unit.formats.test_avro_datums import record
 
@@ -45,6 +45,7 @@ def _again(kind: Any) -> Any:
     return kind
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("union", [False, True])
 def test_avro_schema_that_expands_to_millions_of_columns_is_rejected_at_once(union: bool) -> None:
     text = json.dumps(doubled(20, union))
@@ -116,7 +117,7 @@ def test_schemas_of_a_dataset_with_too_many_columns_are_rejected_with_the_bound(
     assert "more than 10000 columns" in admitted.admit(2, some[2], some.get, POLICY)
 
 
-def test_thousands_of_unknown_schema_ids_fail_only_their_work_unit() -> None:
+def test_thousands_of_unschema_ids_fail_only_their_work_unit() -> None:
     registry = Dicts()
     converter_under_test = converter(registry)
     converter_under_test.begin_work_unit("hostile")

@@ -12,7 +12,7 @@ import pytest
 from distcommit.constructs.converters.registry_formats.json_schema import JsonSchemaConverter
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.wire import Framed
-from distcommit.formats.schema_bounds import UnusableSchemaError
+from distcommit.schemas.limits import UnusableSchemaError
 
 MADE = JsonSchemaConverter.model_validate({"type": "json_schema", "registry": {"url": "http://nowhere"}})
 

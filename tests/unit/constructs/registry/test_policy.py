@@ -14,10 +14,10 @@ from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.registry.client import RegisteredSchema, UnknownSchemaError
 from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
-from distcommit.core.support.nesting import MOST_LEVELS
+from distcommit.schemas.limits import MOST_LEVELS
 from tests.unit.engine.driver.machines import Machine
 from tests.unit.formats.test_avro_datums import datum, record
-from tests.unit.stores.test_kept_schemas import schemas
+from tests.unit.stores.schemas.test_schema_history import schemas
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 SCHEMAS = {
@@ -71,7 +71,7 @@ class Dicts:
 def converter(registry: Dicts | None = None, **settings: Any) -> RegistryConverter:
     instance = validated("converter", {"type": "avro", "registry": {"url": "http://127.0.0.1:1"}, **settings})
     assert isinstance(instance, RegistryConverter)
-    instance._known.registry = registry or Dicts()  # type: ignore[assignment]
+    instance._state.registry = registry or Dicts()  # type: ignore[assignment]
     return instance
 
 
@@ -141,14 +141,16 @@ def test_evolve_accepts_schemas_compatible_with_the_published_ones(
 ) -> None:
     instance = converter()
     assert work_unit(instance, *batches, known=known) == (came, rejected)
-    assert instance.known_schema_ids() == after
+    assert instance.schema_ids() == after
 
 
 def test_rejection_reason_names_both_schemas_and_the_columns() -> None:
     instance = converter()
     instance.load_schema_ids([1])
     (piece,) = instance.convert(batch_of([message(4)]))
-    assert piece.rejected == {0: "schema id 4 is not compatible with earlier ones: x is string here, and int32 before"}
+    assert piece.rejected == {
+        0: "schema id 4 is not compatible with earlier records: x is string here, and int32 before"
+    }
 
 
 @pytest.mark.parametrize("policy", [{}, {"on_incompatible": "accept"}])
@@ -172,7 +174,7 @@ def test_known_schema_is_not_requested_again() -> None:
 def test_on_incompatible_accept_accepts_and_fail_fails() -> None:
     instance = converter(on_incompatible="accept")
     assert work_unit(instance, (1, 3), known=(1,)) == ([1, 3], [()])
-    assert instance.known_schema_ids() == (1, 3)
+    assert instance.schema_ids() == (1, 3)
     with pytest.raises(RecordError, match=r"on_incompatible is fail.*compatible with schema id 1.*id 3: x is string"):
         work_unit(converter(on_incompatible="fail"), (1, 3), known=(1,))
 
@@ -180,7 +182,7 @@ def test_on_incompatible_accept_accepts_and_fail_fails() -> None:
 def test_evolution_fail_allows_only_the_pinned_schema_or_the_earlier_ones() -> None:
     instance = converter(evolution="fail")
     assert work_unit(instance, (1,), (1,)) == ([1, 1], [(), ()])
-    assert instance.known_schema_ids() == (1,)
+    assert instance.schema_ids() == (1,)
     assert work_unit(instance, (1, 2), known=(1, 2)) == ([1, 2], [()])
     with pytest.raises(RecordError, match=r"evolution is fail.*expected schema id 1; found schema id 2"):
         work_unit(instance, (2,), known=(1,))
@@ -196,9 +198,9 @@ def test_pin_reads_each_topic_by_its_own_pinned_schema() -> None:
     assert instance.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
     for _ in range(2):
         assert work_unit(instance, (1, 3), urn="orders@0") == ([1], [(1,)])
-        assert instance.known_schema_ids() == (2,)
+        assert instance.schema_ids() == (2,)
         assert work_unit(instance, (3, 1, None), urn="clicks") == ([3], [(1,)])
-        assert instance.known_schema_ids() == (3,)
+        assert instance.schema_ids() == (3,)
     assert registry.asked.count(("orders-value", 1)) == 1
     with pytest.raises(ConfigurationError, match="version 1 of subject none-value, of type AVRO"):
         work_unit(instance, (1,), urn="none")
@@ -232,7 +234,7 @@ def test_first_matching_dataset_rule_sets_the_policy() -> None:
         ],
     )
     assert work_unit(instance, (1,), urn="orders-special@3") == ([1], [()])
-    assert instance.known_schema_ids() == (2,)
+    assert instance.schema_ids() == (2,)
     with pytest.raises(RecordError, match="evolution is fail"):
         work_unit(instance, (2,), urn="orders-x", known=(1,))
     assert work_unit(instance, (1, 3), urn="clicks") == ([1, 3], [()])
@@ -243,9 +245,9 @@ def test_known_schemas_of_one_dataset_are_not_used_for_another() -> None:
     instance = converter()
     assert work_unit(instance, (1,), urn="a") == ([1], [()])
     assert work_unit(instance, (3,), urn="b") == ([3], [()])
-    assert instance.known_schema_ids() == (3,)
+    assert instance.schema_ids() == (3,)
     instance.begin_work_unit("c")
-    assert instance.known_schema_ids() == ()
+    assert instance.schema_ids() == ()
 
 
 def test_leading_nulls_have_the_columns_of_the_published_schemas() -> None:
@@ -261,11 +263,11 @@ def test_leading_nulls_have_the_columns_of_the_published_schemas() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"evolution": "pin"}, "pin requires a schema"),
+        ({"evolution": "pin"}, "schema must be set with evolution: pin"),
         ({"schema": {"version": 1}}, "schema must only be set with evolution: pin or fail"),
         ({"evolution": "fail", "on_incompatible": "accept"}, "on_incompatible must only be set with evolution: evolve"),
         ({"datasets": [{"evolution": "fail"}]}, "match"),
-        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "pin requires a schema"),
+        ({"datasets": [{"match": "a", "evolution": "pin"}]}, "schema must be set with evolution: pin"),
         ({"datasets": [{"match": "", "evolution": "fail"}]}, "at least 1 character"),
     ],
 )
@@ -281,7 +283,7 @@ def of_run(instance: RegistryConverter, machine: Machine, *ids: int, known: Sequ
     instance.load_schema_ids(known)
     pieces = list(instance.convert(batch_of([message(i) for i in ids])))
     rejected = {row for piece in pieces for row in piece.rejected}
-    assert rejected == {row for row, i in enumerate(ids) if i not in instance.known_schema_ids()}
+    assert rejected == {row for row, i in enumerate(ids) if i not in instance.schema_ids()}
 
 
 def test_work_units_of_one_run_compare_their_schemas_with_each_other() -> None:
@@ -290,12 +292,12 @@ def test_work_units_of_one_run_compare_their_schemas_with_each_other() -> None:
     of_run(one, machine, 1)
     of_run(two, machine, 3, 2)
     of_run(three, machine, 5, 4)
-    assert (one.known_schema_ids(), two.known_schema_ids(), three.known_schema_ids()) == ((1,), (2,), ())
+    assert (one.schema_ids(), two.schema_ids(), three.schema_ids()) == ((1,), (2,), ())
     with pytest.raises(RecordError, match=r"compatible with schema id 1; found schema id 3: x is string"):
         of_run(converter(on_incompatible="fail"), machine, 3)
     of_run(converter(on_incompatible="accept"), machine, 3)
     of_run(three, machine, 3, epoch=8)
-    assert three.known_schema_ids() == (3,), "unpublished schemas of another run are ignored"
+    assert three.schema_ids() == (3,), "unpublished schemas of another run are ignored"
 
 
 def test_work_units_of_one_run_compare_schemas_in_any_order_and_with_published_ones() -> None:
@@ -307,9 +309,9 @@ def test_work_units_of_one_run_compare_schemas_in_any_order_and_with_published_o
         instance.load_schema_ids([1])
     assert not [piece.rejected for piece in two.convert(batch_of([message(2)])) if piece.rejected]
     assert next(iter(one.convert(batch_of([message(5)])))).rejected == {
-        0: "schema id 5 is not compatible with earlier ones: x is double here, and int64 before"
+        0: "schema id 5 is not compatible with earlier records: x is double here, and int64 before"
     }
-    assert (one.known_schema_ids(), two.known_schema_ids()) == ((1,), (1, 2))
+    assert (one.schema_ids(), two.schema_ids()) == ((1,), (1, 2))
 
 
 def test_evolution_fail_without_a_pinned_schema_allows_the_first_schema_of_the_run() -> None:

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from distcommit.core.records.log_records import Failed, SealedSequence, SequenceName
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.work import TaskState
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.settings import RunSettings
@@ -102,6 +103,6 @@ def quarantine(machine: Machine) -> SealedSequence:
     sequence = fold.state_of("a").sequence
     assert sequence is not None
     log = WORLD.store(machine).bucket_log(0, fold.fence_epoch)
-    log.settle(Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test")))
+    run_alone(log.settle(Once(Failed(fold.fence_epoch, SequenceName("a", sequence.epoch), True, "by the test"))))
     assert statuses(WORLD, machine)["a"] == "quarantined"
     return sequence

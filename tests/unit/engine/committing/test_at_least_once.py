@@ -12,6 +12,7 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import FencedError
 from distcommit.core.records.log_records import Done, Gate, Intent, SealedSequence, SetWatermark
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import run
@@ -89,6 +90,7 @@ def test_run_without_failures_publishes_each_record_once_and_logs_one_record_wit
     assert EXACTLY.violation(machine, data, {}) == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("world", [WORLD, World(buckets=2, at_least_once=True)], ids=["one bucket", "two"])
 def test_crash_leaves_no_watermark_ahead_of_its_data_and_the_next_run_completes_everything(world: World) -> None:
     machine, data, tried = SimulatedPosix(), source(a=[2, 1], b=1), 0
@@ -172,6 +174,7 @@ def test_run_completes_a_dead_task_s_half_published_dataset_without_duplicates(n
     assert audit(machine).exact
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("short", [0, 2])
 def test_twins_that_both_publish_leave_the_watermark_of_one_whose_files_all_exist(short: int) -> None:
     data, other = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=short)})
@@ -212,7 +215,7 @@ def test_file_that_cannot_be_renamed_leaves_its_dataset_to_the_next_run_and_othe
     machine.faults.append(fails(errno.EACCES, "rename", "/output/a/", first=2))
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_published, result.totals.sequences_left) == (False, 1, 1)
-    assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "left unpublished")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "left unpublished")]
     machine.restart()
     assert sorted(WORLD.watermarks(machine)) == ["b"]
     check_next_run(machine, data, 2)
@@ -237,7 +240,7 @@ def test_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
     machine.faults.append(vanish)
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_failed, result.totals.datasets_quarantined) == (False, 1, 0)
-    assert "staged files of every attempt are missing" in result.totals.reasons[0].text
+    assert "staged files of every attempt are missing" in result.reasons.kept[0].text
     assert WORLD.watermarks(machine) == {}
     check_next_run(machine, data, 2)
 
@@ -249,7 +252,7 @@ def test_watermark_set_by_an_operator_during_publishing_is_preserved() -> None:
     def hand(operation: Operation) -> None:
         if operation.kind == "rename" and "/output/a/" in operation.path:
             machine.faults.clear()
-            WORLD.store(machine).bucket_log(0).settle(Once(by_hand))
+            run_alone(WORLD.store(machine).bucket_log(0).settle(Once(by_hand)))
 
     machine.faults.append(hand)
     go(WORLD, machine, data)
@@ -274,6 +277,6 @@ def test_older_program_closes_the_unknown_record_and_moves_the_same_watermark() 
     settings, _ = begin_ingest(WORLD, machine, NOTHING)
     log = settings.store.bucket_log(0, settings.epoch)
     intent = Intent(settings.epoch, (SealedSequence("a", settings.epoch, None, Watermark({"0": 2}), ()),))
-    log.settle(Once(intent))
+    run_alone(log.settle(Once(intent)))
     assert go(EXACTLY, machine, NOTHING).totals.sequences_replayed == 1
     assert states(EXACTLY, machine)["a"].watermark == Watermark({"0": 2})

@@ -29,7 +29,7 @@ from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, source
-from tests.unit.engine.driver.test_own_sinks import MemorySink, answer_for, run_with
+from tests.unit.engine.driver.test_custom_sinks import MemorySink, answer_for, run_with
 
 WORLD = World(buckets=16, partitions=4)
 NUMBERS = itertools.count()
@@ -134,7 +134,7 @@ def test_dataset_without_a_group_is_reported_and_others_continue(group: Callable
     for _ in range(2):
         result = run_with(sink, machine, source(bad=2, well=3, fine=1), WORLD)
         assert not result.succeeded
-        (reason,) = result.totals.reasons
+        (reason,) = result.reasons.kept
         assert (reason.subject, reason.kind) == ("bad", "not planned")
         assert "the sink returned an invalid commit group for a dataset" in reason.text
         assert problem in reason.text

@@ -116,7 +116,7 @@ def test_dataset_with_a_failed_work_unit_is_reported_and_the_run_does_not_succee
     result = go(world, machine, PARTLY)
     assert (result.totals.datasets_published, result.totals.datasets_partial) == (1, 1)
     assert not result.succeeded
-    assert [(reason.subject, reason.kind) for reason in result.totals.reasons] == [("a", "partly failed")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "partly failed")]
 
 
 def test_repeated_drain_also_reports_a_failed_work_unit() -> None:

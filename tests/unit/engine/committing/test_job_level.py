@@ -19,11 +19,11 @@ from distcommit.app.inspection.status import NextRun, read_status
 from distcommit.core.errors import FencedError
 from distcommit.core.ports import FolderEntry
 from distcommit.core.records.job_records import Decide
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.driver.counts import CommitCounts
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.planning.planner import plan_partition
@@ -81,7 +81,7 @@ def test_decided_sequence_is_never_dropped_when_its_bucket_could_not_be_read() -
     for bucket in range(2):
         machine.faults.append(fails(errno.EIO, "scandir", f"{BUCKET_LOG}{bucket:05d}"))
     result = go(JOB, machine, NOTHING)
-    assert [reason.subject for reason in result.totals.reasons][:2] == ["bucket 0", "bucket 1"]
+    assert [reason.subject for reason in result.reasons.kept][:2] == ["bucket 0", "bucket 1"]
     assert JOB.store(machine).job_log().refresh().last_checkpoint > 1
     machine.restart()
     result = go(JOB, machine, SIX)
@@ -99,7 +99,7 @@ def test_decision_survives_a_recovery_whose_clean_up_fails() -> None:
     machine.faults.append(fails(errno.EPERM, "unlink", "/x.1/left"))
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/"))
     result = go(JOB, machine, NOTHING)
-    assert {"bucket 0", "bucket 1"} <= {reason.subject for reason in result.totals.reasons}
+    assert {"bucket 0", "bucket 1"} <= {reason.subject for reason in result.reasons.kept}
     machine.restart()
     result = go(JOB, machine, SIX)
     assert (result.succeeded, result.totals.sequences_dropped) == (True, 0)
@@ -141,6 +141,7 @@ def test_nothing_is_dropped_when_the_job_log_view_lacks_the_run_s_own_fence() ->
     check_recovery(machine, SIX, JOB)
 
 
+@pytest.mark.thorough
 def test_recovery_overtaken_while_it_drops_is_fenced_and_drops_nothing() -> None:
     """The held sequences were never decided. A newer run interrupts the recovery that drops them at each of
     its calls.
@@ -208,7 +209,7 @@ def test_job_level_run_with_nothing_new_succeeds() -> None:
     assert go(JOB, machine, NOTHING).succeeded
     assert go(JOB, machine, SIX).succeeded
     result = go(JOB, machine, SIX)
-    assert (result.succeeded, result.totals.reasons) == (True, ())
+    assert (result.succeeded, result.reasons.kept) == (True, ())
 
 
 def test_late_twin_of_recovery_leaves_the_sequences_of_its_own_run_alone() -> None:
@@ -216,9 +217,9 @@ def test_late_twin_of_recovery_leaves_the_sequences_of_its_own_run_alone() -> No
     settings, tasks = begin_ingest(JOB, machine, SIX)
     ingest_all(settings, tasks)
     for bucket in range(2):
-        committer = BucketCommitter(settings, bucket, Tally(CommitCounts()))
+        committer = BucketCommitter(settings, bucket, Tally())
         run_alone(committer.replay(frozenset()))
-        assert committer.tally.counts == CommitCounts()
+        assert committer.tally.counts == RunCounts()
     assert not recover_partition(settings, 0).report.reasons
     assert set(statuses(JOB, machine).values()) == {"pending"}
 
@@ -252,7 +253,7 @@ def test_decision_whose_answer_was_lost_is_durable_before_anything_is_published(
 
 
 def told(result: RunResult) -> dict[str, str]:
-    return {reason.subject: f"{reason.kind}: {reason.text}" for reason in result.totals.reasons}
+    return {reason.subject: f"{reason.kind}: {reason.text}" for reason in result.reasons.kept}
 
 
 def check_held_back(machine: Machine, result: RunResult, held: int) -> None:
@@ -411,6 +412,7 @@ def pending(machine: Machine) -> None:
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("begin", [held, pending])
 def test_recovery_overtaken_at_any_call_reports_that_it_is_fenced(begin: Callable[[Machine], None]) -> None:
     fenced = 0
@@ -470,5 +472,5 @@ def test_ingest_task_overtaken_by_a_run_that_dies_reports_that_it_is_fenced() ->
 def fenced_by_a_newer_run(machine: Machine) -> bool:
     """Let a newer run fence everything and die."""
     newer = ONE_BUCKET.begin(machine, source())
-    fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id)
+    run_alone(fence_bucket(newer.store.bucket_log(0, newer.epoch), newer.epoch, newer.run_id))
     return True

@@ -40,7 +40,7 @@ from tests.unit.engine.driver.machines import (
     statuses,
     with_folders,
 )
-from tests.unit.engine.driver.test_own_sinks import MemoryCommitter, MemorySink, answer_for, raised, run_with
+from tests.unit.engine.driver.test_custom_sinks import MemoryCommitter, MemorySink, answer_for, raised, run_with
 
 WORLD = World()
 DATA = source(a=3, b=2, c=1)
@@ -53,7 +53,7 @@ def rows(machine: Machine, world: World = WORLD) -> dict[str, DatasetStatusRow]:
 
 
 def reasons(result: RunResult) -> dict[str, tuple[str, str]]:
-    return {reason.subject: (reason.kind, reason.text) for reason in result.totals.reasons}
+    return {reason.subject: (reason.kind, reason.text) for reason in result.reasons.kept}
 
 
 def all_fail(machine: Machine) -> None:
@@ -115,7 +115,7 @@ def test_outage_over_many_runs_counts_no_attempt_and_is_reported_by_run_and_stat
         result = go(WORLD, machine, DATA if number == 0 else NOTHING)
         machine.restart()
         assert not result.succeeded
-        outages = [reason for reason in result.totals.reasons if reason.kind == "outage"]
+        outages = [reason for reason in result.reasons.kept if reason.kind == "outage"]
         assert {reason.subject for reason in outages} == set(DATA.datasets)
         for row in rows(machine).values():
             assert (row.status, row.failed_runs, row.outage, row.next_run) == ("pending", 0, True, NextRun.REPLAYS)
@@ -223,7 +223,7 @@ def test_sink_whose_probe_fails_is_an_outage_however_few_datasets_fail(one: bool
     for _ in range(WORLD.max_attempts + 1):
         result = run_with(sink, machine, NOTHING)
         assert reasons(result)["a"][0] == "skipped, pending"
-        assert any(r.kind == "outage" and "no route" in r.text for r in result.totals.reasons)
+        assert any(r.kind == "outage" and "no route" in r.text for r in result.reasons.kept)
     row = rows(machine)["a"]
     assert (row.status, row.failed_runs, row.outage) == ("pending", 0, True)
     sink.probing, sink.answers = (lambda: None), (lambda request: None)
@@ -249,7 +249,7 @@ def test_status_reports_why_the_sequence_of_another_sink_stays_pending() -> None
 
 
 def test_committer_that_dies_in_its_probe_harms_no_dataset() -> None:
-    """tests/crash/test_crashed_probe.py tests the same with real processes."""
+    """tests/crash/test_killed_probe.py tests the same with real processes."""
     machine = Machine()
     sealed_but_not_published(machine, DATA)
     machine.put(f"{OUTPUT}{PROBE}0-{'0' * 32}", b"")

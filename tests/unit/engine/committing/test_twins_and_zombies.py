@@ -48,6 +48,7 @@ from tests.unit.engine.driver.machines import (
 # -- I2: one winner
 
 
+@pytest.mark.thorough
 def test_concurrent_twins_of_one_task_publish_each_record_once() -> None:
     data = source(a=[2, 1])
     ends = [(number, WORLD.violation(machine, data, {})) for number, machine in twins(WORLD, data, data)]
@@ -55,6 +56,7 @@ def test_concurrent_twins_of_one_task_publish_each_record_once() -> None:
     assert [end for end in ends if end[1]] == []
 
 
+@pytest.mark.thorough
 def test_attempts_with_different_ranges_yield_one_winner_with_its_own_outputs_and_watermark() -> None:
     data, shorter = source(a=5), ModelSource({"a": ModelDataset({"0": 5}, short=2)})
     highs = set()
@@ -116,6 +118,7 @@ def test_old_run_that_continues_after_a_newer_one_seals_publishes_and_plans_noth
     check_recovery(machine, data)
 
 
+@pytest.mark.thorough
 def test_newer_run_at_any_call_of_an_older_ingest_leaves_each_record_published_once() -> None:
     for number in range(1000):
         machine = Machine()
@@ -133,6 +136,7 @@ def test_newer_run_at_any_call_of_an_older_ingest_leaves_each_record_published_o
     assert number > 45
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("job_level", [False, True])
 def test_newer_run_at_any_call_of_an_older_run_fences_it_or_finds_it_done(job_level: bool) -> None:
     world, fenced = World(job_level=job_level), 0
@@ -223,7 +227,7 @@ def test_committer_fenced_right_before_its_seal_writes_nothing_to_the_log(
 
     def overtaken(committer: BucketCommitter, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
         assert sequences
-        fence_bucket(log, settings.epoch + 1, "newer")
+        run_alone(fence_bucket(log, settings.epoch + 1, "newer"))
         try:
             return (yield from seal(committer, sequences))
         except Exception as error:
@@ -248,7 +252,7 @@ def test_committer_fenced_right_before_it_closes_counts_nothing_as_done(
 
     def overtaken(committer: BucketCommitter, names: list[SequenceName]) -> BatchedWork[Fold]:
         assert names
-        fence_bucket(log, settings.epoch + 1, "newer")
+        run_alone(fence_bucket(log, settings.epoch + 1, "newer"))
         try:
             return (yield from close(committer, names))
         except Exception as error:
@@ -270,9 +274,9 @@ def test_zombie_failure_is_not_counted_and_reports_that_a_newer_run_has_begun() 
     sequence = store.bucket_log(0).refresh().state_of("a").sequence
     assert sequence is not None
     older = fence_job(store, "older")
-    fence_bucket(store.bucket_log(0, older), older, "older")
+    run_alone(fence_bucket(store.bucket_log(0, older), older, "older"))
     newer = fence_job(store, "newer")
-    fence_bucket(store.bucket_log(0, newer), newer, "newer")
+    run_alone(fence_bucket(store.bucket_log(0, newer), newer, "newer"))
     name, failure = SequenceName("a", sequence.epoch), Failure("lost", "gone", lost=True)
     with pytest.raises(FencedError):
         run_alone(record_failed_attempt(store.bucket_log(0, older), older, name, failure, 1))

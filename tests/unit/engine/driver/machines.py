@@ -21,7 +21,6 @@ from distcommit.core.records.log_records import DatasetState, Record
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import WorkUnit
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.driver.counts import IngestCounts
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch import Result
 from distcommit.engine.driver.reports import Report
@@ -282,7 +281,7 @@ def begin_ingest(world: World, machine: SimulatedPosix, source: ModelSource) -> 
     return settings, ingest_tasks(settings, manifest)
 
 
-def ingest_all(settings: RunSettings, tasks: int) -> list[Report[IngestCounts]]:
+def ingest_all(settings: RunSettings, tasks: int) -> list[Report]:
     """Run all ingest tasks in order."""
     return [ingest_partition(settings, task) for task in range(tasks)]
 

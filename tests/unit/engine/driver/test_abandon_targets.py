@@ -32,7 +32,7 @@ from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import OUTPUT, Fault, Machine, Meeting, launch, source, statuses
-from tests.unit.engine.driver.test_own_sinks import MemorySink
+from tests.unit.engine.driver.test_custom_sinks import MemorySink
 
 WORLD = World(max_attempts=1)
 DATA = source(a=2)
@@ -221,6 +221,7 @@ def test_earlier_abandon_stays_in_effect_when_a_later_one_is_allowed_again() -> 
     job.check_exact()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compacted", [False, True])
 def test_abandon_killed_at_any_call_resumes_or_leaves_the_earlier_state(compacted: bool) -> None:
     for number in range(200):
@@ -247,6 +248,7 @@ def test_abandon_killed_at_any_call_resumes_or_leaves_the_earlier_state(compacte
     assert number > 4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compacted", [False, True])
 def test_zombie_at_any_call_of_an_abandon_does_no_harm(compacted: bool) -> None:
     """Between any two calls of an overtaken run a newer run fails, an operator abandons and a third run reads again; or
@@ -285,6 +287,7 @@ def test_zombie_at_any_call_of_an_abandon_does_no_harm(compacted: bool) -> None:
     assert met > 30
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compacted", [False, True])
 def test_zombie_that_commits_at_any_call_of_an_abandon_does_no_harm(compacted: bool) -> None:
     """An overtaken run continues to its end between any two calls of the operator's command."""

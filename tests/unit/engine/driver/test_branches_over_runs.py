@@ -15,7 +15,7 @@ from distcommit.engine.driver.run import run
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, launch, source, states
-from tests.unit.engine.driver.test_own_sinks import MemorySink
+from tests.unit.engine.driver.test_custom_sinks import MemorySink
 
 WORLD = World()
 

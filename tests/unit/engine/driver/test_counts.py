@@ -2,69 +2,101 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ast
+import inspect
+import textwrap
+from itertools import pairwise
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import asdict, astuple
+from msgspec.structs import astuple
 
-from distcommit.engine.driver.counts import CommitCounts, Counts, DrainCounts, IngestCounts, PlanCounts, RecoverCounts
-from distcommit.engine.driver.reports import (
-    MAX_REASONS,
-    Reasons,
-    Report,
-    Tally,
-    Totals,
-    counts_by_name,
-    sum_reports,
-    totals_of,
-)
+from distcommit.core.records.reasons import MAX_REASONS, Reason, Reasons
+from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.work import ConstructCounts
+from distcommit.engine.committing.recover import RecoverReport
+from distcommit.engine.driver.reports import Report, Tally, sum_reports
+from distcommit.engine.driver.run import RecoverResult, RunResult
+from distcommit.engine.events import Event
+from distcommit.engine.planning.planner import PlanReport
+from distcommit.stores.history.attempts import Attempt
+from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
+from distcommit.stores.history.run_table import TableRow, TaskIdentity, TaskRows
 
-KINDS: tuple[type[Counts], ...] = (CommitCounts, RecoverCounts, PlanCounts, IngestCounts, DrainCounts)
-PHASES = KINDS[1:]
+STRUCTS: list[type[msgspec.Struct]] = [
+    *(RunCounts, FlowCounts, CheckCounts, BranchFailures, Reason, Reasons, *get_args(Event), Report),
+    *(RunResult, RecoverResult, RecoverReport, PlanReport, TaskIdentity, TableRow, TaskRows, Attempt),
+    *(RunRecord, RecordedPhase, RunBeginning, RunFacts, CancelRequest),
+]
 NUMBERS = st.integers(0, 1 << 40)
+NAMES = tuple(name for name in RunCounts.__struct_fields__ if name != "flow")
+CONSTRUCTS = st.builds(ConstructCounts, st.sampled_from("ab"), st.just("json"), NUMBERS, NUMBERS, NUMBERS)
+CHECKS = st.builds(CheckCounts, st.sampled_from("ab"), st.just("rows"), st.booleans(), NUMBERS, NUMBERS)
+FAILURES = st.builds(BranchFailures, st.sampled_from("ab"), st.just("json"), NUMBERS)
+FLOWS = st.builds(FlowCounts, *(st.lists(each, max_size=1).map(tuple) for each in (CONSTRUCTS, CHECKS, FAILURES)))
+SOME = st.dictionaries(st.sampled_from(NAMES), NUMBERS, max_size=5)
+COUNTS = st.builds(lambda numbers, flow: RunCounts(**numbers, flow=flow), SOME, FLOWS)
 
 
-def counts_of(kind: type[Counts]) -> st.SearchStrategy[Any]:
-    return st.tuples(*[NUMBERS] * len(kind.__struct_fields__)).map(lambda numbers: kind(*numbers))
+def as_sets(counts: RunCounts) -> tuple[Any, ...]:
+    """Return all counts; those of the flow without an order."""
+    flow = counts.flow
+    return (*astuple(counts)[:-1], set(flow.constructs), set(flow.checks), set(flow.failures))
 
 
 def reasons_of(number: int) -> Reasons:
     return sum((Reasons.of(f"dataset {place}", "failed", "why") for place in range(number)), Reasons())
 
 
-@given(st.sampled_from(KINDS).flatmap(lambda kind: st.lists(counts_of(kind), min_size=1, max_size=6)), st.data())
-def test_counts_add_up_field_by_field_in_any_grouping(parts: list[Any], data: st.DataObject) -> None:
-    before, none = [*map(astuple, parts)], type(parts[0])()
+@given(st.lists(COUNTS, min_size=1, max_size=6), st.data())
+def test_counts_add_up_field_by_field_in_any_grouping(parts: list[RunCounts], data: st.DataObject) -> None:
+    before, none = [*map(astuple, parts)], RunCounts()
     cut = data.draw(st.integers(0, len(parts)))
     total = sum(parts, none)
-    assert sum(parts[:cut], none) + sum(parts[cut:], none) == total
-    assert total + none == none + total == total == type(none).total(parts)
-    assert type(none).total([]) == none
-    assert astuple(total) == tuple(map(sum, zip(*before, strict=True)))
+    assert as_sets(sum(parts[:cut], none) + sum(parts[cut:], none)) == as_sets(total)
+    assert total + none == none + total == total == RunCounts.total(parts)
+    assert RunCounts.total([]) == none
+    for name in NAMES:
+        assert getattr(total, name) == sum(getattr(part, name) for part in parts)
+    for check in total.flow.checks:
+        same = [part for counts in parts for part in counts.flow.checks if part.mandatory == check.mandatory]
+        assert check.passed == sum(part.passed for part in same if part.branch == check.branch)
     assert [*map(astuple, parts)] == before
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_counts_are_frozen_numbers_and_different_phases_do_not_add_up(kind: type[Counts]) -> None:
-    assert {type(number) for number in asdict(kind()).values()} == {int}
+def test_counts_are_frozen_numbers() -> None:
+    assert {type(getattr(RunCounts(), name)) for name in NAMES} == {int}
     with pytest.raises(AttributeError):
-        setattr(kind(), kind.__struct_fields__[0], 1)
-    other = next(another for another in KINDS if another is not kind)
-    with pytest.raises(TypeError):
-        kind() + other()
+        setattr(RunCounts(), NAMES[0], 1)
 
 
-@given(st.tuples(*map(counts_of, PHASES)))
-def test_totals_are_the_sums_of_the_phases_by_name(phases: tuple[Any, ...]) -> None:
-    totals = totals_of([Report(counts) for counts in phases], oldest_held_epoch=7)
-    assert totals.oldest_held_epoch == 7
-    total_fields = asdict(totals)
-    assert {name: total_fields[name] for name in counts_by_name(phases)} == counts_by_name(phases)
-    assert sum(counts_by_name(phases).values()) == sum(map(sum, map(astuple, phases)))
-    assert Totals(oldest_held_epoch=7) == totals_of([Report(kind()) for kind in PHASES], 7)
+@given(COUNTS, st.sets(st.sampled_from(NAMES)))
+def test_selected_counts_are_kept_and_all_others_are_zero(counts: RunCounts, names: set[str]) -> None:
+    selected = counts.only(*names)
+    assert {name: getattr(selected, name) for name in names} == {name: getattr(counts, name) for name in names}
+    assert selected.not_zero.keys() <= names
+    assert not selected.flow
+
+
+@given(st.lists(COUNTS, max_size=4))
+def test_totals_of_a_run_are_the_sums_of_its_phases(phases: list[RunCounts]) -> None:
+    assert sum_reports(map(Report, phases)).counts == RunCounts.total(phases)
+
+
+@pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
+def test_each_field_has_its_own_documentation(kind: type[msgspec.Struct]) -> None:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    undocumented = [
+        ast.unparse(field.target)
+        for field, text in pairwise([*definition.body, ast.Pass()])
+        if isinstance(field, ast.AnnAssign)
+        and not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant))
+    ]
+    assert not undocumented
 
 
 @given(st.lists(st.integers(0, 2 * MAX_REASONS), max_size=4))
@@ -75,18 +107,18 @@ def test_first_reasons_are_kept_and_the_others_counted(numbers: list[int]) -> No
         backwards = part + backwards
     assert together == backwards
     assert len(together.kept) == min(sum(numbers), MAX_REASONS)
-    assert len(together.kept) + together.more == sum(numbers)
+    assert len(together.kept) + together.left_out == sum(numbers)
     assert together.kept == tuple(reason for part in parts for reason in part)[:MAX_REASONS]
     assert bool(together) == (sum(numbers) > 0)
 
 
 def test_report_is_unchanged_by_encoding_and_adds_up_on_the_driver() -> None:
-    tally = Tally(PlanCounts())
+    tally = Tally()
     for place in range(MAX_REASONS + 3):
-        tally.add(PlanCounts(datasets_skipped=1))
+        tally.add(RunCounts(datasets_skipped=1))
         tally.add_reason(f"dataset {place}", "not planned", "why")
     report = tally.report(2)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report[PlanCounts]) == report
-    total = sum_reports([report] * 6, PlanCounts())
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report) == report
+    total = sum_reports([report] * 6)
     assert total.counts.datasets_skipped == 6 * (MAX_REASONS + 3)
-    assert (len(total.reasons.kept), total.reasons.more) == (100, 6 * (MAX_REASONS + 3) - 100)
+    assert (len(total.reasons.kept), total.reasons.left_out) == (100, 6 * (MAX_REASONS + 3) - 100)

@@ -103,6 +103,7 @@ def test_queries_have_separate_positions() -> None:
     assert watermark.positions == {QUERY: 5, "other": 1}
 
 
+@pytest.mark.thorough
 def test_micro_batch_killed_at_any_operation_is_finished_by_its_next_delivery() -> None:
     """The next run finishes the micro-batch wherever the first one was killed."""
     finished, number = False, 0
@@ -152,7 +153,7 @@ def test_spool_that_lost_rows_is_rejected_as_incomplete() -> None:
     machine.put(path, data[: len(first.schema.serialize()) + len(first.serialize())])
     result = hand_over(machine, batch)
     assert not result.succeeded
-    assert "not read as a whole [dataset=a]; expected 2 rows; found 1 rows" in result.totals.reasons[0].text
+    assert "not read as a whole [dataset=a]; expected 2 rows; found 1 rows" in result.reasons.kept[0].text
     assert published(machine) == []
 
 
@@ -178,7 +179,7 @@ def test_rows_with_an_invalid_dataset_name_are_reported_and_the_others_committed
     [attempt] = [named["attempt"].to_pylist()[0] for named in spool([batch])]
     result = hand_over(machine, SpooledBatch(spool, (attempt,), QUERY, 0))
     assert not result.succeeded
-    assert [(r.kind, "dataset URN is invalid" in r.text) for r in result.totals.reasons] == [("not planned", True)]
+    assert [(r.kind, "dataset URN is invalid" in r.text) for r in result.reasons.kept] == [("not planned", True)]
     assert published(machine) == ([] if alone else [("a", 2), ("b", 0)])
 
 

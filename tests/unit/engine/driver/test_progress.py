@@ -8,26 +8,27 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work import TaskOutcome
-from distcommit.engine.driver.events import Progress
-from distcommit.engine.driver.guarded_observer import NullObserver
 from distcommit.engine.driver.progress import ProgressFile, progress_folder, read_progress, watched
 from distcommit.engine.driver.run import run
+from distcommit.engine.events import NullObserver, Progressed
 from distcommit.pipeline.limits.progress_counters import ProgressCounters
 from tests.models.model_flow import model_flow
 from tests.unit.engine.committing.situations import WORLD
 from tests.unit.engine.driver.machines import Machine, QuickClock, launch, source
-from tests.unit.pipeline.test_flow import ListSource, run_unit
+from tests.unit.pipeline.test_attempt import ListSource, run_unit
 
 
 def test_progress_adds_up_and_names_the_slowest_reading_task() -> None:
     parts = [
-        Progress(1, 0, 2, 30, 1, 0, 300, 5.0, 5.0, {"read": 1.0, "json": 2.0}),
-        Progress(0, 1, 3, 40, 0, 1, 400, 0.0, 0.0, {"read": 3.0}),
-        Progress(1, 0, 0, 50, 0, 0, 500, 9.0, 9.0, {"commit": 4.0}),
+        Progressed("ingest", RunCounts(records_read=30, steps_executed=1), 1, 0, 5.0, 5.0, {"read": 1.0, "json": 2.0}),
+        Progressed("ingest", RunCounts(records_read=40, work_units_failed=1), 0, 1, 0.0, 0.0, {"read": 3.0}),
+        Progressed("ingest", RunCounts(records_read=50, bytes_read=500), 1, 0, 9.0, 9.0, {"commit": 4.0}),
     ]
-    assert sum(parts, Progress()) == Progress(
-        2, 1, 5, 120, 1, 1, 1200, 5.0, 9.0, {"read": 4.0, "json": 2.0, "commit": 4.0}
+    counts = RunCounts(records_read=120, steps_executed=1, work_units_failed=1, bytes_read=500)
+    assert sum(parts, Progressed("ingest")) == Progressed(
+        "ingest", counts, 2, 1, 5.0, 9.0, {"read": 4.0, "json": 2.0, "commit": 4.0}
     )
 
 
@@ -53,10 +54,12 @@ def test_progress_over_tasks_is_the_sum_of_their_newest_files() -> None:
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     fs.make_folders(folder)
     for task, records in ((0, 10), (1, 30)):
-        so_far = Progress(records_read=records, bytes_read=7, spent={"read": 1.5})
+        so_far = Progressed(counts=RunCounts(records_read=records, bytes_read=7), spent={"read": 1.5})
         with ProgressFile(settings, "ingest", task, partial(replace, so_far)):
             pass
-    assert read_progress(fs, folder) == Progress(0, 2, 0, 40, bytes_read=14, spent={"read": 3.0})
+    assert read_progress(fs, folder, "ingest") == Progressed(
+        "ingest", RunCounts(records_read=40, bytes_read=14), 0, 2, spent={"read": 3.0}
+    )
 
 
 def test_running_task_reports_its_read_rate_since_its_beginning() -> None:
@@ -64,7 +67,7 @@ def test_running_task_reports_its_read_rate_since_its_beginning() -> None:
     settings = dataclasses.replace(WORLD.begin(Machine(), source(a=1)), clock=clock)
     fs, folder = settings.store.fs, progress_folder(settings.store.roots.store, settings.run_id)
     fs.make_folders(folder)
-    with ProgressFile(settings, "ingest", 0, partial(Progress, records_read=30)) as progress:
+    with ProgressFile(settings, "ingest", 0, partial(Progressed, counts=RunCounts(records_read=30))) as progress:
         assert read_progress(fs, folder).fastest == 0
         clock.sleep(0.4)
         progress.tick()
@@ -74,7 +77,7 @@ def test_running_task_reports_its_read_rate_since_its_beginning() -> None:
         newest = read_progress(fs, folder)
         assert (newest.slowest, newest.fastest) == (10, 10)
     newest = read_progress(fs, folder)
-    assert (newest.slowest, newest.fastest, newest.records_read) == (0, 0, 30)
+    assert (newest.slowest, newest.fastest, newest.counts.records_read) == (0, 0, 30)
 
 
 def test_ingest_task_reports_its_reads_and_its_time_by_construct_and_branch() -> None:
@@ -85,8 +88,8 @@ def test_ingest_task_reports_its_reads_and_its_time_by_construct_and_branch() ->
         result = run(launch, settings)
         progress = read_progress(fs, folder)
     assert result.succeeded
-    assert progress.records_read == result.totals.records_read == 20
-    assert progress.bytes_read == result.totals.bytes_read
+    assert progress.counts.records_read == result.totals.records_read == 20
+    assert progress.counts.bytes_read == result.totals.bytes_read
     assert progress.spent.keys() == {"read", "by_offset", "right.bare", "left.write", "right.write", "commit"}
     assert all(seconds > 0 for seconds in progress.spent.values())
 

@@ -19,8 +19,8 @@ from distcommit.core.errors import (
     CorruptError,
     FencedError,
     SourceUnavailableError,
-    UnknownVersionError,
 )
+from distcommit.core.records.reasons import MAX_RUN_REASONS
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.work import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
@@ -28,14 +28,7 @@ from distcommit.engine.driver.run import recover, run
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name, record_of
 from distcommit.stores.history.retention import Retention
-from distcommit.stores.history.run_datasets import (
-    RunDataset,
-    decode_run_datasets,
-    encode_run_datasets,
-    read_run_datasets,
-)
 from distcommit.stores.history.run_records import (
-    MAX_ENTRIES,
     RunFacts,
     RunRecord,
     put_record,
@@ -43,6 +36,7 @@ from distcommit.stores.history.run_records import (
     read_record,
     recorded_epochs,
 )
+from distcommit.stores.history.run_table import TableRow, read_run_table
 from distcommit.stores.logs.fencing import begin_run
 from tests.golden import samples
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -90,9 +84,9 @@ def test_successful_run_records_its_counts() -> None:
         (name, seconds, True) for name, seconds in result.seconds.items()
     ]
     plan, ingest = record.phases[1].counts, record.phases[2].counts
-    assert (plan["datasets_planned"], plan["work_units"], ingest["records_read"]) == (2, 3, 6)
-    assert record.totals["datasets_published"] == result.totals.datasets_published == 2
-    assert record.totals["records_published"] == 6
+    assert (plan.datasets_planned, plan.work_units, ingest.records_read) == (2, 3, 6)
+    assert record.totals.datasets_published == result.totals.datasets_published == 2
+    assert record.totals.records_published == 6
     assert not any((record.quarantined.kept, record.held.kept, record.reasons.kept, record.notes.kept))
     assert (record.error_kind, record.error) == ("", "")
 
@@ -114,7 +108,7 @@ def test_run_that_quarantines_a_dataset_records_its_name_and_reason() -> None:
     assert (quarantined.subject, record.quarantined.left_out, "is lost" in quarantined.text) == ("b", 0, True)
     assert {(reason.subject, reason.kind) for reason in record.reasons.kept} >= {("b", "skipped, quarantined")}
     again = recorded(machine, go(WORLD, machine, NOTHING).epoch)
-    assert (again.quarantined.kept, again.totals["datasets_skipped"]) == ((), 1), "the record is of this run"
+    assert (again.quarantined.kept, again.totals.datasets_skipped) == ((), 1), "the record is of this run"
 
 
 def test_run_that_is_held_back_records_its_sealed_sequences_and_the_reason() -> None:
@@ -153,7 +147,7 @@ def test_failed_run_records_its_progress_and_the_reason() -> None:
     assert (record.outcome, record.error_kind) == (RunOutcome.FAILED, "SOURCE_UNAVAILABLE")
     assert "no route to the source" in record.error
     assert [(phase.name, phase.completed) for phase in record.phases] == [("recover", True), ("plan", False)]
-    assert record.totals["buckets"] == 1
+    assert record.totals.buckets == 1
 
 
 def test_run_that_continues_after_an_error_records_both() -> None:
@@ -161,7 +155,7 @@ def test_run_that_continues_after_an_error_records_both() -> None:
     result = world.run(machine, source(a=3))
     record = recorded(machine, result.epoch)
     assert (record.outcome, record.error) == (RunOutcome.SUCCEEDED, "ingest: aborted")
-    assert record.totals["datasets_published"] == 1
+    assert record.totals.datasets_published == 1
     assert [phase.name for phase in record.phases] == ["recover", "plan", "ingest", "drain"]
 
 
@@ -224,7 +218,7 @@ def test_killed_run_leaves_no_record() -> None:
     result = go(WORLD, machine, data)
     last = read_status(WORLD.store(machine)).last_run
     assert last is not None
-    assert (last.epoch, last.totals["sequences_replayed"]) == (result.epoch, 1)
+    assert (last.epoch, last.totals.sequences_replayed) == (result.epoch, 1)
 
 
 def test_unreadable_record_is_reported_and_skipped() -> None:
@@ -254,18 +248,18 @@ def test_recovery_leaves_a_record_too() -> None:
     record = recorded(machine, settings.epoch)
     assert (result.succeeded, record.outcome, record.command) == (True, RunOutcome.SUCCEEDED, "recover")
     assert [phase.name for phase in record.phases] == ["recover"]
-    assert record.totals["sequences_replayed"] == 1
+    assert record.totals.sequences_replayed == 1
 
 
 def test_record_names_a_limited_number_of_each_kind_and_counts_the_others() -> None:
-    machine, number = Machine(), MAX_ENTRIES + 30
+    machine, number = Machine(), MAX_RUN_REASONS + 30
     datasets = source(**{f"d{place:03d}": 1 for place in range(number)}).datasets
     failing = {urn: replace(dataset, fails=frozenset({"0"})) for urn, dataset in datasets.items()}
     result = go(World(buckets=8, partitions=8), machine, OddSource(failing))
     record = read_record(World(buckets=8).store(machine).fs, ROOTS.store, result.epoch)
     assert record is not None
-    assert record.totals["datasets_failed"] == number
-    assert len(record.reasons.kept) == MAX_ENTRIES
+    assert record.totals.datasets_failed == number
+    assert len(record.reasons.kept) == MAX_RUN_REASONS
     assert len(record.reasons.kept) + record.reasons.left_out == number
 
 
@@ -274,7 +268,7 @@ def test_records_of_old_runs_are_deleted_by_the_job_s_retention() -> None:
     epochs = [go(world, machine, source(a=number)).epoch for number in range(1, 8)]
     stored_epochs = [record_of(path.rpartition("/")[2]) for path in machine.paths(FOLDER)]
     assert sorted(stored_epochs, key=str) == sorted(((e, what) for e in epochs[-5:] for what in ("", BEGUN)), key=str)
-    for table in ("task_states", "run_datasets", "run_times"):
+    for table in ("task_states", "run_tables"):
         below = f"{ROOTS.store}/{table}/"
         assert len({path.removeprefix(below).partition("/")[0] for path in machine.paths(below[:-1])}) == 2 + 1
     machine.put(f"{FOLDER}/.tmp-{record_name(99)}-{'0' * 32}", b"{")
@@ -294,10 +288,11 @@ def test_run_whose_clock_was_set_back_deletes_none_of_its_own_records(monkeypatc
     assert (result.succeeded, result.totals.datasets_published) == (True, 2)
 
 
-def table_of(machine: SimulatedPosix, run_id: str) -> dict[str, RunDataset]:
-    outcomes: dict[str, RunDataset] = {}
-    for rows in read_run_datasets(WORLD.store(machine).fs, ROOTS.store, run_id):
-        outcomes = {row.dataset: row for row in rows} | outcomes
+def table_of(machine: SimulatedPosix, run_id: str) -> dict[str, TableRow]:
+    """Return the outcome of each dataset."""
+    outcomes: dict[str, TableRow] = {}
+    for rows in read_run_table(WORLD.store(machine).fs, ROOTS.store, run_id):
+        outcomes = {row.dataset: row for row in rows.outcomes} | outcomes
     return outcomes
 
 
@@ -329,13 +324,13 @@ def test_dataset_table_of_a_run_has_the_outcome_of_each_dataset() -> None:
     failing = {**datasets, "b": replace(datasets["b"], fails=frozenset({"0"}))}
     first = go(WORLD, machine, OddSource(failing))
     rows = table_of(machine, first.run_id)
-    assert {urn: (row.outcome, row.records) for urn, row in rows.items()} == {
+    assert {urn: (row.outcome, row.counts.records_published) for urn, row in rows.items()} == {
         "a": ("published", 3),
         "b": ("failed", 0),
         "c": ("replayed", 3),
     }
     assert (rows["b"].kind, bool(rows["b"].reason), rows["a"].reason) == ("failed", True, "")
-    assert rows["a"].files == 1
+    assert rows["a"].counts.files_published == 1
 
 
 def test_dataset_table_of_a_run_names_held_datasets_and_the_cause() -> None:
@@ -353,18 +348,9 @@ def test_dataset_table_of_a_run_names_held_datasets_and_the_cause() -> None:
 
 def test_dataset_table_that_cannot_be_written_does_not_cost_the_record(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
-    machine.faults.append(fails(errno.ENOSPC, "create", "/run_datasets/"))
+    machine.faults.append(fails(errno.ENOSPC, "create", "/run_tables/"))
     assert go(WORLD, machine, source(a=3)).succeeded
-    assert "outcomes of datasets were not written" in caplog.text
-
-
-def test_dataset_table_that_is_damaged_or_of_another_version_is_reported() -> None:
-    data = encode_run_datasets([RunDataset("größe/1", 3, "failed", kind="failed", reason="x" * 1900)])
-    assert decode_run_datasets(data, "t")[0].reason == "x" * 1000
-    with pytest.raises(CorruptError, match="corrupt"):
-        decode_run_datasets(data[:-9], "t")
-    with pytest.raises(UnknownVersionError, match="found 9"):
-        decode_run_datasets(data.replace(b"table-version\x18\x011", b"table-version\x18\x019"), "t")
+    assert "rows of a task were not written" in caplog.text
 
 
 def test_record_is_put_again_after_a_newer_run_swept_its_temporary_file() -> None:

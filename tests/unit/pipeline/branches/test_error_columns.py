@@ -17,7 +17,7 @@ from distcommit.core.work import WorkUnit
 from distcommit.pipeline.branches.error_columns import ERROR_COLUMNS, error_records, error_schema, given_records
 from distcommit.sinks.files.footer import read_records, read_written_schema
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.engine.driver.machines import OUTPUT, Machine
 
@@ -92,19 +92,20 @@ def test_reprocessed_records_have_all_their_original_columns(turned_away: set[st
     usual, other = Machine(), Machine()
     good, bad = World(flow=TurningAway()), World(flow=TurningAway(frozenset(turned_away)))
     assert good.run(usual, OwnColumns(DATA)).succeeded
-    assert bad.run(other, OwnColumns(DATA)).totals.records_diverted == len(turned_away)
+    assert bad.run(other, OwnColumns(DATA)).totals.records_rejected == len(turned_away)
     for world, rejected_again in (
         (bad, len(turned_away)),
         (good, 0),
     ):  # a record that is rejected again is unchanged, too
         result = world.reprocess(other, OwnColumns(DATA), "a")
-        assert (result.succeeded, result.totals.records_diverted) == (True, rejected_again)
+        assert (result.succeeded, result.totals.records_rejected) == (True, rejected_again)
     assert published(other) == published(usual)
 
 
 LIKE_OURS = st.from_regex(r"\A(?i:error_(branch|construct|reason))(_of_source){0,3}\Z")
 
 
+@pytest.mark.thorough
 @given(st.lists(LIKE_OURS | st.just("value"), unique_by=str.lower, min_size=1, max_size=6))
 @settings(max_examples=200, deadline=None)
 def test_error_file_columns_are_unique_and_each_is_restored(names: list[str]) -> None:

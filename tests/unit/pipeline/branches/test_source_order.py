@@ -36,7 +36,7 @@ from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.driver.machines import Machine, QuickClock
 from tests.unit.formats.test_avro_datums import datum, record
-from tests.unit.pipeline.test_flow import ListExtraction, ListSource
+from tests.unit.pipeline.test_attempt import ListExtraction, ListSource
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 AVRO = {
@@ -104,7 +104,7 @@ def value_of(kind: str, number: int | None) -> bytes | None:
 def converter_of(kind: str, **settings: Any) -> RegistryConverter:
     settings_model = validated("converter", {"type": kind, "registry": {"url": "http://127.0.0.1:1"}, **settings})
     assert isinstance(settings_model, RegistryConverter)
-    settings_model._known.registry = Schemas(kind)  # type: ignore[assignment]
+    settings_model._state.registry = Schemas(kind)  # type: ignore[assignment]
     return settings_model
 
 

@@ -26,7 +26,7 @@ from distcommit.core.provenance import Provenance
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.databases.table_sink import TableSink
 from tests.servers.lossy_proxy import LossyProxy
-from tests.unit.sinks.databases.committing import Committing, numbers, refused
+from tests.unit.sinks.databases.commit_steps import Committing, numbers, refused
 
 
 class TableTarget(Committing, ABC):

@@ -32,7 +32,7 @@ from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.testing.contracts.killed_processes import fork_server
 from tests.servers.lossy_proxy import LossyProxy
-from tests.unit.sinks.databases.committing import numbers, refused
+from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTarget
 
 _PROOFS = "SELECT what, epoch FROM distcommit_prepared ORDER BY 1, 2"
@@ -555,7 +555,7 @@ class TwoPhaseCases:
 
     def test_settings_that_would_wait_for_locks_are_rejected(self, target: PreparingTarget) -> None:
         for settings in ({"mode": "upsert", "keys": ["n"]}, {"mode": "replace"}, {"evolve": "add_columns"}):
-            with pytest.raises(ValueError, match="`two_phase` goes with"):
+            with pytest.raises(ValueError, match=r"must (not be true with mode|be none with two_phase)"):
                 target.sink(**settings)
 
     def test_attempt_without_a_store_is_rejected(self, target: PreparingTarget) -> None:

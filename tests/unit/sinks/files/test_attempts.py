@@ -36,6 +36,7 @@ IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 WRITERS = st.tuples(st.integers(0, 10**10 - 1), IDS, IDS)
 
 
+@pytest.mark.thorough
 @given(st.lists(WRITERS, min_size=2, max_size=2, unique=True))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_writers_never_share_a_name(tmp_path: Path, writers: list[tuple[int, str, str]]) -> None:

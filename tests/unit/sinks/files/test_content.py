@@ -208,6 +208,7 @@ def read_back(rows: pa.Table, form: FileFormat) -> pa.Table:
     return read_records(InMemory(bytes(memory.data)), f"/file{sink.ending}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMATS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
@@ -352,6 +353,7 @@ def test_order_does_not_matter_and_sums_of_parts_add_up(order: list[int], cut: i
     assert sum_content(map(as_text, parts)) == as_text(content_sum(ROWS))
 
 
+@pytest.mark.thorough
 def test_content_sum_does_not_depend_on_the_batch_size() -> None:
     seeded = random.Random(5)
     values = [seeded.randbytes(seeded.choice((0, 5, 300_000))) if n % 7 else None for n in range(40)] * 300

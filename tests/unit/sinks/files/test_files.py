@@ -54,6 +54,7 @@ ORC_MS = (1 << 63) // 1_000_000 - 1
 """Times that ORC accepts, in milliseconds."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("file_format", FORMATS)
 @given(
     batches=BATCHES,

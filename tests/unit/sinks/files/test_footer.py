@@ -158,6 +158,7 @@ def test_truncated_file_is_corrupt_at_every_length(tmp_path: Path, extension: st
             read_records(LocalFileSystem(), str(path))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("extension", ENDINGS)
 @given(data=st.data())
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -20,6 +20,7 @@ from distcommit.sinks.files.time_folders import UNKNOWN_TIME, TimePartition, spl
 from tests.unit.sinks.files.attempts import FORMATS, batch_of, expected_folder, files_in
 
 
+@pytest.mark.thorough
 @given(
     times=st.lists(
         st.one_of(

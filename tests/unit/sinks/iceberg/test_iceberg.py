@@ -31,9 +31,9 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 from distcommit.sinks.iceberg.settings import term_of
 from distcommit.sinks.table_formats import ledger_files
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-from tests.unit.sinks.broken_table import require_other_tables_work
+from tests.unit.sinks.full_disk import assert_full_disk_harmless
 from tests.unit.sinks.iceberg.iceberg_target import Target, ids
-from tests.unit.sinks.no_room import assert_full_disk_harmless
+from tests.unit.sinks.unreadable_table import require_other_tables_work
 
 moved = SqlTables._move
 
@@ -63,7 +63,7 @@ def test_each_dataset_has_a_distinct_plain_name() -> None:
 
 @pytest.mark.parametrize("term", ["", "day()", "week(a)", "bucket(a)", "day(3, a)", "day(a"])
 def test_invalid_partition_term_is_rejected(term: str) -> None:
-    with pytest.raises(ValueError, match="but is"):
+    with pytest.raises(ValueError, match="must be"):
         term_of(term)
 
 

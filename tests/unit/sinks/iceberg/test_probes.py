@@ -9,8 +9,8 @@ import pytest
 
 from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
 from distcommit.sinks.table_formats.data_files import probe_folder
+from tests.unit.sinks.full_disk import full_disk
 from tests.unit.sinks.iceberg.iceberg_target import Target
-from tests.unit.sinks.no_room import no_room
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
 
 def test_missing_folder_is_probed_at_its_parent_and_not_created(tmp_path: Path) -> None:
     probe_folder(str(tmp_path / "a" / "b"))
-    with no_room(), pytest.raises(OSError, match="File too large"):
+    with full_disk(), pytest.raises(OSError, match="File too large"):
         probe_folder(str(tmp_path / "a" / "b"))
     assert list(tmp_path.iterdir()) == []
 

@@ -11,7 +11,7 @@ from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.files.source import FilesSource
-from tests.unit.sources.reading_again import states_of
+from tests.unit.sources.retried_ranges import states_of
 
 NOW_S = 1_700_000_000
 

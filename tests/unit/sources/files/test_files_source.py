@@ -28,7 +28,7 @@ from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.plan import FILES, WATERMARKS
 from distcommit.sources.files.progress import Entry, Progress
 from distcommit.sources.files.source import FilesSource
-from tests.models.turning_away import TurningAway
+from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, go, states
 from tests.unit.sources.files.files_folder import NOW_S, Folder, counted
@@ -105,7 +105,7 @@ def test_folders_of_datasets_owned_by_other_tasks_are_not_listed(folder: Folder)
         {"paths": ["smb://me:secret@host/in/*"], "dataset": "d"},
         {"format": "xml"},
         {"delimiter": ";;"},
-        {"remembered": 0},
+        {"tracked_files": 0},
     ],
 )
 def test_invalid_files_settings_are_rejected(folder: Folder, wrong: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ def test_file_that_may_still_be_written_waits_for_the_next_run(folder: Folder) -
     folder.put("d/young.jsonl", "2\n", at=time.time() - NOW_S - 2)
     folder.put("d/future.jsonl", "3\n", at=time.time() - NOW_S + 1000)
     assert folder.values() == ["1"]
-    assert folder.values(settle_s=1) == ["2"]
+    assert folder.values(min_file_age_s=1) == ["2"]
 
 
 def test_late_files_are_read_or_reported_as_configured(folder: Folder) -> None:
@@ -138,7 +138,7 @@ def test_late_files_are_read_or_reported_as_configured(folder: Folder) -> None:
     assert folder.values() == ["1"]
     folder.put("d/a.jsonl", "2\n", at=5)
     folder.put("d/c.jsonl", "3\n", at=20)
-    problem = folder.problem("d", late="fail")
+    problem = folder.problem("d", on_late_file="fail")
     assert "a.jsonl" in problem
     assert "c.jsonl" not in problem
     assert sorted(folder.values()) == ["2", "3"]
@@ -148,10 +148,10 @@ def test_late_files_are_read_or_reported_as_configured(folder: Folder) -> None:
 def test_file_older_than_all_remembered_ones_is_not_noticed(folder: Folder) -> None:
     for number in range(4):
         folder.put(f"d/{number}.jsonl", f"{number}\n", at=number)
-    assert len(folder.values(remembered=2)) == 4
+    assert len(folder.values(tracked_files=2)) == 4
     folder.put("d/below.jsonl", "below\n", at=0.5)
     folder.put("d/among.jsonl", "among\n", at=2.5)
-    assert folder.values(remembered=2) == ["among"]
+    assert folder.values(tracked_files=2) == ["among"]
 
 
 def test_file_changed_after_it_was_read_is_reported_or_read_again_as_configured(folder: Folder) -> None:
@@ -163,7 +163,7 @@ def test_file_changed_after_it_was_read_is_reported_or_read_again_as_configured(
         folder.put("d/a.jsonl", "1\n2\n", at)
         assert "changed after they were read: d/a.jsonl" in folder.problem("d"), how
         assert "e" not in folder.plan()
-        assert folder.values(changed="read_again") == ["1", "2"], how
+        assert folder.values(on_changed_file="read_again") == ["1", "2"], how
         assert folder.values() == [], how
 
 
@@ -177,7 +177,7 @@ def test_files_that_could_not_be_read_are_planned_separately(folder: Folder) -> 
     folder.again = {"d": failed.work_units[-1].expected_high}
     folder.put("d/late.jsonl", "late\n", at=1)
     folder.put("d/new.jsonl", "new\n", at=9)
-    assert folder.values(remembered=1) == ["late", "1", "2"], "older files would otherwise be forgotten unread"
+    assert folder.values(tracked_files=1) == ["late", "1", "2"], "older files would otherwise be forgotten unread"
     folder.again = {}
     assert folder.values() == ["new"]
 
@@ -223,13 +223,13 @@ def test_run_that_stops_within_a_file_resumes_there(folder: Folder, monkeypatch:
     monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
     path = folder.put("d/a.jsonl", "".join(f"{number}\n" for number in range(10)))
     folder.put("d/b.jsonl", "b\n", at=1)
-    first = folder.run(batches=2, remembered=1)
+    first = folder.run(batches=2, tracked_files=1)
     position = WATERMARKS.from_position(folder.watermarks["d"].positions[FILES])
     assert (position.files, position.rows, position.path) == (0, len(first), "d/a.jsonl")
     path.rename(path.with_suffix(".away"))
     assert f"of which {len(first)} rows are published: d/a.jsonl" in folder.problem("d")
     path.with_suffix(".away").rename(path)
-    rest = folder.run(remembered=1)
+    rest = folder.run(tracked_files=1)
     assert [row["value"].decode() for row in first + rest] == [*map(str, range(10)), "b"]
     assert counted(first + rest) == {"0": [*range(11)]}
     assert [row["_row"] for row in first + rest] == [*range(10), 0]
@@ -286,7 +286,7 @@ def test_half_read_file_that_shrinks_is_reported(folder: Folder, monkeypatch: py
     folder.run(batches=1)
     folder.put("d/a.jsonl", "1\n")
     assert "changed after" in folder.problem("d")
-    assert folder.values(changed="read_again") == ["1"]
+    assert folder.values(on_changed_file="read_again") == ["1"]
 
 
 def test_file_with_fewer_rows_than_were_read_from_it_is_reported(
@@ -414,7 +414,7 @@ def test_pins_change_if_patterns_are_reordered(tmp_path: Path, names: tuple[str,
 def test_files_of_another_file_system_are_read(folder: Folder) -> None:
     memory = fsspec.filesystem("memory")
     memory.pipe("/box/in/d/a.csv.gz", gzip.compress(b"n\n1\n2\n"))
-    there: dict[str, Any] = {"format": "csv", "paths": ["memory://box/in/{dataset}/*.csv.gz"], "settle_s": 0}
+    there: dict[str, Any] = {"format": "csv", "paths": ["memory://box/in/{dataset}/*.csv.gz"], "min_file_age_s": 0}
     assert [(row["n"], row["_file"]) for row in folder.run(**there)] == [
         (text, "memory://box/in/d/a.csv.gz") for text in "12"
     ]

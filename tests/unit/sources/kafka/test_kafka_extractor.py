@@ -343,6 +343,7 @@ def test_consumer_that_never_closes_is_abandoned_with_a_warning(caplog: pytest.L
     released.set()
 
 
+@pytest.mark.thorough
 def test_broker_failure_fails_the_remaining_units_without_waiting_for_each() -> None:
     with MockBroker.start({"t": 1}) as mortal:
         extractor = source(mortal.bootstrap_servers, idle_timeout_s=0.5, request_timeout_s=0.5).open()

@@ -27,7 +27,7 @@ from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicMetadat
 from distcommit.sources.kafka.plan import fair_shares, limited_to_reread, pack, plan_dataset
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.plan_error import PlanError
-from tests.unit.sources.reading_again import ReadingAgain
+from tests.unit.sources.retried_ranges import ReadingAgain
 
 UNREACHABLE = "127.0.0.1:1"
 

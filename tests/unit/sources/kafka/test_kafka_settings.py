@@ -102,13 +102,13 @@ def test_secret_files_are_read_when_a_client_is_created(tmp_path: Path) -> None:
 
 
 def test_secret_file_needs_an_absolute_path() -> None:
-    with pytest.raises(ConfigurationError, match="absolute path"):
+    with pytest.raises(ValidationError, match="absolute path"):
         source(client={"sasl.password": "${file:password}"})
 
 
 @pytest.mark.parametrize("key", ["group.id", "enable.auto.commit", "auto.offset.reset", "enable.partition.eof"])
 def test_settings_that_the_source_owns_are_rejected(key: str) -> None:
-    with pytest.raises(ConfigurationError, match=key) as failure:
+    with pytest.raises(ValidationError, match=key) as failure:
         source(client={key: SECRET})
     assert SECRET not in str(failure.value)
 

@@ -22,7 +22,7 @@ WATERMARK = {"field": "i", "type": "integer", "since": "since", "lookback": 0}
 
 def error_of(url: str, **settings: Any) -> DistcommitError:
     base = {"type": "rest", "url": url, "datasets": ["d"], "watermark": WATERMARK, "paging": {"type": "none"}}
-    reader = Reader(RestSource.model_validate({**base, "retries": 3, "answer_s": 0.3, **settings}), "d")
+    reader = Reader(RestSource.model_validate({**base, "retries": 3, "response_timeout_s": 0.3, **settings}), "d")
     plan = reader.plan()
     assert plan is not None
     with pytest.raises(DistcommitError) as raised:
@@ -36,21 +36,22 @@ def test_answer_that_takes_too_long_fails_and_the_error_names_the_bound(answerin
     with hostile(answering) as url:
         error = error_of(url)
     assert isinstance(error, SourceError)
-    assert "source.answer_s" in str(error)
+    assert "source.response_timeout_s" in str(error)
     assert "0.3 s" in str(error)
     assert time.monotonic() - begun_s < 10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("answering", [endless_body, bomb])
 def test_body_too_large_after_decompression_fails_and_the_error_names_the_bound(answering: Callable[..., None]) -> None:
     with hostile(answering) as url:
-        error = error_of(url, answer_s=60)
+        error = error_of(url, response_timeout_s=60)
     assert "at most 268,435,456 bytes" in str(error)
 
 
 def test_body_compressed_more_than_once_fails() -> None:
     with hostile(nested_bomb) as url:
-        error = error_of(url, answer_s=60)
+        error = error_of(url, response_timeout_s=60)
     assert "Content-Encoding" in str(error)
     assert "gzip, gzip" in str(error)
 

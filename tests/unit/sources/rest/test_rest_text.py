@@ -53,6 +53,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @given(st.lists(st.fixed_dictionaries({"i": st.integers(0, 99), "v": VALUES}), max_size=4), st.sampled_from([None, 1]))
 def test_records_are_the_received_bytes(records: list[dict[str, object]], indent: int | None) -> None:
     body = json.dumps({"lone": "\ud800", "rows": records}, indent=indent).encode()

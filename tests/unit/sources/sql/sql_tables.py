@@ -15,7 +15,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.sql.source import SqlSource
-from tests.unit.sources.reading_again import states_of
+from tests.unit.sources.retried_ranges import states_of
 
 
 @contextlib.contextmanager

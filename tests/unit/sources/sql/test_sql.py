@@ -474,6 +474,7 @@ def test_missing_database_file_raises_and_is_not_created(file: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", ["NOT NULL", "PRIMARY KEY"])
 @given(
     lookback=st.integers(0, 4),
@@ -541,7 +542,7 @@ def test_query_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pyt
 def test_locked_table_is_reported_as_transient(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from distcommit.sources.sql import database as connections
 
-    monkeypatch.setattr(connections, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connections, "_LOCK_TIMEOUT_S", 0.05)
     make(file, UNIQUE)
     with database(file) as connection:
         connection.execute("BEGIN EXCLUSIVE")

@@ -180,5 +180,5 @@ def test_lost_step_quarantines_its_dataset_and_the_error_keeps_the_ids_of_the_st
     with pytest.raises(LostError, match=r"release\('job', 'd', 'retry'\)") as raised:
         sequence.commit()
     step = f"{LostCommitStep.__module__}.LostCommitStep()"
-    assert raised.value.ids == {"store": "job", "dataset": "d", "path": "/somewhere", "step": step}
+    assert raised.value.ids == {"store": "job", "dataset": "d", "bucket": "3", "path": "/somewhere", "step": step}
     assert state(context, tmp_path).status is DatasetStatus.QUARANTINED

@@ -43,7 +43,7 @@ def test_fence_that_races_with_the_checkpoint_of_an_older_run_succeeds() -> None
     def race(operation: Operation) -> None:
         if operation.kind == "rename" and "/log/job/" in operation.path:
             machine.faults.clear()
-            run_alone(store.job_log(first).checkpoint_batched(at_least=1))
+            run_alone(store.job_log(first).checkpoint(at_least=1))
 
     machine.faults.append(race)
     assert fence_job(store, "r2") > first + 1
@@ -74,7 +74,7 @@ def test_power_loss_never_leaves_a_hole_in_a_log_above_the_record_of_a_dead_writ
 
     machine.faults.append(die)
     with suppress(Crashed):
-        fence_bucket(log, 1, "dead")
+        run_alone(fence_bucket(log, 1, "dead"))
     machine.restart()
     assert WORLD.store(machine).bucket_log(0).refresh().fence_epoch == 1
     epochs: list[int] = []
@@ -83,6 +83,6 @@ def test_power_loss_never_leaves_a_hole_in_a_log_above_the_record_of_a_dead_writ
         epochs.append(WORLD.store(after).bucket_log(0).refresh().fence_epoch)
 
     on_every_power_loss(machine, record_epoch)
-    fence_bucket(WORLD.store(machine).bucket_log(0, 2), 2, "alive")
+    run_alone(fence_bucket(WORLD.store(machine).bucket_log(0, 2), 2, "alive"))
     machine.mkdir("/end")
     assert {0, 1, 2} == set(epochs)

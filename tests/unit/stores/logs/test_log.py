@@ -38,7 +38,7 @@ def make_log(folder: Path, epoch: int = 1, fs: LocalFileSystem = FS) -> CommitLo
 
 
 def fence(log: CommitLog, epoch: int) -> Fold:
-    return log.settle(lambda fold: None if fold.fence_epoch >= epoch else Fence(epoch, f"r{epoch}"))
+    return run_alone(log.settle(lambda fold: None if fold.fence_epoch >= epoch else Fence(epoch, f"r{epoch}")))
 
 
 def seal(log: CommitLog, urn: str, epoch: int, high: int) -> Fold:
@@ -48,12 +48,12 @@ def seal(log: CommitLog, urn: str, epoch: int, high: int) -> Fold:
             return None
         return Intent(epoch, (SealedSequence(urn, epoch, state.watermark, Watermark({"0": high}), ()),))
 
-    return log.settle(decide)
+    return run_alone(log.settle(decide))
 
 
 def close(log: CommitLog, urn: str, epoch: int) -> Fold:
     name = SequenceName(urn, epoch)
-    return log.settle(lambda fold: Done(epoch, (name,)) if fold.sequence(name) else None)
+    return run_alone(log.settle(lambda fold: Done(epoch, (name,)) if fold.sequence(name) else None))
 
 
 def test_two_writers_see_the_same_order_of_records(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_writer_that_loses_a_race_decides_again(tmp_path: Path) -> None:
             return None
         return Intent(1, (SealedSequence("a", 1, None, Watermark({"0": 7}), ()),))
 
-    fold = two.settle(decide)
+    fold = run_alone(two.settle(decide))
     assert fold.state_of("a").sequence == SealedSequence("a", 1, None, Watermark({"0": 5}), ())
     assert fold.ignored == []
 
@@ -113,7 +113,7 @@ def test_checkpoint_and_truncation_keep_the_state_and_bound_the_folder(tmp_path:
         fence(log, epoch)
         seal(log, "a", epoch, epoch)
         close(log, "a", epoch)
-        run_alone(log.checkpoint_batched(at_least=4))
+        run_alone(log.checkpoint(at_least=4))
     fresh = make_log(tmp_path / "log").refresh()
     assert fresh.state_of("a").watermark == Watermark({"0": 29})
     assert fresh.datasets == log.refresh().datasets
@@ -125,7 +125,7 @@ def test_segment_below_a_checkpoint_may_be_missing_or_damaged_but_not_different(
     fence(log, 1)
     head = log.head(0)
     fence(log, 2)
-    run_alone(log.checkpoint_batched(at_least=1))
+    run_alone(log.checkpoint(at_least=1))
     segment = tmp_path / "log" / segment_name(head.number)
     assert log.has(head)
     assert not log.has(msgspec.structs.replace(head, checksum="0" * 16))
@@ -182,7 +182,7 @@ def test_log_is_listed_once_for_each_record_and_not_for_sweeps_or_early_checkpoi
     assert fs.listed == 2  # segments count once a later listing shows them
     fence(log, 1)
     log.sweep_temporary()
-    run_alone(log.checkpoint_batched(at_least=2))
+    run_alone(log.checkpoint(at_least=2))
     assert log.latest().fence_epoch == 1
     assert fs.listed == 3
     assert not [path for path in (tmp_path / "log").iterdir() if path.name.startswith(TEMPORARY)]
@@ -201,7 +201,7 @@ def test_decision_on_an_outdated_fold_is_repeated_on_the_current_one(tmp_path: P
         numbers.append(fold.number)
         return None if fold.fence_epoch == 2 else Fence(2, "r2")
 
-    fold = two.settle(decide)
+    fold = run_alone(two.settle(decide))
     assert numbers == [2, 3, 4]
     assert (fold.fence_epoch, fold.state_of("a").closed_epoch) == (2, 1)
     seal(one, "b", 2, 5)
@@ -233,7 +233,7 @@ def test_reader_restarts_if_a_segment_is_truncated_before_its_read(tmp_path: Pat
 
     def truncated() -> None:
         for _ in range(3):
-            run_alone(log.checkpoint_batched(at_least=1))
+            run_alone(log.checkpoint(at_least=1))
 
     fs.race.append(truncated)
     assert reader.refresh().state_of("a").sequence is not None
@@ -247,7 +247,7 @@ def test_zombie_record_on_a_truncated_number_has_no_effect(tmp_path: Path) -> No
     number = stale.number + 1
     for epoch in range(2, 6):
         fence(log, epoch)
-        run_alone(log.checkpoint_batched(at_least=1))
+        run_alone(log.checkpoint(at_least=1))
     path = tmp_path / "log" / f"{number:012d}.seg"
     assert not path.exists(), "the number must have been truncated"
     intent = Intent(1, (SealedSequence("a", 1, None, Watermark({"0": 5}), ()),))
@@ -273,7 +273,7 @@ def test_reader_restarts_if_its_segments_are_truncated_while_it_reads(tmp_path: 
                 self.ran = True
                 for epoch in (2, 3, 4):
                     fence(writer, epoch)
-                    run_alone(writer.checkpoint_batched(at_least=1))
+                    run_alone(writer.checkpoint(at_least=1))
             return super().read(path)
 
     reader = make_log(tmp_path / "log", fs=Truncating(durable=False))
@@ -363,17 +363,17 @@ def test_zombie_record_on_a_number_truncated_during_a_read_is_ignored() -> None:
     fs, folder = SimulatedFileSystem(machine), "/job/log"
     keeper, reader = CommitLog(fs, folder), CommitLog(fs, folder)
     keeper.create()
-    keeper.settle(Once(Fence(2, "old")))
+    run_alone(keeper.settle(Once(Fence(2, "old"))))
     assert reader.refresh().fence_epoch == 2
-    keeper.settle(Once(Fence(3, "new")))
+    run_alone(keeper.settle(Once(Fence(3, "new"))))
     place = f"{folder}/{keeper.refresh().number:012d}.seg"
 
     def truncate_and_put_again(operation: Operation) -> None:
         if operation == Operation("read", place):
             machine.faults.clear()
             for epoch in (4, 5):
-                keeper.settle(Once(Fence(epoch, "newer")))
-                run_alone(keeper.checkpoint_batched(at_least=1))
+                run_alone(keeper.settle(Once(Fence(epoch, "newer"))))
+                run_alone(keeper.checkpoint(at_least=1))
             assert fs.put_if_absent(place, encode_segment(Segment(2, "ff", Decide(2))))
 
     machine.faults.append(truncate_and_put_again)
@@ -403,12 +403,12 @@ def test_storage_refusal_raises_storage_refused_error_and_never_outcome_unknown(
     fault = Fault(code, 0, 1_000_000, concerns=lambda name, arguments: name == call)
     full = CommitLog(SimulatedFileSystem(cast(PosixCalls, FaultyCalls(machine, fault))), "/job/log")
     with pytest.raises(StorageRefusedError, match="a log segment was not written") as caught:
-        full.settle(fenced)
+        run_alone(full.settle(fenced))
     assert errno.errorcode[code] in caught.value.found
     assert "/job/log" in caught.value.todo
     assert log.refresh().fence_epoch == 0
     fault.times = 0
-    assert full.settle(fenced).fence_epoch == 2
+    assert run_alone(full.settle(fenced)).fence_epoch == 2
 
 
 def test_temporary_storage_refusal_is_retried() -> None:
@@ -417,7 +417,7 @@ def test_temporary_storage_refusal_is_retried() -> None:
     log.create()
     fault = Fault(errno.ENOSPC, 0, 2, concerns=lambda name, arguments: name == "open_new")
     busy = CommitLog(SimulatedFileSystem(cast(PosixCalls, FaultyCalls(machine, fault))), "/job/log")
-    assert busy.settle(fenced).fence_epoch == 2
+    assert run_alone(busy.settle(fenced)).fence_epoch == 2
 
 
 def test_full_disk_after_a_lost_answer_raises_outcome_unknown_error() -> None:
@@ -431,7 +431,7 @@ def test_full_disk_after_a_lost_answer_raises_outcome_unknown_error() -> None:
 
     log = CommitLog(SimulatedFileSystem(cast(PosixCalls, Mixed(machine, Fault(0, 0, 0)))), "/job/log")
     with pytest.raises(OutcomeUnknownError):
-        log.settle(fenced)
+        run_alone(log.settle(fenced))
 
 
 def test_storage_refusal_of_a_record_raises_although_the_answer_to_the_previous_one_was_lost() -> None:
@@ -445,7 +445,7 @@ def test_storage_refusal_of_a_record_raises_although_the_answer_to_the_previous_
         return Fence(fold.fence_epoch + 1, "mine") if fold.fence_epoch < 2 else None
 
     with pytest.raises(StorageRefusedError, match="a log segment was not written"):
-        log.settle(fenced_twice)
+        run_alone(log.settle(fenced_twice))
     assert log.refresh().fence_epoch == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Failed, SequenceName
+from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
@@ -211,7 +212,7 @@ def test_abandoned_half_published_sequence_leaves_no_file_and_moves_no_watermark
     opened = as_job_store(machine)
     epoch = opened.job_log().refresh().fence_epoch
     failed = Failed(epoch, SequenceName("MyTopic", epoch), True, "a disk is gone")
-    opened.bucket_log(0, epoch).settle(lambda fold: failed if fold.pending() else None)
+    run_alone(opened.bucket_log(0, epoch).settle(lambda fold: failed if fold.pending() else None))
     operator_actions.abandon(opened, "MyTopic", "person")
     assert machine.paths(JOB_OUTPUT) == {}
     assert store.watermark("MyJob", "MyTopic") is None

@@ -106,6 +106,7 @@ def test_first_segments_of_the_new_logs_are_deterministic() -> None:
     assert sorted(state.dataset_urn for checkpoint in checkpoints for state in checkpoint.datasets) == ["a", "c", "g"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", REBUCKET, ids=lambda program: str(program.name))
 def test_rebucket_killed_at_any_operation_is_completed_by_the_same_command(program: Program) -> None:
     """Try each third operation; the crash explorer tries all of them, and power losses."""
@@ -135,6 +136,7 @@ OTHERS: dict[str, Callable[[Machine, RunSettings | None], object]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", OTHERS)
 def test_concurrent_command_during_a_rebucket_is_refused_or_takes_full_effect(command: str) -> None:
     """The other command runs completely before each record that the rebucket puts."""
@@ -279,8 +281,8 @@ def test_store_opened_before_a_rebucket_must_be_reopened() -> None:
             command()
     log = old.bucket_log(0, 7)
     with pytest.raises(FencedError, match="number of buckets was changed"):
-        fence_bucket(log, 7, "run")
-    run_alone(log.checkpoint_batched(at_least=1))
+        run_alone(fence_bucket(log, 7, "run"))
+    run_alone(log.checkpoint(at_least=1))
     assert machine.paths("/job") == before
     with pytest.raises(ConfigurationError, match="another number of buckets") as caught:
         BEFORE.store(machine)
@@ -363,7 +365,7 @@ def test_fold_of_an_ended_log_stops_its_run() -> None:
     log = old.bucket_log(0)
     with pytest.raises(FencedError, match="continues in generation 1"):
         require_fence(log.refresh(), 9, log.folder)
-    assert log.settle(partial(next_record.fence, epoch=9, run_id="late")).fence_epoch == 5
+    assert run_alone(log.settle(partial(next_record.fence, epoch=9, run_id="late"))).fence_epoch == 5
     assert next_record.move(log.refresh(), 4, 2) is None
 
 
@@ -373,7 +375,7 @@ def test_run_whose_fence_follows_the_begin_of_a_rebucket_is_refused() -> None:
     store = BEFORE.store(machine)
     epoch = fence_job(store, "moves", moving=True)
     begins = partial(next_record.rebucket, epoch=epoch, generation=1, buckets=3, settings={})
-    machine.faults.append(before_record(machine, 0, lambda: store.job_log(epoch).settle(begins)))
+    machine.faults.append(before_record(machine, 0, lambda: run_alone(store.job_log(epoch).settle(begins))))
     with pytest.raises(ConflictError, match="a change of the number of buckets is in progress"):
         fence_job(store, "run")
     machine.faults.clear()

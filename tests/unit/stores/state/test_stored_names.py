@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
-from distcommit.core.records.flow_counts import BranchFailures, CheckCounts, FlowCounts
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     ByHand,
@@ -41,11 +40,13 @@ from distcommit.core.records.log_records import (
     StepBatch,
 )
 from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
+from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SkippedRange, StagedFile, TaskOutcome
-from distcommit.engine.reading.task_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
+from distcommit.engine.events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
 from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker
 from distcommit.protocol.paths import output, parts, store
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
@@ -64,13 +65,11 @@ from distcommit.stores.history.run_records import (
     RECORD_VERSION,
     CancelRequest,
     RecordedPhase,
-    RecordedReason,
-    RecordedReasons,
     RunBeginning,
     RunFacts,
     RunRecord,
 )
-from distcommit.stores.history.run_times import TimeKind
+from distcommit.stores.history.run_table import DatasetOutcome, RowKind
 from distcommit.stores.logs.segment import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
 from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, StoredSchema
@@ -84,8 +83,7 @@ from distcommit.stores.state.plans import MANIFEST_VERSION, LentRange, Manifest
 from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,
-    RUN_DATASETS_SCHEMA,
-    RUN_TIMES_SCHEMA,
+    RUN_TABLE_SCHEMA,
     TASK_STATE_SCHEMA,
     VERSION_KEY,
 )
@@ -140,6 +138,17 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (Watermark, None, True, "positions incarnation"),
     (BucketSnapshot, None, False, "bucket number checksum pieces total open decided_open"),
     (DatasetSnapshot, None, True, "done_epoch watermark"),
+    (
+        RunCounts,
+        None,
+        False,
+        "buckets sequences_replayed sequences_left sequences_dropped executions_failed datasets_planned "
+        "datasets_skipped datasets_committed datasets_published datasets_partial datasets_sealed datasets_held "
+        "datasets_failed datasets_unchanged datasets_quarantined work_units work_units_failed work_units_suspected "
+        "attempts attempts_failed attempt_ms records_read records_written records_rejected records_published "
+        "positions_lost bytes_read files_published files_swept steps_executed commit_attempts commit_successes "
+        "commit_retries commit_failures target_ms size_planned storage_requests flow",
+    ),
     (FlowCounts, None, False, "constructs checks failures"),
     (CheckCounts, None, True, "branch checker mandatory passed failed"),
     (BranchFailures, None, True, "branch construct work_units"),
@@ -169,15 +178,15 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         None,
         False,
         "version job run_id epoch command who began_ms ended_ms outcome error_kind error phases totals "
-        "quarantined held reasons notes flow",
+        "quarantined held reasons notes",
     ),
     (RunBeginning, None, False, "version job run_id epoch command who began_ms facts"),
     (RunFacts, None, False, "config versions host pid job_file locked kept_runs kept_tables"),
     (CancelRequest, None, False, "version epoch who at_ms"),
     (ReadingNote, None, False, "version dataset_urn work_unit_id partitions alone"),
     (RecordedPhase, None, False, "name seconds completed counts"),
-    (RecordedReasons, None, False, "kept left_out"),
-    (RecordedReason, None, False, "subject kind text remedy"),
+    (Reasons, None, False, "kept left_out"),
+    (Reason, None, False, "subject kind text remedy"),
     (ScheduleRequest, None, False, "version who at_ms"),
     (LockRecord, None, False, "owner_id run_id host pid process_start renewed_ms lease_ttl_s released"),
     (UploadMarker, None, False, "version upload_id target object_id closed parts size_bytes checksum"),
@@ -208,7 +217,23 @@ ENUMS: list[tuple[type[Enum], list[str | int]]] = [
     (RunOutcome, ["succeeded", "incomplete", "held back", "fenced", "interrupted", "failed"]),
     (TaskOutcome, ["succeeded", "failed", "partial"]),
     (Mark, ["began", "ended", "clean", "rebuild", "unsealed"]),
-    (TimeKind, ["task", "commits", "published", "sealed", "requests"]),
+    (RowKind, ["task", "commits", "dataset", "outcome"]),
+    (
+        DatasetOutcome,
+        [
+            "",
+            "replayed",
+            "published",
+            "partly published",
+            "unchanged",
+            "held",
+            "failed",
+            "left",
+            "quarantined",
+            "skipped",
+            "read",
+        ],
+    ),
 ]
 """The stored values of enums."""
 
@@ -276,31 +301,28 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
         ],
     ),
     (
-        RUN_DATASETS_SCHEMA,
+        RUN_TABLE_SCHEMA,
         [
-            "dataset string",
-            "bucket int32",
-            "outcome string",
-            "records int64",
-            "files int64",
-            "positions_lost int64",
-            "kind string",
-            "reason string",
-        ],
-    ),
-    (
-        RUN_TIMES_SCHEMA,
-        [
+            "row_kind string",
             "phase string",
             "task int32",
+            "writer string",
             "host string",
             "pid int64",
             "daemon_pid int64",
-            "kind string",
             "dataset string",
+            "bucket int32",
             "began_ms int64",
             "ended_ms int64",
-            "count int64",
+            "outcome string",
+            "kind string",
+            "reason string",
+            "work_units int64",
+            "datasets_committed int64",
+            "records_published int64",
+            "files_published int64",
+            "positions_lost int64",
+            "storage_requests int64",
         ],
     ),
 ]
@@ -309,7 +331,7 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
 _NAMES = """
     STORE_MARKER=store.json SETTINGS=settings JOB_LOG=log/job GENERATIONS=log/generations PLANS=plans
     TASK_STATES=task_states PROGRESS=progress SET_ASIDE=set_aside RUNS=runs SCHEDULE=schedule PAUSED=paused.json
-    EXPIRY_CUTOFFS=horizons RUN_DATASETS=run_datasets RUN_TIMES=run_times LOCK=lock SCHEMAS=schemas SNAPSHOTS=cuts
+    EXPIRY_CUTOFFS=horizons RUN_TABLES=run_tables LOCK=lock SCHEMAS=schemas SNAPSHOTS=cuts
     SNAPSHOT_DELTAS=cuts/pieces MANIFEST=_manifest.json INGEST_ENDED=_INGEST_ENDED BEGUN=begun CANCEL=cancel
     SEGMENT_SUFFIX=.seg
 """
@@ -343,7 +365,7 @@ def columns_of(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
             yield f"{name} {kind}"
 
 
-@pytest.mark.parametrize(("schema", "columns"), TABLES, ids=["plan", "task states", "run datasets", "run times"])
+@pytest.mark.parametrize(("schema", "columns"), TABLES, ids=["plan", "task states", "run table"])
 def test_table_has_these_columns(schema: pa.Schema, columns: list[str]) -> None:
     assert [*columns_of(schema)] == columns
     assert schema.metadata == {VERSION_KEY: b"1"}

@@ -1,0 +1,225 @@
+"""Reading a job file: YAML, overrides, variables, then the typed settings. All problems are reported at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_sections import PathSettings
+from distcommit.app.job_file.locations import check_places, keeps_access, normal_place, require_apart
+from distcommit.app.job_file.problems.renamed_settings import old_keys, with_new_names
+from distcommit.app.job_file.problems.section_models import DEFAULT_TYPES
+from distcommit.app.job_file.problems.setting_problems import JobFileError, SettingProblem
+from distcommit.app.job_file.problems.setting_texts import Invalid, invalid_settings
+from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file, without_secrets
+from distcommit.app.job_file.variables import texts_of, unset_in, with_variables
+from distcommit.app.job_file.yaml_loading import Positions, load_yaml
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.redaction import HIDDEN, redact
+from distcommit.core.support.setting_errors import Key
+
+_IS_KEY = re.compile(r"\w+(\.\w+)*")
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
+    """Read a job file. `${NAME}` and `${NAME:-default}` in values come from the environment. `${file:PATH}` is a secret
+    that is read from the file when it is used, in the places of `PLACES`.
+
+    Args:
+        path: a YAML file.
+        overrides: `section.key=value` texts that override the file; values are YAML. One that gives a section another
+            `type` replaces the section, whose other keys belong to the old type.
+
+    Raises:
+        JobFileError: with all problems of the file.
+    """
+    return parse_config(load_tree(path, overrides), Path(path), overrides)
+
+
+def job_file_problems(path: str | Path, overrides: Sequence[str] = ()) -> tuple[SettingProblem, ...]:
+    """Return all problems of a job file; none if `load_config` accepts it. Nothing is connected to.
+
+    Rules between sections are checked once each section is valid.
+    """
+    try:
+        load_config(path, overrides)
+    except JobFileError as error:
+        return error.problems
+    return ()
+
+
+def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the content of a job file with overrides, without substitutions from the environment.
+
+    Raises:
+        JobFileError: if it is missing, not YAML, or not a mapping; or if an override is invalid.
+    """
+    file = str(path)
+    try:
+        tree = load_yaml(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        remedy = "name an existing file that this user may read"
+        raise _file_error(file, "cannot be read", error.strerror or type(error).__name__, remedy) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise _file_error(file, "must be valid YAML", _fault(error), line=line, column=column) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _file_error(file, "must be valid YAML", _fault(error)) from None
+    if not isinstance(tree, dict):
+        raise _file_error(file, "must be a mapping of settings", "nothing" if tree is None else type(tree).__name__)
+    ordered = sorted(overrides, key=lambda text: not text.partition("=")[0].endswith(".type"))
+    if problems := [problem for override in ordered if (problem := _override(tree, override))]:
+        raise JobFileError(problems)
+    return tree
+
+
+def parse_config(
+    tree: Mapping[str, Any], file: Path, overrides: Sequence[str] = (), *, needs_variables: bool = True
+) -> JobConfig:
+    """Return the job that a tree of plain values describes. Relative folders are relative to the folder of `file`.
+
+    Args:
+        tree: the settings, with overrides.
+        file: the job file, for positions in messages. It is read again if there is a problem.
+        overrides: the overrides in `tree`, for messages.
+        needs_variables: whether a variable that is not set is a problem wherever it is named. Otherwise its reference
+            stays in the settings, if it is valid there: for commands that do not use the setting.
+
+    Raises:
+        JobFileError: with all problems.
+    """
+    tree, problems = with_new_names(tree)
+    texts = [*texts_of(tree)]
+    unset = {keys: names for keys, text in texts if (names := unset_in(text))}
+    problems += _misplaced_secrets(texts)
+    tree = with_variables(tree)
+    redact(secret_values(tree))
+    config, invalid = _validated(tree, file)
+    hidden = [keys for keys in unset if needs_variables or any(_overlap(keys, each.keys) for each in invalid)]
+    problems += [_unset(keys, name) for keys in hidden for name in unset[keys]]
+    problems += [each for each in invalid if not any(_overlap(each.keys, keys) for keys in hidden)]
+    if problems or config is None:
+        raise JobFileError(_positioned(problems, file, overrides))
+    return config
+
+
+def _validated(tree: Mapping[str, Any], file: Path) -> tuple[JobConfig | None, list[Invalid]]:
+    try:
+        config = JobConfig.model_validate(tree)
+    except ValidationError as error:
+        return None, invalid_settings(error, JobConfig, tree, without_secrets(tree))
+    places = dict[str, str]()
+    problems = []
+    for name, value in config.paths.model_dump().items():
+        try:
+            places[name] = normal_place(value, file.parent)
+        except ConfigurationError as error:
+            problems.append(_of_error(error, "paths", name))
+    if problems:
+        return None, problems
+    problems = [*_unfit_places(config, places)]
+    return config.model_copy(update={"paths": PathSettings(**places)}), problems
+
+
+def _unfit_places(config: JobConfig, places: Mapping[str, str]) -> Iterator[Invalid]:
+    """Yield the problems of the job's folders beside each other, the source and the sinks."""
+    try:
+        check_places(places)
+        if not config.source.is_imported:
+            require_apart(config.source, places)
+    except ConfigurationError as error:
+        yield _of_error(error, "paths")
+    for section, sink in config.sink_sections().items():
+        if sink.file_access and not keeps_access(places["output"]):
+            yield Invalid(
+                (*section.split("."), "access"),
+                f"must not be set, because files have no owner and mode at {places['output']}",
+                remedy="remove it; the policy of the bucket, or of the share, determines access",
+            )
+
+
+def _of_error(error: ConfigurationError, *keys: str) -> Invalid:
+    ids = "".join(f" {value}" for value in error.ids.values())
+    required = f"must be valid: {error.what}{ids}" + (f"; expected {error.expected}" if error.expected else "")
+    return Invalid(keys, required, error.found, error.todo)
+
+
+def _misplaced_secrets(texts: Sequence[tuple[Key, str]]) -> list[Invalid]:
+    required = f"must not contain ${{file:PATH}}, which is only for {', '.join(PLACES)}"
+    return [
+        Invalid(keys, required, remedy="write the value itself")
+        for keys, text in texts
+        if "${file:" in text and not takes_secret_file(tuple(key for key in keys if isinstance(key, str)))
+    ]
+
+
+def _unset(keys: Key, name: str) -> Invalid:
+    return Invalid(keys, f"names the environment variable {name}, which is not set", remedy="set it")
+
+
+def _overlap(keys: Key, others: Key) -> bool:
+    """Return whether one of two settings is the other one, or its section."""
+    shared = min(len(keys), len(others))
+    return keys[:shared] == others[:shared]
+
+
+def _positioned(problems: Sequence[Invalid], file: Path, overrides: Sequence[str]) -> list[SettingProblem]:
+    """Return the problems in the order of the file, with their positions in it."""
+    try:
+        positions = Positions(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):  # a tree without a file
+        positions = Positions("")
+    set_by = [text.partition("=")[0] for text in overrides]
+    found = []
+    for each in problems:
+        key = ".".join(map(str, each.keys))
+        override = next((name for name in set_by if key == name or key.startswith(f"{name}.")), "")
+        line, column = (0, 0) if override else max(positions.of(each.keys), positions.of(old_keys(each.keys)))
+        values = (each.required, each.found, each.remedy)
+        found.append(SettingProblem(key, *values, str(file), line, column, override))
+    return sorted(found, key=lambda problem: (problem.line, problem.column))
+
+
+def _file_error(
+    file: str, required: str, found: str, remedy: str = "", *, line: int = 0, column: int = 0
+) -> JobFileError:
+    return JobFileError([SettingProblem("", required, found, remedy, file, line, column)])
+
+
+def _fault(error: Exception) -> str:
+    """Return the fault of YAML without its lines, which may hold secrets."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return type(error).__name__
+    return str(error.problem or error.context or "a syntax error")
+
+
+def _override(tree: dict[str, Any], text: str) -> SettingProblem | None:
+    """Put an override into the tree; return its problem if it is invalid."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        shown = text if _IS_KEY.fullmatch(text) else HIDDEN
+        return SettingProblem("", "must have the form section.key=value", override=shown)
+    *sections, last = key.split(".")
+    holder: Any = tree
+    for section in sections:
+        if isinstance(holder, list):  # one of a list, by its number
+            holder = holder[int(section)] if section.isdecimal() and int(section) < len(holder) else None
+        else:
+            holder = holder.setdefault(section, {}) if isinstance(holder, dict) else None
+    if not isinstance(holder, dict):
+        return SettingProblem(key, "must be a key of a section", override=key)
+    try:
+        parsed = load_yaml(value)
+    except yaml.YAMLError as error:
+        return SettingProblem(key, "must have a value of valid YAML", _fault(error), override=key)
+    if last == "type" and holder.get("type", DEFAULT_TYPES.get(sections[-1] if sections else "", parsed)) != parsed:
+        holder.clear()
+    holder[last] = parsed
+    return None

@@ -1,0 +1,73 @@
+"""Problems of a job file, and the error that reports them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from distcommit.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class SettingProblem:
+    """A problem of one setting.
+
+    Attributes:
+        key: the setting's dotted key; empty if the file as a whole is invalid.
+        required: what is required of it, as a predicate of the key: `must be at most 3`.
+        found: the actual value; empty if it is not shown.
+        remedy: one imperative clause; empty if `required` suffices.
+        file: the job file.
+        line: the line of the key, or of the nearest section around it, from 1; 0 if the key is not in the file.
+        column: the column, from 1; 0 as `line`.
+        override: the `--set` option that gave the value; empty if the file did.
+    """
+
+    key: str
+    required: str
+    found: str = ""
+    remedy: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    override: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The position in the file as `FILE:LINE:COLUMN`, or the option `--set` if it gave the value."""
+        if self.override:
+            return "--set"
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    @property
+    def text(self) -> str:
+        """The problem without its origin."""
+        found = f"; found {self.found}" if self.found else ""
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.key} {self.required}".lstrip() + found + remedy
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.text}"
+
+
+class JobFileError(ConfigurationError):
+    """The job file is invalid.
+
+    Args:
+        problems: all of its problems that were found; at least one.
+    """
+
+    id = "JOB_FILE_INVALID"
+
+    def __init__(self, problems: Sequence[SettingProblem]) -> None:
+        self.problems = tuple(problems)
+        count = f"has {len(problems)} problems: " if len(problems) > 1 else "is invalid: "
+        super().__init__(f"the job file {count}{' | '.join(map(str, self.problems))}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, ([asdict(problem) for problem in self.problems],)
+
+
+def _rebuilt(problems: Sequence[dict[str, Any]]) -> JobFileError:
+    return JobFileError([SettingProblem(**problem) for problem in problems])

@@ -1,0 +1,100 @@
+"""Maintenance units: work units that supersede published files of a dataset instead of reading the source.
+
+A unit's kind and arguments are stored in one property of the work unit. A further kind is a further class below.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from distcommit.core.watermark import Watermark
+from distcommit.core.work import WorkUnit
+from distcommit.decoding import from_json
+
+_KEY = "maintenance"
+
+
+class MaintenanceKind(msgspec.Struct, frozen=True, tag_field="kind"):
+    """The kind of a maintenance unit, with its arguments.
+
+    Attributes:
+        supersedes_data: whether published data files are superseded, and not only error files.
+    """
+
+    supersedes_data: ClassVar[bool]
+
+    @classmethod
+    def of(cls, unit: WorkUnit) -> Self | None:
+        """Return the kind of a work unit; None if it is not a maintenance unit of this kind."""
+        kind = maintenance_kind(unit)
+        return kind if isinstance(kind, cls) else None
+
+    def unit(self, urn: str, incarnation: str, records: int) -> WorkUnit:
+        """Return a maintenance unit of this kind. Without an id: the planner numbers units."""
+        nothing = Watermark({}, incarnation)
+        return WorkUnit("", urn, nothing, nothing, records, {_KEY: msgspec.json.encode(self).decode()})
+
+
+class ReprocessedFiles(MaintenanceKind, frozen=True, tag="reprocess"):
+    """Error files whose records are read again.
+
+    Attributes:
+        branch: the branch that had rejected the records; empty: all branches.
+        branches: all branches when the records were read; with an empty `branch`, all current branches.
+        base: the dataset's done epoch when the unit was planned.
+        epochs: epochs of the files, and of the files that their records were in before, if these were reprocessed and
+            rejected again. The first is the epoch that read the oldest record.
+        files: paths of live error files, below the output.
+    """
+
+    supersedes_data: ClassVar[bool] = False
+
+    branch: str
+    branches: tuple[str, ...]
+    base: int
+    epochs: tuple[int, ...]
+    files: tuple[str, ...]
+
+
+class ExpiryCutoff(MaintenanceKind, frozen=True, tag="expire"):
+    """The cutoff before which published files are superseded by nothing.
+
+    Attributes:
+        before_ms: a file whose records ended at this time or earlier is expired; milliseconds since 1970.
+        base: the dataset's done epoch when the unit was planned.
+    """
+
+    supersedes_data: ClassVar[bool] = True
+
+    before_ms: int
+    base: int = 0
+
+    def is_expired(self, end_ms: int) -> bool:
+        """Return whether a file is expired whose records ended at this time. A file of unknown age, 0, never is."""
+        return 0 < end_ms <= self.before_ms
+
+
+_KINDS: Any = ReprocessedFiles | ExpiryCutoff
+
+
+def maintenance_kind(unit: WorkUnit) -> MaintenanceKind | None:
+    """Return the kind of a maintenance unit; None for a work unit that reads the source."""
+    text = unit.properties.get(_KEY)
+    if text is None:
+        return None
+    kind: MaintenanceKind = from_json(text, _KINDS)
+    return kind
+
+
+def is_maintenance(unit: WorkUnit) -> bool:
+    """Return whether a work unit is a maintenance unit. It is published whole or not at all, and its files are added,
+    whatever the job's publisher does."""
+    return _KEY in unit.properties
+
+
+def supersedes_data(unit: WorkUnit) -> bool:
+    """Return whether a work unit supersedes published data files, and not only error files."""
+    kind = maintenance_kind(unit)
+    return kind is not None and kind.supersedes_data

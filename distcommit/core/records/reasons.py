@@ -1,0 +1,62 @@
+"""Reasons: why parts of a run were not completed, and notes on parts that were. A bounded number is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from distcommit.core.errors import plain_text, reason_text
+
+MAX_REASONS = 20
+"""Maximum number of reasons in the report of a task; the others are counted. Keeps the driver's memory O(partitions).
+"""
+MAX_RUN_REASONS = 100
+"""Maximum number of reasons of a phase or a run; the others are counted."""
+
+
+class Reason(Struct, frozen=True):
+    """Why a dataset, a bucket or a partition was not completed; or a note on it."""
+
+    subject: str
+    """The dataset, bucket or partition."""
+    kind: str
+    """Kind of the reason, such as `failed` or `left pending`, or the id of an error."""
+    text: str
+    """The reason."""
+    remedy: tuple[str, ...] = ()
+    """Words of the command that resolves it, as of a `DatasetProblem`; empty if there is none."""
+
+
+class Reasons(Struct, frozen=True):
+    """The first reasons, and the number of the others."""
+
+    kept: tuple[Reason, ...] = ()
+    """The first reasons, in order."""
+    left_out: int = 0
+    """Number of further reasons."""
+
+    @classmethod
+    def of(cls, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> Reasons:
+        """Return a single reason. A `kind` that its text begins with is not repeated."""
+        return cls((Reason(plain_text(subject, 300), kind, reason_text(text.removeprefix(f"{kind}: ")), remedy),))
+
+    @classmethod
+    def first_of(cls, parts: Iterable[Reasons], kept: int = MAX_RUN_REASONS) -> Reasons:
+        """Concatenate, and keep so many; count the others."""
+        first: list[Reason] = []
+        left_out = 0
+        for part in parts:
+            room = kept - len(first)
+            first += part.kept[:room]
+            left_out += part.left_out + len(part.kept[room:])
+        return cls(tuple(first), left_out)
+
+    def __add__(self, other: Reasons) -> Reasons:
+        return Reasons.first_of((self, other), MAX_REASONS)
+
+    def __iter__(self) -> Iterator[Reason]:
+        return iter(self.kept)
+
+    def __bool__(self) -> bool:
+        return bool(self.kept) or self.left_out > 0

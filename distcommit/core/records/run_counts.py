@@ -1,0 +1,218 @@
+"""Counts of a run or of any part of it: frozen values that add up. A completed part is never corrected."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from operator import add
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from distcommit.core.work import ConstructCounts, TaskOutcome, TaskState
+
+Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures")
+
+
+class CheckCounts(Struct, frozen=True, array_like=True):
+    """Results of a task checker in a branch."""
+
+    branch: str
+    """The branch."""
+    checker: str
+    """The checker's name."""
+    mandatory: bool
+    """Whether a failed check fails the work unit."""
+    passed: int = 0
+    """Attempts that passed."""
+    failed: int = 0
+    """Attempts that did not pass."""
+
+
+class BranchFailures(Struct, frozen=True, array_like=True):
+    """Work units that succeeded although an optional branch failed."""
+
+    branch: str
+    """The optional branch."""
+    construct: str
+    """The construct that failed."""
+    work_units: int = 0
+    """Work units that succeeded without the branch."""
+
+
+class FlowCounts(Struct, frozen=True):
+    """Sums by construct, by checker and by failed optional branch. Their size does not depend on the number of
+    attempts."""
+
+    constructs: tuple[ConstructCounts, ...] = ()
+    """Record counts by branch and construct."""
+    checks: tuple[CheckCounts, ...] = ()
+    """Check results by branch and checker."""
+    failures: tuple[BranchFailures, ...] = ()
+    """Failures of optional branches."""
+
+    @classmethod
+    def of(cls, state: TaskState) -> FlowCounts:
+        """Return the counts of one attempt."""
+        checks = [
+            CheckCounts(result.branch, check.checker, check.mandatory, *((1, 0) if check.passed else (0, 1)))
+            for result in state.branches
+            for check in result.checks
+        ]
+        failures = [
+            BranchFailures(result.branch, result.error_construct, 1)
+            for result in state.branches
+            if result.error and state.outcome is not TaskOutcome.FAILED
+        ]
+        return cls(state.constructs, tuple(checks), tuple(failures))
+
+    @property
+    def failed_checks(self) -> dict[str, int]:
+        """Number of attempts that did not pass, by checker."""
+        failed: Counter[str] = Counter()
+        for check in self.checks:
+            failed[check.checker] += check.failed
+        return dict(+failed)
+
+    def __add__(self, other: FlowCounts) -> FlowCounts:
+        if not (self and other):
+            return self or other
+        return FlowCounts(
+            tuple(_summed((*self.constructs, *other.constructs), 2)),
+            tuple(_summed((*self.checks, *other.checks), 3)),
+            tuple(_summed((*self.failures, *other.failures), 2)),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.constructs or self.checks or self.failures)
+
+
+def _summed(counts: Iterable[Counted], names: int) -> Iterable[Counted]:
+    """Add up counts with equal leading fields, which name them."""
+    sums: dict[tuple[object, ...], Counted] = {}
+    for count in counts:
+        values = astuple(count)
+        total = sums.get(values[:names])
+        if total is not None:
+            added = map(sum, zip(astuple(total)[names:], values[names:], strict=True))
+            count = type(count)(*values[:names], *added)  # noqa: PLW2901 - the running sum
+        sums[values[:names]] = count
+    return sums.values()
+
+
+class RunCounts(Struct, frozen=True):
+    """Every count of a run, or of a part of it: a phase, a task, a dataset, an attempt, or the progress so far. A part
+    leaves the counts at 0 that do not apply to it. Counts add up field by field, with `+` or `RunCounts.total(parts)`.
+    """
+
+    buckets: int = 0
+    """Buckets that were recovered."""
+    sequences_replayed: int = 0
+    """Commit sequences of older runs that were finished."""
+    sequences_left: int = 0
+    """Commit sequences that are sealed or staged, and not published yet."""
+    sequences_dropped: int = 0
+    """Held commit sequences of older runs that were dropped, because their run did not publish."""
+    executions_failed: int = 0
+    """Failed attempts to finish a commit sequence, over all processes."""
+    datasets_planned: int = 0
+    """Datasets with work units in the plan."""
+    datasets_skipped: int = 0
+    """Datasets that were not planned, because of a problem."""
+    datasets_committed: int = 0
+    """Commit sequences that were closed. Each process that took part counts, so that twins count twice."""
+    datasets_published: int = 0
+    """Planned datasets that the run has committed, each once."""
+    datasets_partial: int = 0
+    """Datasets of `datasets_published` that were published without some of their work units."""
+    datasets_sealed: int = 0
+    """If the job publishes all datasets or none: datasets that are ready, or have nothing to publish."""
+    datasets_held: int = 0
+    """If the job publishes all datasets or none: planned datasets that the run did not publish."""
+    datasets_failed: int = 0
+    """Planned datasets of which nothing was committed, because of a failure."""
+    datasets_unchanged: int = 0
+    """Planned datasets without new records to commit."""
+    datasets_quarantined: int = 0
+    """Datasets that the run quarantined."""
+    work_units: int = 0
+    """Planned work units; of a task, those assigned to it."""
+    work_units_failed: int = 0
+    """Work units whose last attempt failed."""
+    work_units_suspected: int = 0
+    """Work units that a task left out, to be read alone, because a worker died while it read them."""
+    attempts: int = 0
+    """Attempts at work units."""
+    attempts_failed: int = 0
+    """Attempts at work units that failed, also in part."""
+    attempt_ms: int = 0
+    """Milliseconds from the start to the end of attempts, summed over attempts."""
+    records_read: int = 0
+    """Records that were read from the source, in all attempts."""
+    records_written: int = 0
+    """Records that were given to writers, in all attempts and branches."""
+    records_rejected: int = 0
+    """Records that were rejected to error branches, in all attempts."""
+    records_published: int = 0
+    """Records in published datasets."""
+    positions_lost: int = 0
+    """Source positions of published datasets that the plan skipped, because the source has lost them."""
+    bytes_read: int = 0
+    """Payload bytes that were read from the source, in all attempts."""
+    files_published: int = 0
+    """Files of published datasets."""
+    files_swept: int = 0
+    """Staged files of aborted attempts and dead runs that were deleted."""
+    steps_executed: int = 0
+    """Commit steps that were executed."""
+    commit_attempts: int = 0
+    """Requests to sinks' committers; a repeated request counts again."""
+    commit_successes: int = 0
+    """Requests that were found committed, by this call or an earlier one."""
+    commit_retries: int = 0
+    """Requests that must be repeated, and retries inside committers."""
+    commit_failures: int = 0
+    """Requests that can never be committed."""
+    target_ms: int = 0
+    """Milliseconds from opening to closing committers, summed over tasks."""
+    size_planned: int = 0
+    """Size of the planned work units, in the source's unit (records or bytes)."""
+    storage_requests: int = 0
+    """Requests to file systems."""
+    flow: FlowCounts = FlowCounts()
+    """Counts by construct, checker and failed optional branch."""
+
+    def __add__(self, other: RunCounts) -> RunCounts:
+        return RunCounts(*map(add, astuple(self), astuple(other)))
+
+    @classmethod
+    def total(cls, parts: Iterable[RunCounts]) -> RunCounts:
+        """Return the sum of many."""
+        return sum(parts, cls())
+
+    def only(self, *names: str) -> RunCounts:
+        """Return the counts of these names; all others are 0."""
+        return RunCounts(**{name: getattr(self, name) for name in names})
+
+    @property
+    def not_zero(self) -> dict[str, int]:
+        """Counts that are not 0, by name, without the counts of the flow."""
+        counts = {name: getattr(self, name) for name in self.__struct_fields__ if name != "flow"}
+        return {name: count for name, count in counts.items() if count}
+
+    @property
+    def failures(self) -> int:
+        """Number of failed work units, of failed attempts to finish a commit sequence, and of sequences left open."""
+        return self.work_units_failed + self.executions_failed + self.sequences_left
+
+
+EXECUTION_COUNTS = (
+    "steps_executed",
+    "commit_attempts",
+    "commit_successes",
+    "commit_retries",
+    "commit_failures",
+    "target_ms",
+)
+"""Names of the counts of executed commit steps and of requests to committers."""

@@ -1,0 +1,201 @@
+"""The event stream of a run: one union of typed events, and the observer port that receives them.
+
+Events of tasks reach the driver in the report of each task when its phase ends: the first of each type, and the number
+of the others (`EventsLeftOut`). Counts are complete and come with the end of each phase. Times are milliseconds since
+1970.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from distcommit.core.records.reasons import Reasons
+from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.run_outcome import RunOutcome
+
+
+class RunBegan(msgspec.Struct, frozen=True):
+    """The run has its epoch."""
+
+    run_id: str
+    """The run's id."""
+    epoch: int
+    """The run's epoch."""
+    job: str
+    """Name of the job."""
+    command: str
+    """The command that started the run."""
+    who: str
+    """The user or service that gave the command."""
+    at_ms: int
+    """Time of the begin."""
+
+
+class PhaseBegan(msgspec.Struct, frozen=True):
+    """A phase has begun."""
+
+    phase: str
+    """Name of the phase."""
+    at_ms: int
+    """Time of the begin."""
+
+
+class Progressed(msgspec.Struct, frozen=True):
+    """Progress of one task, or of all tasks of a phase together; the latter is reported about twice a second."""
+
+    phase: str = ""
+    """Name of the phase."""
+    counts: RunCounts = RunCounts()
+    """Counts so far: records and bytes read, steps executed, datasets committed, failures."""
+    tasks_running: int = 0
+    """Tasks that have begun and not ended."""
+    tasks_finished: int = 0
+    """Tasks that have ended."""
+    slowest: float = 0.0
+    """Lowest read rate of a running task since its begin, in records per second; 0 before the first record."""
+    fastest: float = 0.0
+    """Highest read rate of a running task since its begin, in records per second."""
+    spent: dict[str, float] = {}
+    """Seconds by activity over all tasks: `read` (the extractor), each converter and checker by name, `write` (the
+    sink's writer; behind a fork prefixed by the branch), `commit`."""
+
+    def __add__(self, other: Progressed) -> Progressed:
+        """Return the progress of both together."""
+        rates = [rate for rate in (self.slowest, other.slowest) if rate]
+        return Progressed(
+            phase=self.phase,
+            counts=self.counts + other.counts,
+            tasks_running=self.tasks_running + other.tasks_running,
+            tasks_finished=self.tasks_finished + other.tasks_finished,
+            slowest=min(rates, default=0.0),
+            fastest=max(self.fastest, other.fastest),
+            spent={
+                activity: self.spent.get(activity, 0) + other.spent.get(activity, 0)
+                for activity in dict.fromkeys((*self.spent, *other.spent))
+            },
+        )
+
+
+class WorkUnitDone(msgspec.Struct, frozen=True, tag="WorkUnitDone"):
+    """An attempt at a work unit has ended."""
+
+    dataset: str
+    """The dataset."""
+    work_unit: str
+    """Id of the work unit."""
+    started_ms: int
+    """Start of the attempt."""
+    finished_ms: int
+    """End of the attempt."""
+    counts: RunCounts
+    """Counts of the attempt."""
+    error: str = ""
+    """Why the attempt failed; empty if it succeeded."""
+
+
+class SequenceSealed(msgspec.Struct, frozen=True, tag="SequenceSealed"):
+    """A dataset's commit steps are durable."""
+
+    dataset: str
+    """The dataset."""
+    epoch: int
+    """Epoch of the sequence."""
+    records: int
+    """Records of the sequence."""
+    files: int
+    """Files of the sequence."""
+    held: bool
+    """Whether the steps are not executed before the run decides to publish all datasets."""
+    at_ms: int
+    """Time of the seal."""
+
+
+class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
+    """A dataset is published, and its watermark has moved. Each process that took part reports it: twins report
+    twice."""
+
+    dataset: str
+    """The dataset."""
+    epoch: int
+    """Epoch of the sequence."""
+    records: int
+    """Records of the sequence."""
+    files: int
+    """Files of the sequence."""
+    at_ms: int
+    """Time of the publication."""
+
+
+class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
+    """A dataset's sequence cannot be finished. The dataset is skipped until an operator releases it."""
+
+    dataset: str
+    """The dataset."""
+    epoch: int
+    """Epoch of the sequence."""
+    reason: str
+    """Why the sequence cannot be finished."""
+    at_ms: int
+    """Time of the quarantine."""
+
+
+class EventsLeftOut(msgspec.Struct, frozen=True):
+    """Number of task events of a phase that are not delivered."""
+
+    phase: str
+    """Name of the phase."""
+    left_out: dict[str, int]
+    """Number of events by type."""
+
+
+class PhaseEnded(msgspec.Struct, frozen=True):
+    """A phase has ended."""
+
+    phase: str
+    """Name of the phase."""
+    seconds: float
+    """Duration of the phase."""
+    completed: bool
+    """False if an error ended the phase; the counts then cover only the reports received before."""
+    counts: RunCounts
+    """Counts of the phase."""
+    reasons: Reasons = Reasons()
+    """Why datasets or buckets were not completed."""
+    notes: Reasons = Reasons()
+    """Facts worth reporting that are no failures."""
+
+
+class RunEnded(msgspec.Struct, frozen=True):
+    """The run has ended."""
+
+    outcome: RunOutcome
+    """Outcome of the run."""
+    at_ms: int
+    """Time of the end."""
+    kind: str = ""
+    """Type of the error that ended the run."""
+    reason: str = ""
+    """Text of the error that ended the run, or of a failed ingest job."""
+    totals: RunCounts | None = None
+    """Counts of all phases; None if an error ended the run."""
+
+
+TaskEvent: TypeAlias = WorkUnitDone | SequenceSealed | SequenceDone | DatasetQuarantined
+"""Events that tasks report."""
+Event: TypeAlias = RunBegan | PhaseBegan | Progressed | TaskEvent | EventsLeftOut | PhaseEnded | RunEnded
+
+
+class Observer(Protocol):
+    """Receives events. The run's observer cannot affect the run: after one exception it gets no more events. Calls may
+    come from several threads, one at a time, and the run waits for each. A task's observer gets task events only."""
+
+    def observe(self, event: Event) -> None: ...
+
+
+class NullObserver:
+    """An observer that ignores all events."""
+
+    def observe(self, event: Event) -> None:
+        pass

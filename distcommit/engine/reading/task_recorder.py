@@ -1,0 +1,134 @@
+"""Records a task attempt's commits, outcomes and file-system requests in the run's table. For diagnosis only."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+
+from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.support.request_counts import REQUESTS
+from distcommit.engine.events import Event, Observer, SequenceDone, SequenceSealed
+from distcommit.engine.settings import RunSettings
+from distcommit.stores.history.run_table import RowKind, TableRow, TaskIdentity, TaskRows, put_task_rows
+
+
+class TaskRecorder:
+    """Records one attempt at a task, and writes its rows to the store when the attempt ends.
+
+    Args:
+        settings: the run.
+        phase: phase of the run.
+        task: number of the task in the phase.
+        writer: the 32 hexadecimal digits in the names of the task's states; "" for new ones.
+    """
+
+    def __init__(self, settings: RunSettings, phase: str, task: int, writer: str = "") -> None:
+        self._settings, self._clock, self.one_at_a_time = settings, settings.clock, Lock()
+        self._task = TaskIdentity(
+            phase, task, writer or uuid.uuid4().hex, socket.gethostname(), os.getpid(), os.getppid()
+        )
+        self._began_ms = self._clock.now_ms()
+        self._sealed: dict[str, SequenceSealed] = {}
+        self._published: dict[str, SequenceDone] = {}
+        self._passes: list[TableRow] = []
+        self._outcomes: list[TableRow] = []
+        self._requests_before = REQUESTS.made
+        self._requests: Counter[str] = Counter()
+
+    def recording(self, observer: Observer) -> Observer:
+        """Return an observer that records events here and passes them on. It may be called from several threads."""
+        return _RecordingObserver(self, observer)
+
+    def note(self, event: Event) -> None:
+        """Record an event."""
+        match event:
+            case SequenceSealed():
+                self._sealed[event.dataset] = event
+            case SequenceDone():
+                self._published[event.dataset] = event
+
+    def add_outcomes(self, outcomes: Iterable[TableRow]) -> None:
+        """Record outcomes of datasets."""
+        self._outcomes += outcomes
+
+    @contextmanager
+    def working_on(self, dataset: str) -> Iterator[None]:
+        """Count requests made in this context for a dataset that the task reads and writes. Requests of other datasets'
+        writers that end meanwhile are included."""
+        requests_before = REQUESTS.made
+        try:
+            yield
+        finally:
+            self._requests[dataset] += REQUESTS.made - requests_before
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Count requests and time in this context as commits of the datasets that it publishes."""
+        began_ms, before, requests_before = self._clock.now_ms(), len(self._published), REQUESTS.made
+        try:
+            yield
+        finally:
+            published = [*self._published][before:]
+            if published:
+                self._count_requests(REQUESTS.made - requests_before, published)
+                counts = RunCounts(datasets_committed=len(published))
+                times = began_ms, self._clock.now_ms()
+                self._passes.append(TableRow(RowKind.COMMITS, began_ms=times[0], ended_ms=times[1], counts=counts))
+
+    def _count_requests(self, requests: int, datasets: list[str]) -> None:
+        """Distribute requests evenly over datasets that were published together, as most cannot be attributed."""
+        share, rest = divmod(requests, len(datasets))
+        self._requests.update(dict.fromkeys(datasets, share))
+        self._requests.update(datasets[:rest])
+
+    def write(self, work_units: int = 0) -> None:
+        """Write the rows, if there are any. A failure is only logged.
+
+        The row of the task itself is written if the task had work units or has committed anything.
+        """
+        rows = list(self._outcomes)
+        if work_units or self._sealed or self._published:
+            rows = [*self._task_rows(work_units), *rows]
+        if rows:
+            store = self._settings.store
+            put_task_rows(store.fs, store.roots.store, self._settings.run_id, TaskRows(self._task, rows))
+
+    def _task_rows(self, work_units: int) -> list[TableRow]:
+        others = REQUESTS.made - self._requests_before - self._requests.total()
+        counts = RunCounts(work_units=work_units, storage_requests=max(0, others))
+        task = TableRow(RowKind.TASK, began_ms=self._began_ms, ended_ms=self._clock.now_ms(), counts=counts)
+        requested = [dataset for dataset, number in self._requests.items() if number > 0]
+        datasets = dict.fromkeys((*self._published, *self._sealed, *requested))
+        return [task, *map(self._dataset_row, datasets), *self._passes]
+
+    def _dataset_row(self, dataset: str) -> TableRow:
+        sealed, done = self._sealed.get(dataset), self._published.get(dataset)
+        return TableRow(
+            RowKind.DATASET,
+            dataset,
+            began_ms=sealed.at_ms if sealed else 0,
+            ended_ms=done.at_ms if done else 0,
+            counts=RunCounts(
+                datasets_committed=1 if done else 0,
+                records_published=done.records if done else 0,
+                files_published=done.files if done else 0,
+                storage_requests=self._requests[dataset],
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordingObserver:
+    recorder: TaskRecorder
+    observer: Observer
+
+    def observe(self, event: Event) -> None:
+        with self.recorder.one_at_a_time:
+            self.recorder.note(event)
+            self.observer.observe(event)

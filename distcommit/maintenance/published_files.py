@@ -1,0 +1,120 @@
+"""The live files of a dataset, and what a new tombstone must record of those that it supersedes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from distcommit.core.ports import FileSystem
+from distcommit.core.work import ERRORS
+from distcommit.maintenance.superseded_records import SupersededRecords
+from distcommit.protocol.paths.output import is_tombstone, published_folder
+from distcommit.sinks.files.footer import Footer, read_footer
+from distcommit.stores.folders.tombstones import (
+    ReplacedRecords,
+    RetiredFile,
+    Tombstone,
+    newest_replacements,
+    read_tombstone,
+    retired_by,
+)
+from distcommit.stores.folders.trees import files_below
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A live file.
+
+    Attributes:
+        path: below the output.
+        footer: its footer.
+        size_bytes: its size.
+        end_ms: when its records ended at the latest, milliseconds since 1970; 0 if unknown.
+    """
+
+    path: str
+    footer: Footer
+    size_bytes: int
+    end_ms: int
+
+
+class PublishedFiles:
+    """A dataset's published files, as they were when they were listed first. Tombstones are listed before data files.
+
+    Args:
+        fs: the output's file system.
+        output: path of the job's output.
+        dataset_urn: the dataset.
+        done_epoch: files of newer epochs are ignored.
+    """
+
+    def __init__(self, fs: FileSystem, output: str, dataset_urn: str, done_epoch: int) -> None:
+        self.fs, self.output, self.dataset_urn, self.done_epoch = fs, output, dataset_urn, done_epoch
+        self._error_paths: list[str] | None = None
+        self._tombstones: list[Tombstone] | None = None
+
+    def tombstones(self) -> list[Tombstone]:
+        """Return the dataset's tombstones. Raises as `live_in`."""
+        if self._tombstones is None:
+            stones = [path for path in self._paths(ERRORS) if is_tombstone(path)]
+            self._tombstones = [read_tombstone(self.fs, f"{self.output}/{path}") for path in stones]
+        return self._tombstones
+
+    def replacements(self) -> list[Tombstone]:
+        """Return the newest tombstones that are replacements. Raises as `live_in`."""
+        return newest_replacements(self.tombstones(), self.done_epoch)
+
+    def live_in(self, *branches: str, where: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
+        """Yield the live files of these branches; each with the time at which it was written as its end.
+
+        Args:
+            branches: names of branches; `ERRORS` for all error branches.
+            where: returns whether a path below the output is wanted. The footers of others are not read.
+
+        Raises:
+            DistcommitError, OSError: if a tombstone or footer cannot be read.
+        """
+        retired = retired_by(self.tombstones(), self.done_epoch)
+        for path in (path for branch in branches for path in self._paths(branch)):
+            if path in retired or is_tombstone(path) or not where(path):
+                continue
+            status, footer = self.fs.status(f"{self.output}/{path}"), read_footer(self.fs, f"{self.output}/{path}")
+            if status is None or footer is None:
+                continue
+            if footer.dataset_urn == self.dataset_urn and footer.epoch <= self.done_epoch:
+                yield LiveFile(path, footer, status.size_bytes, -(-status.mtime_ns // 1_000_000))
+
+    def superseded(
+        self, files: Iterable[LiveFile], *, retained: bool
+    ) -> tuple[list[RetiredFile], list[ReplacedRecords]]:
+        """Return the files and records that a new replacement names: these files, then the replacements before it.
+
+        Args:
+            files: live files of the dataset.
+            retained: whether they expired, so that nothing takes their place.
+
+        Raises:
+            FileNotFoundError: if a replacement is gone.
+            DistcommitError, OSError: as `live_in`.
+        """
+        known, retired = SupersededRecords(), list[RetiredFile]()
+        for file in files:
+            retired.append(RetiredFile(file.path, file.size_bytes, "", file.footer.records))
+            known.add(file.footer, retained=retained)
+        for stone in self.replacements():
+            status = self.fs.status(f"{self.output}/{stone.path}")
+            if status is None:
+                raise FileNotFoundError(stone.path)
+            retired.append(RetiredFile(stone.path, status.size_bytes, "", 0))
+            known.keep(stone.replaced)
+        return retired, known.to_records()
+
+    def _paths(self, branch: str) -> list[str]:
+        """Return the paths of a branch's files below the output. Error files are listed once, with the tombstones."""
+        if branch == ERRORS and self._error_paths is not None:
+            return self._error_paths
+        folder = f"{self.output}/{published_folder(self.dataset_urn, branch)}"
+        paths = [path.removeprefix(f"{self.output}/") for path in files_below(self.fs, folder)]
+        if branch == ERRORS:
+            self._error_paths = paths
+        return paths

@@ -1,0 +1,51 @@
+"""Pass each converter's schema ids from the dataset's state to its work units, and back into the sequence.
+
+A converter is identified by its stage name; behind a fork with the branch in front, as in `lake.avro`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from distcommit.core.interfaces.constructs import Converter
+from distcommit.core.work import MAIN_BRANCH, SchemaIds, WorkUnit, merge_schema_ids
+from distcommit.decoding import from_json
+from distcommit.pipeline.task_flow import Stage
+from distcommit.stores.schemas.schema_history import SchemaStore
+
+_PROPERTY = "converter_schemas"
+
+
+def with_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
+    """Return the work unit with these schemas as a property."""
+    if not schemas:
+        return unit
+    return replace(unit, properties={**unit.properties, _PROPERTY: msgspec.json.encode(schemas).decode()})
+
+
+def begin_converter(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, branch: str = "") -> None:
+    """Begin a work unit in a converter: set its dataset, its schema store and its schema ids."""
+    if not isinstance(stage.construct, Converter):
+        return
+    stage.construct.begin_work_unit(unit.dataset_urn)
+    if schema_store is not None:
+        stage.construct.use_schema_store(schema_store.of(unit.dataset_urn, _name(stage, branch)))
+    ids = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)
+    stage.construct.load_schema_ids(ids.get(_name(stage, branch), ()))
+
+
+def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
+    """Return the schema ids of converters at the end of a work unit. `stages` has each stage with its branch."""
+    ids_by_name = {
+        _name(stage, branch): tuple(map(int, stage.construct.schema_ids()))
+        for stage, branch in stages
+        if isinstance(stage.construct, Converter)
+    }
+    return merge_schema_ids({name: ids for name, ids in ids_by_name.items() if ids})
+
+
+def _name(stage: Stage, branch: str) -> str:
+    return f"{branch}.{stage.name}" if branch not in ("", MAIN_BRANCH) else stage.name

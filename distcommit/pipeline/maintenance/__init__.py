@@ -1,4 +1,0 @@
-"""Maintenance work units: reprocess error files, expire published files.
-
-Must not delete files: the next run does. Start reading at `reprocess`.
-"""

@@ -1,0 +1,95 @@
+"""Coercion of batches to the columns of a table, or to the columns of earlier records."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.evolution import is_narrower
+from distcommit.schemas.policy import list_reasons
+from distcommit.schemas.type_tables import is_text
+
+
+class SchemaCoercion:
+    """Converts batches of one schema to rows of a table's files.
+
+    Args:
+        targets: the table's columns, with the names that they have in files.
+        batches: the schema of the batches.
+
+    Raises:
+        ConfigurationError: if a column of the table that requires values is missing in the batches.
+    """
+
+    def __init__(self, targets: pa.Schema, batches: pa.Schema) -> None:
+        self._indices: list[int] = []
+        fields = []
+        for target in targets:
+            index = batches.get_field_index(target.name)
+            if index < 0 and not target.nullable:
+                raise ConfigurationError(
+                    "the table requires a value in a column that the records do not have",
+                    id="RECORDS_NOT_STORABLE",
+                    column=target.name,
+                    todo="make the column optional, or add it with a converter",
+                )
+            self._indices.append(index)
+            given = target.type if index < 0 else batches.field(index).type
+            is_alike = pa.types.is_boolean(given) or is_text(given)  # Parquet stores all of Arrow's text types alike
+            fields.append(target.with_type(given) if is_alike else target)
+        self.schema = pa.schema(fields)
+
+    def coerce(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch in the table's columns.
+
+        Raises:
+            ConfigurationError: if a value does not fit into its column.
+        """
+        columns = [
+            pa.nulls(batch.num_rows, field.type) if index < 0 else _cast(batch.column(index), field)
+            for index, field in zip(self._indices, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def convert_to_pinned(batch: pa.RecordBatch, pinned: pa.Schema) -> tuple[pa.RecordBatch, str]:
+    """Convert records to the pinned schema. If that fails, return them unchanged with a rejection reason."""
+    columns, reasons = [], []
+    for wanted in pinned:
+        indices = batch.schema.get_all_field_indices(wanted.name)
+        column = batch.column(indices[0]) if len(indices) == 1 else pa.nulls(batch.num_rows, wanted.type)
+        if column.null_count and not wanted.nullable:
+            reasons.append(f"{wanted.name} is missing, and is not nullable")
+        elif column.type != wanted.type and not is_narrower(column.type, wanted.type):
+            reasons.append(f"{wanted.name} is {column.type} here, and {wanted.type} before")
+        else:
+            try:
+                columns.append(column.cast(wanted.type))
+            except pa.ArrowException as error:
+                reasons.append(f"{wanted.name} can't be read as {wanted.type}: {error}")
+    if reasons:
+        return batch, f"can't be read with the pinned columns: {list_reasons(reasons)}"
+    return pa.RecordBatch.from_arrays(columns, schema=pinned), ""
+
+
+def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
+    if not field.nullable and values.null_count:
+        raise ConfigurationError(
+            "the table requires a value in a column that is null in a record",
+            id="RECORDS_NOT_STORABLE",
+            column=field.name,
+            todo="make the column optional, or reject such records with the row checker not_null",
+        )
+    if values.type == field.type:
+        return values
+    try:
+        return values.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ConfigurationError(
+            "a value does not fit into the table's column",
+            id="RECORDS_NOT_STORABLE",
+            column=field.name,
+            expected=str(field.type),
+            found=f"{values.type}: {error}",
+            todo="widen the column, make it optional, or reject such records with a row checker",
+        ) from error

@@ -1,0 +1,93 @@
+"""Types of columns as a job file writes them, and their Arrow types.
+
+id: int64
+price: decimal(18, 2)
+tags: [string]                          # a list
+address: {street: string, no: int32}    # a struct
+counts: {"*": int64}                    # a map with keys of any name
+odd: {"**": int64}                      # a struct with the field `*`: a name of stars only gets one more star
+
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import AfterValidator
+
+from distcommit.core.support.setting_errors import SettingError
+from distcommit.schemas.limits import MAX_DECLARED_LEVELS
+from distcommit.schemas.type_tables import replace_types
+
+_SCALARS = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "bool": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+JSON_TEXT = pa.json_()
+"""The type of a JSON value that is kept as text. It can't be written in a job file."""
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+
+
+def field_name(written: str) -> str:
+    """Return the name of a field as written in a job file. A name of stars only has one more star there."""
+    return written[1:] if len(written) > 1 and not written.strip("*") else written
+
+
+def written_name(name: str) -> str:
+    """Return a field's name as a job file writes it."""
+    return f"{name}*" if name and not name.strip("*") else name
+
+
+def arrow_type(written: object, depth: int = 0) -> pa.DataType:
+    """Parse a type.
+
+    Args:
+        written: the type as in the module's examples.
+        depth: the number of enclosing types.
+
+    Raises:
+        ValueError: if it is not a type; lists the types.
+    """
+    if depth > MAX_DECLARED_LEVELS:
+        raise SettingError(f"must not be nested more than {MAX_DECLARED_LEVELS} deep")
+    match written:
+        case str() if written in _SCALARS:
+            return _SCALARS[written]
+        case str() if digits := _DECIMAL.fullmatch(written):
+            precision, scale = int(digits[1]), int(digits[2])
+            if 1 <= precision <= 38 and scale <= precision:
+                return pa.decimal128(precision, scale)
+        case [items]:
+            return pa.list_(arrow_type(items, depth + 1))
+        case {"*": values, **others} if not others:
+            return pa.map_(pa.string(), arrow_type(values, depth + 1))
+        case Mapping() if written and all(isinstance(name, str) for name in written):
+            return pa.struct([(field_name(name), arrow_type(below, depth + 1)) for name, below in written.items()])
+    raise SettingError(
+        f"must be one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a list,"
+        ' {NAME: TYPE, ...} for a struct, or {"*": TYPE} for a map',
+        found=f"{written!r:.100}",
+    )
+
+
+def _checked(written: object) -> object:
+    arrow_type(written)
+    return written
+
+
+ColumnType = Annotated[Any, AfterValidator(_checked)]
+"""A type in a job file."""
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type with text in place of each `arrow.json`."""
+    return replace_types(kind, lambda inner: pa.string() if inner == JSON_TEXT else inner)

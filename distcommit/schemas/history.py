@@ -1,0 +1,82 @@
+"""The numbered schemas of one dataset and converter, on which all tasks of a run agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from distcommit.core.interfaces.constructs import InferredSchemaStore
+
+Evolution = Literal["evolve", "pin", "fail"]
+"""The policy for records with another schema than earlier records."""
+SchemaT = TypeVar("SchemaT")
+
+
+def is_registry_id(stored: Mapping[str, Any]) -> bool:
+    """Return whether a stored schema is only the id of a registered schema that a run has met."""
+    return stored.keys() == {"id"} and isinstance(stored["id"], int)
+
+
+@dataclass(slots=True)
+class SchemaHistory(Generic[SchemaT]):
+    """The schemas of one dataset. Not picklable.
+
+    Each schema is stored before a record is accepted by it, so that all tasks of the run find it. Only the newest one
+    counts, which contains the earlier ones. If two tasks store a schema at once, the second task uses the schema of the
+    first one.
+
+    Attributes:
+        decode: returns a schema from its stored form.
+        encode: returns the stored form of a schema.
+        store: the schema store; None: each work unit has its own schemas.
+        ids: the ids of the schemas, the newest last.
+        newest: the newest schema; None: not read yet, or none exists.
+    """
+
+    decode: Callable[[Mapping[str, Any]], SchemaT]
+    encode: Callable[[SchemaT], Mapping[str, Any]]
+    store: InferredSchemaStore | None = None
+    ids: list[int] = field(default_factory=list)
+    newest: SchemaT | None = None
+
+    @staticmethod
+    def of_registry_ids() -> SchemaHistory[int]:
+        """Return a history of ids of registered schemas."""
+        return SchemaHistory(lambda stored: int(stored["id"]), lambda schema_id: {"id": schema_id})
+
+    def load_ids(self, ids: Sequence[int]) -> None:
+        """Set the ids of the schemas of the dataset's published records."""
+        self.ids, self.newest = sorted(ids), None
+
+    def read_newest(self) -> SchemaT | None:
+        """Return the newest schema; None if there is none.
+
+        Raises:
+            CorruptError: if it is missing or damaged.
+        """
+        if self.newest is None and self.ids and self.store is not None:
+            self.newest = self.decode(self.store.schema(self.ids[-1]))
+        return self.newest
+
+    def put(self, schema: SchemaT) -> SchemaT:
+        """Store a schema after the newest one, unless another task was first. Return the newest schema."""
+        self.newest = schema
+        if self.store is not None:
+            schema_id, stored = self.store.put_next(self.ids[-1] if self.ids else 0, self.encode(schema))
+            self.ids.append(schema_id)
+            self.newest = self.decode(stored)
+        return self.newest
+
+    def extend(self, evolution: Evolution, merge: Callable[[SchemaT | None], SchemaT | None]) -> None:
+        """Store schemas until the newest one contains a new one. With `pin`, store the first schema only.
+
+        Args:
+            evolution: the policy.
+            merge: returns the newest schema with the new one, or None if the new one must not be stored.
+        """
+        while self.newest is None or evolution != "pin":
+            wanted = merge(self.newest)
+            if wanted is None or wanted == self.newest:
+                return
+            self.put(wanted)

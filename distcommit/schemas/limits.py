@@ -1,0 +1,124 @@
+"""Limits on nested types and wide schemas, for every source, format and sink.
+
+A schema of 1 kB can name each type several times, so that it expands to millions of columns. Columns are counted while
+the schema is expanded, before anything of that size is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from distcommit.core.errors import ConfigurationError
+
+MOST_LEVELS = 96
+"""Maximum depth as Parquet counts it: one for a struct, two for a list or a map. Slightly deeper files can be written
+but never read again, and no other format supports many more levels."""
+MAX_NESTING = 64
+"""Maximum number of records, arrays and maps within one another, in a schema of a registry or an Avro file."""
+MAX_DECLARED_LEVELS = 50
+"""Maximum number of types within one another in a job file."""
+MAX_INFERRED_LEVELS = 20
+"""Levels of JSON objects and lists that are searched for fields. Deeper fields are ignored."""
+MAX_COLUMNS = 10_000
+"""Maximum number of columns of one schema, including nested ones."""
+MAX_INFERRED_FIELDS = 1000
+"""Maximum number of fields that are inferred from the records of a dataset."""
+MAX_SCHEMAS = 1_000
+"""Maximum number of registered schemas that the records of one dataset may have."""
+MAX_FIXED_BYTES = 65_536
+"""Maximum total width in bytes of a schema's fixed-size binary columns. A null takes as many bytes as a value."""
+MAX_SCHEMA_BYTES = 8 << 20
+"""Maximum number of bytes of a schema's text, including the texts of all schemas that it refers to."""
+MAX_RECORD_VALUES = 5_000_000
+"""Maximum number of values of columns within lists and maps that one record may expand to."""
+
+
+class UnusableSchemaError(ValueError):
+    """A schema that has no columns, or a pair of schemas that do not fit. The text names the problem and the field."""
+
+
+class SchemaTooLargeError(UnusableSchemaError):
+    """A schema that exceeds a limit. A caller that tries alternatives must raise it, because no alternative helps."""
+
+
+@dataclass(slots=True)
+class Expansion:
+    """Counter of the columns that a schema has expanded to so far."""
+
+    columns: int = 0
+    """Columns counted so far, nested ones included."""
+    depth: int = 0
+    """Levels that are open now."""
+    max_columns: int = MAX_COLUMNS
+    """Highest number of columns."""
+    max_levels: int = MAX_NESTING
+    """Highest number of levels."""
+
+    @contextmanager
+    def column(self, path: str) -> Iterator[None]:
+        """Count one column, and one more level for all columns that are counted within the block.
+
+        Raises:
+            SchemaTooLargeError: if there are too many columns, or they are nested too deep.
+        """
+        self.columns += 1
+        self.depth += 1
+        try:
+            if self.columns > self.max_columns:
+                raise SchemaTooLargeError(f"it expands to more than {self.max_columns} columns, which is the limit")
+            if self.depth > self.max_levels:
+                where = f"{path[:80]}..." if len(path) > 80 else path
+                raise SchemaTooLargeError(f"it is nested more than {self.max_levels} levels deep at {where}")
+            yield
+        finally:
+            self.depth -= 1
+
+
+def too_deep(schema: pa.Schema) -> str:
+    """Return the first column that exceeds MOST_LEVELS; empty if there is none."""
+    for field in schema:
+        waiting = [(field.type, 0)]
+        while waiting:
+            kind, levels = waiting.pop()
+            if levels > MOST_LEVELS:
+                return str(field.name)
+            waiting += [(nested, levels + more) for nested, more in _within(kind)]
+    return ""
+
+
+def check_levels(schema: pa.Schema) -> None:
+    """Check that files with this schema can be read again after they were written. Raises ConfigurationError."""
+    if column := too_deep(schema):
+        raise ConfigurationError(
+            "a column is nested too deep",
+            id="COLUMN_UNSUPPORTED",
+            column=column,
+            expected=f"at most {MOST_LEVELS} levels: one for a struct, two for a list or a map",
+            found="more levels: its files could be written but not read again",
+            todo="drop the column before the sink, flatten it, or convert it to text",
+        )
+
+
+def fixed_bytes(schema: pa.Schema) -> int:
+    """Return the bytes that all fixed-size binary columns take in one record, also where they are null."""
+    size, waiting = 0, [field.type for field in schema]
+    while waiting:
+        kind = waiting.pop()
+        size += kind.byte_width if pa.types.is_fixed_size_binary(kind) else 0
+        waiting += [nested for nested, _ in _within(kind)]
+    return size
+
+
+def _within(kind: pa.DataType) -> Iterator[tuple[pa.DataType, int]]:
+    """Yield the types directly inside a type, each with its additional levels."""
+    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    if pa.types.is_map(kind):
+        yield from ((nested, 2) for nested in (kind.key_type, kind.item_type))
+    elif hasattr(kind, "value_type"):
+        yield kind.value_type, 2
+    else:
+        yield from ((kind.field(number).type, 1) for number in range(kind.num_fields))

@@ -1,0 +1,164 @@
+"""Tables of the types that targets store, and one walk over nested Arrow types for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+IsType = Callable[[pa.DataType], bool]
+_of = pa.types
+ALL_LISTS: Sequence[IsType] = (_of.is_list, _of.is_large_list, _of.is_fixed_size_list)
+OFFSET_LISTS: Sequence[IsType] = (_of.is_list, _of.is_large_list)
+
+
+class UnstorableTypeError(Exception):
+    """A target has no type for a column or a nested field.
+
+    Attributes:
+        path: the path of the field, such as `buyer.name`; items of a list have the path of the list.
+        kind: its Arrow type.
+    """
+
+    def __init__(self, path: str, kind: pa.DataType) -> None:
+        super().__init__(path, kind)
+        self.path, self.kind = path, kind
+
+
+@dataclass(frozen=True, slots=True)
+class TypeTable:
+    """The Arrow types that a target has, and the Arrow type that it stores each as.
+
+    Structs with fields are stored with the stored types of their fields, lists and maps alike. A dictionary is stored
+    as its values.
+
+    Attributes:
+        replaced: other stored types, by type.
+        unchanged: tests of types that are stored as they are.
+        derived: functions that return the stored type from the type, by the test of types that they are for.
+        lists: tests of list types that the target has.
+        maps: whether the target has maps.
+        structs: whether the target has structs.
+        nested_dictionaries: whether values of dictionaries may be lists, structs or maps.
+        item_name: the stored name of a list's items; empty: as it is.
+        all_nullable: whether all nested fields are stored as nullable.
+    """
+
+    replaced: Mapping[pa.DataType, pa.DataType]
+    unchanged: Sequence[IsType]
+    derived: Mapping[IsType, Callable[[pa.DataType], pa.DataType]] = field(default_factory=dict)
+    lists: Sequence[IsType] = OFFSET_LISTS
+    maps: bool = False
+    structs: bool = True
+    nested_dictionaries: bool = True
+    item_name: str = ""
+    all_nullable: bool = False
+
+    def stored(self, kind: pa.DataType, path: str = "") -> pa.DataType:
+        """Return the type that values of a type are stored as.
+
+        Args:
+            kind: the type.
+            path: the path of the column, for errors.
+
+        Raises:
+            UnstorableTypeError: if the target has no such type.
+        """
+        if kind in self.replaced:
+            return self.replaced[kind]
+        if _of.is_dictionary(kind) and (self.nested_dictionaries or not _of.is_nested(kind.value_type)):
+            return self.stored(kind.value_type, path)
+        if self.structs and _of.is_struct(kind) and kind.num_fields:
+            return pa.struct([self._field(each, f"{path}.{each.name}", each.name) for each in kind])
+        if any(is_kind(kind) for is_kind in self.lists):
+            return pa.list_(self._field(kind.value_field, path, self.item_name or kind.value_field.name))
+        if self.maps and _of.is_map(kind):
+            return pa.map_(self.stored(kind.key_type, path), self.stored(kind.item_type, path))
+        for is_type, derive in self.derived.items():
+            if is_type(kind):
+                return derive(kind)
+        if any(is_type(kind) for is_type in self.unchanged):
+            return kind
+        raise UnstorableTypeError(path, kind)
+
+    def _field(self, inner: pa.Field, path: str, name: str) -> pa.Field:
+        return pa.field(name, self.stored(inner.type, path), self.all_nullable or inner.nullable)
+
+
+def replace_types(
+    kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType], *, all_nullable: bool = False
+) -> pa.DataType:
+    """Return a type with other types within its structs, lists and maps. Keys of maps stay as they are.
+
+    Args:
+        kind: the type.
+        replace: returns the other type of a type that is not a struct, a list or a map.
+        all_nullable: whether all nested fields become nullable.
+    """
+
+    def replaced(inner: pa.Field) -> pa.Field:
+        inner_type = replace_types(inner.type, replace, all_nullable=all_nullable)
+        return pa.field(inner.name, inner_type, all_nullable or inner.nullable)
+
+    if _of.is_struct(kind):
+        return pa.struct([replaced(inner) for inner in kind])
+    if _of.is_list(kind):
+        return pa.list_(replaced(kind.value_field))
+    if _of.is_large_list(kind):
+        return pa.large_list(replaced(kind.value_field))
+    if _of.is_fixed_size_list(kind):
+        return pa.list_(replaced(kind.value_field), kind.list_size)
+    if _of.is_map(kind):
+        return pa.map_(kind.key_type, replaced(kind.item_field))
+    return replace(kind)
+
+
+def contains_type(kind: pa.DataType, wanted: IsType) -> bool:
+    """Return whether a type, or one within it, is wanted."""
+    return wanted(kind) or any(contains_type(inner.type, wanted) for inner in inner_fields(kind))
+
+
+def inner_fields(kind: pa.DataType) -> list[pa.Field]:
+    """Return the fields directly within a type, as Arrow has them: a map has one struct, of a key and a value."""
+    return [kind.field(index) for index in range(kind.num_fields)] if _of.is_nested(kind) else []
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the equivalent type that all Arrow functions accept."""
+    if is_extension(kind):
+        return plain_type(kind.storage_type)
+    if _of.is_dictionary(kind) or _of.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.float16(): pa.float32()}
+    return views.get(kind, kind)
+
+
+def is_string(kind: pa.DataType) -> bool:
+    """Return whether a type is a string with offsets of any width."""
+    return bool(_of.is_string(kind) or _of.is_large_string(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether a type is binary with offsets of any width."""
+    return bool(_of.is_binary(kind) or _of.is_large_binary(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type is a string or binary."""
+    return is_string(kind) or is_bytes(kind)
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a type is a list with offsets of any width."""
+    return any(is_kind(kind) for is_kind in OFFSET_LISTS)
+
+
+def is_extension(kind: pa.DataType) -> bool:
+    """Return whether a type is an extension type."""
+    return isinstance(kind, pa.BaseExtensionType)
+
+
+def is_decimal128_in_scale(kind: pa.DataType) -> bool:
+    """Return whether a type is a decimal of at most 38 digits, with a scale from 0 to as many as it has digits."""
+    return bool(_of.is_decimal128(kind) and 0 <= kind.scale <= kind.precision)

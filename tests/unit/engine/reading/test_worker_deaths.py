@@ -1,0 +1,187 @@
+"""A work unit that kills its worker is read alone and then recorded as failed; all other datasets are published in the
+same run."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from distcommit.app.inspection.status import read_status
+from distcommit.core.error_kinds import is_outage, is_worker_death
+from distcommit.core.errors import ProcessLostError, SourceUnavailableError
+from distcommit.core.work import WorkUnit
+from distcommit.engine.driver.guarded_observer import recorded_run
+from distcommit.engine.driver.launch import Result
+from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.settings import RunSettings
+from distcommit.protocol.paths.store import READING
+from distcommit.stores.logs.fencing import end_run
+from distcommit.testing.fakes.model_source import ModelSource, WorkerKilled
+from tests.models.dying_workers import DyingLaunch
+from tests.simulation.world import ROOTS, World
+from tests.unit.engine.driver.machines import Machine, OddSource, audit, fails, go, source, states
+
+WORLD = World(buckets=2, partitions=1)
+DATA = source(a=2, b=1, c=3, d=1, e=2)
+
+
+def killing(*urns: str, times: int = 1_000_000) -> ModelSource:
+    """Build the source whose datasets of these names kill their worker, so many times."""
+    left = dict.fromkeys(urns, times)
+
+    def extract(unit: WorkUnit) -> None:
+        if left.get(unit.dataset_urn, 0) > 0:
+            left[unit.dataset_urn] -= 1
+            raise WorkerKilled
+
+    return OddSource(DATA.datasets, extracting=extract)
+
+
+def run_dying(
+    machine: Machine, data: ModelSource, attempts: int = 1, world: World = WORLD
+) -> tuple[RunResult, DyingLaunch]:
+    """Run the job once on Spark whose workers die."""
+    launch, settings = DyingLaunch(attempts), world.begin(machine, data)
+    with recorded_run(settings, "run", "somebody") as observer:
+        result = run(launch, settings, observer=observer)
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+    return result, launch
+
+
+class DriverKilled(BaseException):
+    """The death of all processes of a run."""
+
+
+def die_whole(machine: Machine, data: ModelSource) -> None:
+    """Run the job once; the driver dies with the first worker."""
+
+    def launch(
+        function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]:
+        try:
+            return DyingLaunch()(function, settings, tasks, kind)
+        except ProcessLostError as error:
+            raise DriverKilled from error
+
+    with suppress(DriverKilled):
+        run(launch, WORLD.begin(machine, data))
+
+
+def notes(machine: Machine) -> list[str]:
+    return list(machine.paths(f"{ROOTS.store}/{READING}"))
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 4])
+@pytest.mark.parametrize("killers", [["a"], ["c"], ["a", "c"], ["a", "b", "c", "d", "e"]])
+def test_killers_fail_alone_and_all_other_datasets_are_published_in_the_same_run(
+    attempts: int, killers: list[str]
+) -> None:
+    machine = Machine()
+    result, launch = run_dying(machine, killing(*killers), attempts)
+    assert result.totals.datasets_published == len(DATA.datasets) - len(killers)
+    assert (result.succeeded, result.error) == (False, "")
+    assert sorted({reason.subject for reason in result.reasons.kept}) == killers
+    for reason in result.reasons.kept:
+        assert is_worker_death(reason.text), reason.text
+        assert f"dataset={reason.subject}, work_unit=" in reason.text
+        assert "partition '0' from 0 to " in reason.text
+    assert len(set(launch.read_alone)) >= len(killers)
+    assert audit(WORLD, machine).duplicates == audit(WORLD, machine).gaps == 0
+    assert go(WORLD, machine, DATA).succeeded
+    assert audit(WORLD, machine).exact
+    assert notes(machine) == []
+
+
+@pytest.mark.parametrize("attempts", [1, 4])
+def test_worker_that_dies_once_costs_nothing_but_another_attempt(attempts: int) -> None:
+    machine = Machine()
+    result, _ = run_dying(machine, killing("a", times=1), attempts)
+    assert result.succeeded, result
+    assert audit(WORLD, machine).exact
+    assert notes(machine) == []
+
+
+@pytest.mark.parametrize("attempts", [1, 4])
+def test_innocent_suspect_is_read_alone_and_published(attempts: int) -> None:
+    """The worker dies twice with the same work unit in hand, for a cause that is not the work unit."""
+    machine = Machine()
+    result, launch = run_dying(machine, killing("a", times=2), attempts)
+    assert result.succeeded, result
+    assert len(launch.read_alone) == 1
+    assert audit(WORLD, machine).exact
+    assert notes(machine) == []
+
+
+def test_known_killer_is_read_alone_from_the_start_of_the_next_run() -> None:
+    machine = Machine()
+    run_dying(machine, killing("a"))
+    result, launch = run_dying(machine, killing("a"))
+    assert launch.launched.count("ingest_partition") == 1, "no task died of it"
+    assert launch.launched.count("read_suspect") == 2, "it dies, and the second launch records that"
+    assert [reason.subject for reason in result.reasons.kept] == ["a"]
+
+
+def test_failed_runs_of_a_killer_count_until_the_dataset_is_stopped() -> None:
+    world = World(buckets=2, partitions=1, stop_after_failed_runs=2)
+    machine = Machine()
+    for failed_runs in (1, 2):
+        run_dying(machine, killing("a"), world=world)
+        state = states(world, machine)["a"]
+        assert state.unread is not None
+        assert state.unread.failed_runs == failed_runs
+        assert not is_outage(state.unread.reason)
+    assert states(world, machine)["a"].is_stopped
+    _, launch = run_dying(machine, killing("a"), world=world)
+    assert launch.read_alone == []
+
+
+def test_problem_names_dataset_work_unit_and_positions() -> None:
+    machine = Machine()
+    run_dying(machine, killing("c"))
+    row = next(row for row in read_status(WORLD.store(machine)).datasets if row.dataset == "c")
+    assert "dataset=c, work_unit=0000" in row.reason
+    assert "partition '0' from 0 to 3" in row.reason
+
+
+@pytest.mark.parametrize("_", range(4))
+def test_work_unit_that_kills_the_whole_run_is_failed_by_a_later_run(_: int) -> None:
+    """All processes of a run die at once, as in a container that is killed. The run after it notes what it reads, the
+    next one reads the suspect alone, and the one after that records its failure and publishes all others. Names of
+    notes are random.
+    """
+    machine, data = Machine(), killing("a")
+    for _ in range(3):
+        die_whole(machine, data)
+    result, launch = run_dying(machine, data)
+    assert launch.launched.count("read_suspect") == 1, "its failure is recorded, and it is not read"
+    assert launch.launched.count("ingest_partition") == 1
+    assert [reason.subject for reason in result.reasons.kept] == ["a"]
+    assert is_worker_death(result.reasons.kept[0].text)
+    assert result.totals.datasets_published + audit(WORLD, machine).datasets >= len(DATA.datasets) - 1
+    assert go(WORLD, machine, DATA).succeeded
+    assert audit(WORLD, machine).exact
+
+
+@pytest.mark.parametrize("first", [DATA, source(a=1), ModelSource(DATA.datasets, refuses="plan")])
+def test_run_after_one_that_ended_notes_nothing(first: ModelSource) -> None:
+    machine = Machine()
+    with suppress(SourceUnavailableError):
+        go(WORLD, machine, first)
+    machine.made.clear()
+    go(WORLD, machine, source(a=4, b=1, c=3, d=1, e=2))
+    assert not [operation for operation in machine.made if f"/{READING}/" in operation.path]
+
+
+def test_unwritable_note_fails_the_attempt_and_no_work_unit_is_read_without_one() -> None:
+    machine = Machine()
+    die_whole(machine, killing("a"))
+
+    machine.faults.append(fails(errno.ENOSPC, "create", f"/{READING}/"))
+    result = go(WORLD, machine, DATA)
+    assert not result.succeeded
+    machine.restart()
+    assert go(WORLD, machine, DATA).succeeded
+    assert audit(WORLD, machine).exact
