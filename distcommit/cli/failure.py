@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.errors import DistcommitError, error_text, printable, split_remedy
 from distcommit.core.redaction import redacted
@@ -37,7 +38,8 @@ class Failure(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """The text and the remedy, once."""
-        return self.text if self.id == _UNEXPECTED else f"{self.text}. To do: {self.action}"
+        ends = self.id == _UNEXPECTED or self.text.endswith(self.action)
+        return self.text if ends else f"{self.text}. To do: {self.action}"
 
 
 class FailureDocument(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -96,13 +98,15 @@ def text_of(error: BaseException) -> str:
 def _of_catalogue(error: DistcommitError, exit_code: int) -> Failure:
     entry = ERRORS.get(error.id) or ERRORS[DistcommitError.id]
     text, action = split_remedy(_one_line(str(error)))
+    problems = error.problems if isinstance(error, JobFileError) else ()
+    own_remedy = problems[0].remedy if len(problems) == 1 else ""
     dataset = shlex.quote(printable(error.ids.get("dataset", "DATASET")))
     return Failure(
         error.id,
         entry.title,
         text.removesuffix("."),
         text.rpartition("; found ")[2] if "; found " in text else entry.cause,
-        action or entry.action,
+        action or own_remedy or entry.action,
         f"{_PROGRAM} {entry.command}".replace("DATASET", dataset) if entry.command else "",
         exit_code,
     )

@@ -172,7 +172,7 @@ class TestWrongJobFile:
         result = invoke("status", job_file, "--json")
         assert result.exit_code == 2
         first, *lines = result.stderr.splitlines()
-        assert first == "error: the job file has 2 problems:"
+        assert first == "error: JOB_FILE_INVALID: the job file has 2 problems:"
         assert [line.split(": ", 1)[1] for line in lines] == [
             "commit.bukets is not a setting; did you mean 'buckets'?",
             "retention.runs must be at least 1; found 0",
@@ -217,9 +217,10 @@ class TestWrongJobFile:
         error = last_json(result)["error"]
         assert list(error) == ["id", "title", "text", "cause", "action", "command", "exit_code"]
         assert (error["id"], error["title"], error["exit_code"]) == ("JOB_FILE_INVALID", "The job file is invalid", 2)
-        assert error["cause"].startswith("[Errno 2] No such file or directory")
+        assert error["cause"].startswith("No such file or directory")
         assert error["command"] == "distcommit explain JOB.yaml"
-        assert f"error: {error['text']}. To do: {error['action']}\n" == result.stderr
+        assert f"error: {error['text']}\n" == result.stderr
+        assert error["text"].endswith(f"; {error['action']}")
 
 
 class TestRelease:

@@ -59,7 +59,8 @@ def test_former_command_name_is_refused_with_the_new_name_and_no_file_is_touched
 def test_former_option_name_is_refused_with_the_new_name(words: list[str], command: str, old: str, new: str) -> None:
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2
-    assert result.stderr == f"error: the option {old} of `distcommit {command}` was renamed. To do: use {new}\n"
+    text = f"COMMAND_RENAMED: the option {old} of `distcommit {command}` was renamed"
+    assert result.stderr == f"error: {text}. To do: use {new}\n"
 
 
 def test_former_command_name_is_refused_as_json_error() -> None:
