@@ -333,7 +333,6 @@ class _StoredState(SourceState):
                     dataset=urn,
                     bucket=bucket,
                     found=str(error),
-                    todo="repair the bucket's log, then run again",
                 ) from error
         return self._others[bucket].get(urn)
 
