@@ -241,8 +241,8 @@ class Job(StoredJob):
         fs, roots = other._folders.places()
         if other.config.paths.store == self.config.paths.store:
             raise ConfigurationError(
-                "a job can't take over from its own store",
-                store=roots.store,
+                f"a job can't take over from its own store, {roots.store}",
+                id="JOB_FOLDERS_INVALID",
                 todo="give the continuing job new folders (paths)",
             )
         return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)

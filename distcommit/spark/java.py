@@ -27,10 +27,12 @@ def check_java() -> None:
     expected = f"Java {MINIMUM_JAVA} or later"
     if java is None or not os.access(java, os.X_OK):
         where = f"none at JAVA_HOME {home}" if home else "no java on PATH, JAVA_HOME is not set"
-        raise ConfigurationError("Spark needs Java", expected=expected, found=where, todo=todo)
+        raise ConfigurationError("Spark needs Java", id="JAVA_MISSING", expected=expected, found=where, todo=todo)
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     text = (answer.stderr or answer.stdout).strip()
     version = re.search(r'version "(?:1\.)?(\d+)', text)
     if answer.returncode or version is None or int(version[1]) < MINIMUM_JAVA:
         actual = text.splitlines()[0] if text else f"exit code {answer.returncode}"
-        raise ConfigurationError("Spark needs a newer Java", path=java, expected=expected, found=actual, todo=todo)
+        raise ConfigurationError(
+            "Spark needs a newer Java", id="JAVA_MISSING", path=java, expected=expected, found=actual, todo=todo
+        )

@@ -123,9 +123,13 @@ def not_started(error: Exception, master: str) -> DistcommitError:
     causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
     if causes and _TRANSIENT_CAUSES.match(causes[-1]):
         todo = "check that the cluster of spark.master, its ports and disks work, and start again"
-        return TransientError(what, master=master, found=first_line, todo=todo)
+        return TransientError(what, id="SPARK_UNAVAILABLE", master=master, found=first_line, todo=todo)
     return ConfigurationError(
-        what, master=master, found=first_line, todo="correct spark.master and spark.conf; the log above has details"
+        what,
+        id="SPARK_SETTINGS_INVALID",
+        master=master,
+        found=first_line,
+        todo="correct spark.master and spark.conf; the log above has details",
     )
 
 
@@ -178,6 +182,7 @@ def _open_remote(url: str) -> SparkSession:
     except ImportError as error:
         raise ConfigurationError(
             "the packages for Spark Connect are not installed",
+            id="PACKAGE_MISSING",
             remote=url,
             found=_first_line(error),
             todo="pip install 'distcommit[connect]'",
@@ -185,6 +190,7 @@ def _open_remote(url: str) -> SparkSession:
     except Exception as error:
         raise ConfigurationError(
             "the Spark Connect server does not respond",
+            id="SPARK_SETTINGS_INVALID",
             remote=url,
             found=_first_line(error),
             todo="start the server, or correct spark.remote",

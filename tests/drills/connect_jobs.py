@@ -62,7 +62,9 @@ def _serve_one_run(situation: KafkaSituation) -> int:
     return -1 if code is None else code
 
 
-@drill("set spark.master in place of it, or have `distcommit run` started by another scheduler")
+@drill(
+    "SPARK_CONNECT_NOT_SERVABLE: set spark.master in place of it, or have `distcommit run` started by another scheduler"
+)
 def serving_a_job_of_spark_connect(folder: Path) -> Drilled:
     """No server listens at the address: the job is refused before the address is contacted."""
     with _refused(folder, "sc://127.0.0.1:9") as (situation, printed, command):
@@ -74,7 +76,9 @@ def serving_a_job_of_spark_connect(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("set spark.master in place of it, or have `distcommit run` started by another scheduler")
+@drill(
+    "SPARK_CONNECT_NOT_SERVABLE: set spark.master in place of it, or have `distcommit run` started by another scheduler"
+)
 def running_a_job_of_spark_connect_without_a_service(folder: Path) -> Drilled:
     with SparkConnectServer() as server, _refused(folder, server.remote) as (situation, printed, _):
         printed.type(f"distcommit run {situation.path}")

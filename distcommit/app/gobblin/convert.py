@@ -116,7 +116,7 @@ def convert_job(
     job = Translation(properties)
     name = job.take("job.name")
     if name is None:
-        raise ConfigurationError("the job has no name", path=file, expected="job.name")
+        raise ConfigurationError("the job has no name", id="GOBBLIN_JOB_INVALID", path=file, expected="job.name")
     job.put(name, "job", name.value)
     for rule in RULES:
         rule(job)

@@ -121,6 +121,7 @@ def reprocess(
     if bool(dataset) == everything:
         raise ConfigurationError(
             "dataset reprocess must be given one dataset or --all",
+            id="ARGUMENT_INVALID",
             expected="DATASET or --all",
             found="both" if everything else "neither",
         )

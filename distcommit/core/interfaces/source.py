@@ -210,11 +210,11 @@ def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, st
         if state.watermark is not None and before and there not in ("", before):
             raise ConfigurationError(
                 "the source of this dataset was recreated since its watermark was stored",
+                id="SOURCE_RECREATED",
                 dataset=urn,
                 expected=f"incarnation {before}, which the stored watermark counts in",
                 found=f"incarnation {there}",
-                todo="set the watermark to null first; positions that are set after that count in the new one. Nothing"
-                " was written",
+                todo="set the watermark to null first; positions that are set after that count in the new one",
             )
     return incarnations
 
@@ -337,6 +337,7 @@ class Source(ConnectedSource, ABC):
         """
         raise ConfigurationError(
             "the source has no consumer groups",
+            id="GROUP_POSITIONS_UNSUPPORTED",
             found=type(self).__name__,
             todo="pass the positions as a file: distcommit migrate import-watermarks JOB.yaml --from POSITIONS.csv",
         )

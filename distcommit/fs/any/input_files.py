@@ -110,6 +110,7 @@ class InputFolder:
                 return round(modified * (1000 if name == _MILLISECONDS else 1_000_000)) * 1000
         raise SourceError(
             "the file system does not report when a file was modified",
+            id="SOURCE_FILE_UNREADABLE",
             path=info["name"],
             expected="a time of modification",
             found=", ".join(info),
@@ -125,6 +126,7 @@ class InputFolder:
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
                 "fsspec has no file system for this URL",
+                id="FILE_SYSTEM_UNSUPPORTED",
                 path=self.url,
                 expected="a local path, or a URL that fsspec knows",
                 found=str(error),

@@ -82,6 +82,7 @@ class SqliteSink(TableSink):
         if self.version and pa.types.is_decimal(schema.field(self.version).type):
             raise ConfigurationError(
                 "SQLite stores decimals as text, which is ordered otherwise",
+                id="SINK_COLUMN_INVALID",
                 key="version",
                 column=self.version,
                 todo="convert it with the converter `cast`, or name another column",

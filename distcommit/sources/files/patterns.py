@@ -198,5 +198,9 @@ def _joined(path: str, name: str) -> str:
 
 def _unlistable(path: str, found: str) -> SourceError:
     return SourceError(
-        "a folder of files can't be listed", path=path, found=found, todo="create it, or correct source.paths"
+        "a folder of files can't be listed",
+        id="SOURCE_FILE_UNREADABLE",
+        path=path,
+        found=found,
+        todo="create it, or correct source.paths",
     )

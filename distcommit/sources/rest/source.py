@@ -220,6 +220,7 @@ class RestSource(SettingsModel, SourceSettings):
         except ImportError as error:
             raise ConfigurationError(
                 "the REST source needs requests",
+                id="PACKAGE_MISSING",
                 found=str(error),
                 todo="pip install 'distcommit[rest]', also where the executors run",
             ) from error

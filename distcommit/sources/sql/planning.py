@@ -140,6 +140,7 @@ def _plan_one(
 def _of_one_name(name: str) -> SourceError:
     return SourceError(
         "a table and a query have one name, and would be one dataset",
+        id="SOURCE_SETTINGS_INVALID",
         dataset=name,
         expected="different names",
         found=f"source.queries.{name}, and a table that source.table_patterns matches",

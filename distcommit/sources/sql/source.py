@@ -294,6 +294,7 @@ class SqlSource(SettingsModel, SourceSettings):
         except ImportError as error:
             raise ConfigurationError(
                 "the SQL source needs SQLAlchemy",
+                id="PACKAGE_MISSING",
                 found=str(error),
                 todo="pip install 'distcommit[sql-source]', also where the executors run",
             ) from error

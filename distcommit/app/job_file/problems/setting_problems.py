@@ -58,6 +58,8 @@ class JobFileError(ConfigurationError):
         problems: all of its problems that were found; at least one.
     """
 
+    id = "JOB_FILE_INVALID"
+
     def __init__(self, problems: Sequence[SettingProblem]) -> None:
         self.problems = tuple(problems)
         if len(self.problems) == 1:
