@@ -129,13 +129,16 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
     except BaseException as error:  # also SystemExit: importing a class must not end the process
         raise ConfigurationError(
             f"the {section}'s class cannot be used",
+            id="CUSTOM_CLASS_INVALID",
             class_name=class_name,
             expected=f"package.module:Class, importable by driver and executors, made from {section}.options",
             found=error_text(error),
         ) from error
     if not isinstance(instance, kind):
         raise ConfigurationError(
-            f"the {section}'s class is not a subclass of distcommit.{kind.__name__}", class_name=class_name
+            f"the {section}'s class is not a subclass of distcommit.{kind.__name__}",
+            id="CUSTOM_CLASS_INVALID",
+            class_name=class_name,
         )
     return instance
 

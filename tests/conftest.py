@@ -11,18 +11,20 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from distcommit.core import redaction
+from tests.error_ids import take_wrong_ids, watch_errors
 from tests.servers.java import NO_NEWER_JAVA
 from tests.servers.process import ServerUnavailableError
 from tests.servers.spark_start import start_cheaply
 from tests.stateful import profiles
 
 profiles.load()  # for all tests: none has a deadline
+watch_errors()
 
 _SERVERS = "tests.servers.fixtures"
 pytest_plugins = [_SERVERS]
@@ -240,3 +242,10 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def secrets_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is hidden is that of a process: jobs of other tests would hide words of this one."""
     monkeypatch.setattr(redaction, "_values", set())
+
+
+@pytest.fixture(autouse=True)
+def ids_of_errors() -> Iterator[None]:
+    """Each error that a test creates has an id of the catalogue."""
+    yield
+    assert take_wrong_ids() == []

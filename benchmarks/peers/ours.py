@@ -19,7 +19,7 @@ _CONF = {
 
 
 class Ours(Peer):
-    """`distcommit serve`, with the settings of the other peers, and the product's own defaults."""
+    """`distcommit schedule serve`, with the settings of the other peers, and the product's own defaults."""
 
     name = "ours"
     system = "distcommit"
@@ -27,14 +27,14 @@ class Ours(Peer):
         "job file": "schedule.interval_s; sink.format parquet, compression zstd; spark.master local[2,4], driver 1g, "
         "spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC, as kafka-to-parquet.yaml has it",
         "commit.durability": f"{_DURABLE} (the default)",
-        "command": "distcommit serve",
+        "command": "distcommit schedule serve",
     }
 
     def missing(self) -> str:
         return ""
 
     def command(self, place: Place) -> list[str]:
-        return [self._program(), "serve", str(self._job(place).parent), "--poll", "1"]
+        return [self._program(), "schedule", "serve", str(self._job(place).parent), "--poll", "1"]
 
     def visible(self, place: Place) -> Set[Path]:
         return parquet_files(place.output)

@@ -143,7 +143,7 @@ def _write_job(root: Path, brokers: str, asked: Trickled) -> Path:
 
 
 class _Service:
-    """`distcommit serve`, which is started again after each kill."""
+    """`distcommit schedule serve`, which is started again after each kill."""
 
     def __init__(self, root: Path) -> None:
         self._root, self._stack, self._starts = root, ExitStack(), 0
@@ -159,7 +159,7 @@ class _Service:
     def _start(self) -> None:
         self._starts += 1
         name = self._root / f"serve-{self._starts}"
-        command = ["serve", str(self._root / "jobs"), "--json"]
+        command = ["schedule", "serve", str(self._root / "jobs"), "--json"]
         self._process = self._stack.enter_context(
             RunProcess(command, name.with_suffix(".out"), name.with_suffix(".err"), niceness=0)
         )

@@ -61,9 +61,9 @@ class Job(StoredJob):
             LockHeldError: if another run of the job is alive.
             FencedError: if a newer run took over. It replays what this one had sealed.
         """
-        from distcommit.app.running.run_context import open_reading_run  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.run_context import open_checked_run  # noqa: PLC0415 - what only looks needs no Spark
 
-        with open_reading_run(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
+        with open_checked_run(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
             seconds, pinned = self.config.limits.seconds, self._folders.pinned()
             result = run(launch, settings, max_seconds=seconds, pinned=pinned, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
@@ -241,8 +241,8 @@ class Job(StoredJob):
         fs, roots = other._folders.places()
         if other.config.paths.store == self.config.paths.store:
             raise ConfigurationError(
-                "a job can't take over from its own store",
-                store=roots.store,
+                f"a job can't take over from its own store, {roots.store}",
+                id="JOB_FOLDERS_INVALID",
                 todo="give the continuing job new folders (paths)",
             )
         return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)

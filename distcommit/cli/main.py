@@ -50,6 +50,7 @@ _STORE = {
     "rebucket": _Entry("migration:rebucket", "job.yaml --buckets 256"),
 }
 _SCHEDULE = {
+    "serve": _Entry("serving:serve_jobs", "jobs/ --metrics 9464"),
     "pause": _Entry("serving:pause", "job.yaml"),
     "resume": _Entry("serving:resume", "job.yaml"),
     "trigger": _Entry("serving:trigger", "job.yaml --wait 60"),
@@ -60,20 +61,20 @@ _MIGRATE = {
     "convert-gobblin": _Entry("migration:convert_gobblin", "FILE.pull -o job.yaml"),
 }
 COMMANDS: Mapping[str, _Entry | _Entries] = {
+    "init": _Entry("new_job:init", "job.yaml --source kafka --sink files"),
+    "check": _Entry("new_job:check", "job.yaml --plan"),
     "run": _Entry("running:run", "job.yaml"),
     "recover": _Entry("running:recover", "job.yaml --dry-run"),
     "cancel": _Entry("running:cancel", "job.yaml"),
-    "serve": _Entry("serving:serve_jobs", "jobs/ --metrics 9464"),
     "status": _Entry("inspection:status", "job.yaml"),
     "runs": _Entry("inspection:runs", "job.yaml --limit 5"),
     "report": _Entry("reporting:report", "job.yaml -o report.html"),
     "ui": _Entry("reporting:ui", "job.yaml --port 8080"),
-    "explain": _Entry("running:explain", "job.yaml --svg flow.svg"),
     "audit": _Entry("checking:audit", "job.yaml --deep"),
     "demo": _Entry("demo:demo", ""),
     "dataset": _Entries("Inspect, release, reprocess and expire datasets.", "list job.yaml", _DATASET),
     "store": _Entries("Verify, repair and rebuild the store of a job.", "verify job.yaml", _STORE),
-    "schedule": _Entries("Pause, resume and trigger a job that a service runs.", "pause job.yaml", _SCHEDULE),
+    "schedule": _Entries("Run jobs by their schedules; pause, resume and trigger one.", "serve jobs/", _SCHEDULE),
     "migrate": _Entries("Move a job here from another system.", "convert-gobblin FILE.pull -o job.yaml", _MIGRATE),
 }
 """All commands and groups, in the order in which help lists them."""

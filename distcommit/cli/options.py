@@ -68,6 +68,13 @@ def on_job_file(act: Callable[Concatenate[Terminal, Path, _Own], int | None]) ->
     return _command(act, _named_job_file, given=2)
 
 
+def on_unread_job_file(
+    act: Callable[Concatenate[Terminal, Path, Sequence[str], _Own], int | None],
+) -> Callable[..., None]:
+    """Make a command of a function of a job file, which may be invalid, and of overrides."""
+    return _command(act, _unread_job_file, given=3)
+
+
 def without_job(act: Callable[Concatenate[Terminal, _Own], int | None]) -> Callable[..., None]:
     """Make a command of a function that needs no job."""
     return _command(act, _terminal_alone, given=1)
@@ -147,6 +154,15 @@ def _named_job_file(job: JobFile, as_json: AsJson = False, verbose: Verbose = Fa
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         yield terminal, job
+
+
+@contextlib.contextmanager
+def _unread_job_file(
+    job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+) -> Iterator[tuple[Any, ...]]:
+    terminal = Terminal(as_json=as_json, verbose=verbose)
+    with terminal.command():
+        yield terminal, job, overrides or ()
 
 
 @contextlib.contextmanager

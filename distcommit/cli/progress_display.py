@@ -1,10 +1,10 @@
-"""Progress of a run on stderr: two live lines on a terminal, else a plain line every few seconds."""
+"""Progress of a run on stderr: two live lines on a terminal, else a plain line every 30 seconds."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,26 +13,35 @@ from rich.markup import escape
 from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from distcommit.engine.events import Event, Observer, Progressed
+from distcommit.engine.events import Event, Observer, PhaseBegan, PhaseEnded, Progressed
 
-_PLAIN_EVERY_S = 5.0
+_PLAIN_EVERY_S = 30.0
 _RATE_OVER_S = 5.0
 _ACTIVITIES_SHOWN = 5
 _TIME = " · time: "
 _BESIDE = 12
-"""Columns of a terminal that the spinner and the clock take."""
+"""Columns of a terminal that the spinner, or the seconds, and the clock take."""
+_PLAIN_WIDTH = 80
+_SETTLED_S = 3.0
+"""Seconds of reading after which the time left is estimated."""
 
 
 @contextmanager
-def shown_progress(console: Console, first: str = "start Spark") -> Iterator[Observer]:
-    """Show the progress of a run until the block ends; `first` names the phase before the first event."""
+def shown_progress(console: Console, first: str = "start Spark", unit: str = "") -> Iterator[Observer]:
+    """Show the progress of a run until the block ends.
+
+    Args:
+        console: where to show it.
+        first: names the phase before the first event.
+        unit: of the sizes that the source plans: `records`, `bytes`, or empty.
+    """
     if console.is_terminal:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with LiveProgress(*columns, console=console, transient=True, refresh_per_second=8) as live:
             line = live.add_task(first)
-            yield _LiveLine(live, line)
+            yield _LiveLine(live, line, unit)
     else:
-        yield _PlainLines(console, first)
+        yield _PlainLines(console, first, unit)
 
 
 @dataclass(slots=True)
@@ -54,35 +63,79 @@ class Rate:
         return ((now[1] - records) / elapsed_s, (now[2] - size) / elapsed_s) if elapsed_s > 0 else (0.0, 0.0)
 
 
+@dataclass(slots=True)
+class Target:
+    """The planned work of a run, and the time when reading began.
+
+    Attributes:
+        unit: the unit of planned sizes.
+        datasets: the number of planned datasets; 0 before the plan is known.
+        records: the number of planned records; 0 if it is not known.
+    """
+
+    unit: str = ""
+    datasets: int = 0
+    records: int = 0
+    _began_s: float = 0
+
+    def observe(self, event: Event, now_s: float) -> None:
+        """Take the plan's counts, and the beginning of reading."""
+        match event:
+            case PhaseEnded(phase="plan", counts=counts):
+                self.datasets = counts.datasets_planned
+                self.records = counts.size_planned if self.unit == "records" else 0
+            case PhaseBegan(phase="ingest"):
+                self._began_s = now_s
+
+    def seconds_left(self, progress: Progressed, now_s: float) -> float | None:
+        """Return the estimated seconds until all records are read, or else all datasets committed; None if unknown."""
+        done, planned = (
+            (progress.counts.records_read, self.records)
+            if self.records
+            else (progress.counts.datasets_committed, self.datasets)
+        )
+        elapsed_s = now_s - self._began_s
+        if not self._began_s or elapsed_s < _SETTLED_S or not 0 < done < planned:
+            return None
+        return elapsed_s * (planned - done) / done
+
+
 class _LiveLine:
     """Observer that updates two lines: progress and speed."""
 
-    def __init__(self, live: LiveProgress, line: TaskID) -> None:
-        self._live, self._line, self._rate = live, line, Rate()
+    def __init__(self, live: LiveProgress, line: TaskID, unit: str) -> None:
+        self._live, self._line, self._rate, self._target = live, line, Rate(), Target(unit)
 
     def observe(self, event: Event) -> None:
+        now_s = time.monotonic()
+        self._target.observe(event, now_s)
         if isinstance(event, Progressed):
-            lines, rate = [describe(event.phase, event)], self._rate.of(event, time.monotonic())
-            if speed := describe_speed(event, *rate, self._live.console.width - _BESIDE):
+            width, progress = self._live.console.width - _BESIDE, event
+            lines = [describe(event.phase, progress, self._target, now_s, width)]
+            if speed := describe_speed(progress, *self._rate.of(progress, now_s), width):
                 lines.append(speed)
             self._live.update(self._line, description=escape("\n".join(lines)))
 
 
 class _PlainLines:
-    """Observer that prints a line when a phase begins, and every few seconds if it has changed."""
+    """Observer that prints a line when a phase begins, and every 30 seconds if it has changed."""
 
-    def __init__(self, console: Console, first: str) -> None:
+    def __init__(self, console: Console, first: str, unit: str) -> None:
         self._console = console
-        self._began_s, self._rate = time.monotonic(), Rate()
+        self._began_s, self._rate, self._target = time.monotonic(), Rate(), Target(unit)
         self._phase, self._text, self._shown_s = "", "", 0.0
         self._line(first)
 
     def observe(self, event: Event) -> None:
+        now_s = time.monotonic()
+        self._target.observe(event, now_s)
         if not isinstance(event, Progressed):
             return
-        speed = describe_speed(event, *self._rate.of(event, time.monotonic()))
-        text = describe(event.phase, event) + (f" · {speed}" if speed else "")
-        due = time.monotonic() - self._shown_s >= _PLAIN_EVERY_S and text != self._text
+        width, progress = _PLAIN_WIDTH - _BESIDE, event
+        text = describe(event.phase, progress, self._target, now_s, width)
+        rate = describe_speed(progress, *self._rate.of(progress, now_s), 1)
+        text = f"{text} · {rate}" if rate and len(text) + len(rate) + 3 <= width else text
+        due = now_s - self._shown_s >= _PLAIN_EVERY_S and text != self._text
         if event.phase != self._phase or due:
             self._phase = event.phase
             self._line(text)
@@ -93,16 +146,42 @@ class _PlainLines:
         self._console.print(f"{now_s - self._began_s:6.1f} s  {text}", markup=False, soft_wrap=True)
 
 
-def describe(phase: str, progress: Progressed) -> str:
-    """Return one line: the phase, and the counts of its tasks so far."""
+def describe(phase: str, progress: Progressed, target: Target, now_s: float, width: int = 0) -> str:
+    """Return one line: the phase, the work done and planned, and the time left. `width`: the longest line (0: any). If
+    it is too short, last parts are left out."""
     parts = []
     if progress.tasks_running or progress.tasks_finished:
-        parts.append(f"{progress.tasks_running} tasks running, {progress.tasks_finished} finished")
-        parts.append(f"{progress.counts.datasets_committed:,} datasets committed")
-        parts.append(f"{progress.counts.records_read:,} records")
-    if progress.counts.failures:
-        parts.append(f"{progress.counts.failures:,} failures")
-    return " · ".join([f"{phase:<8}", *parts]).rstrip()
+        if progress.counts.failures:
+            parts.append(f"{progress.counts.failures:,} failures")
+        parts.append(f"{_done(progress.counts.datasets_committed, target.datasets)} datasets")
+        parts.append(f"{_done(progress.counts.records_read, target.records)} records")
+        if (left_s := target.seconds_left(progress, now_s)) is not None:
+            parts.append(f"{_duration(left_s)} left")
+    return _fitting(f"{phase:<8}".rstrip() if not parts else f"{phase:<6}", parts, width)
+
+
+def _fitting(text: str, parts: Sequence[str], width: int) -> str:
+    for part in parts:
+        longer = f"{text} · {part}"
+        if width and len(longer) > width:
+            break
+        text = longer
+    return text
+
+
+def _done(done: int, planned: int) -> str:
+    return f"{_short(done)} of {_short(planned)}" if planned else _short(done)
+
+
+def _short(number: int) -> str:
+    return f"{number:,}" if number < 1_000_000 else f"{number / 1e6:,.1f} M"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:

@@ -9,6 +9,8 @@ from distcommit.core.errors import ConfigurationError
 
 _RENAMED = {
     "gc": "recover",
+    "explain": "check",
+    "serve": "schedule serve",
     "datasets": "dataset list",
     "steps": "dataset steps",
     "files": "dataset files",
@@ -29,7 +31,7 @@ _RENAMED = {
     "compare": "migrate compare",
     "convert-gobblin": "migrate convert-gobblin",
 }
-_RENAMED_OPTIONS = {("serve", "--look"): "--poll", ("dataset", "--when-unread"): "--keep-snapshots"}
+_RENAMED_OPTIONS = {("schedule", "--look"): "--poll", ("dataset", "--when-unread"): "--keep-snapshots"}
 """New names of options by command and former name."""
 
 
@@ -40,9 +42,13 @@ def refuse_renamed(words: Sequence[str]) -> None:
     with Terminal(as_json="--json" in words, verbose=False).command():
         if name := _RENAMED.get(words[0]):
             raise ConfigurationError(
-                f"the command `distcommit {words[0]}` was renamed", todo=f"use `distcommit {name}`"
+                f"the command `distcommit {words[0]}` was renamed",
+                id="COMMAND_RENAMED",
+                todo=f"use `distcommit {name}`",
             )
         for word in words[1:]:
             old = word.partition("=")[0]
             if new := _RENAMED_OPTIONS.get((words[0], old)):
-                raise ConfigurationError(f"the option {old} of `distcommit {words[0]}` was renamed", todo=f"use {new}")
+                raise ConfigurationError(
+                    f"the option {old} of `distcommit {words[0]}` was renamed", id="COMMAND_RENAMED", todo=f"use {new}"
+                )

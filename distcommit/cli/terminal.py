@@ -23,16 +23,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.job_file.problems.setting_problems import JobFileError
-from distcommit.core.errors import (
-    ConflictError,
-    DistcommitError,
-    error_text,
-    escaped_in_json,
-    printable,
-    storage_error,
-)
+from distcommit.cli.failure import FailureDocument, causes_beside, failure_of, text_of
+from distcommit.core.errors import ConflictError, escaped_in_json, printable
 from distcommit.core.redaction import redacted
-from distcommit.engine.driver.launch import JobFailedError
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 
@@ -70,23 +63,13 @@ class Terminal:
             code = 0
             try:
                 yield
-            except DistcommitError as error:
-                code = error.exit_code
-                self._fail(error, code, str(error), with_noise=not isinstance(error, ConflictError))
             except KeyboardInterrupt:
                 code = 130
                 self.err.print("[red]interrupted[/]; the next run replays what was sealed")
-            except OSError as error:
-                code = 4
-                self._fail(error, code, str(storage_error(error, "a storage operation failed")), with_noise=True)
-            except Exception as error:  # noqa: BLE001 - the process ends here
-                text, code = _from_executor(error)
-                self._fail(error, code, text, with_noise=True)
             except (SystemExit, GeneratorExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - a panic of native code
-                code = 1
-                self._fail(error, code, error_text(error), with_noise=True)
+            except BaseException as error:  # noqa: BLE001 - the process ends here; also panics of native code
+                code = self._fail(error)
         if code:
             sys.exit(code)
 
@@ -122,24 +105,25 @@ class Terminal:
         """Print a line about progress to stderr."""
         self.err.print(Text(printable(text), style="dim"), soft_wrap=True)
 
-    def _fail(self, error: BaseException, code: int, text: str, *, with_noise: bool) -> None:
+    def _fail(self, error: BaseException) -> int:
+        """Print the error that ended the command; return its exit code."""
+        failure = failure_of(error)
         if self.verbose:
             trace = printable(redacted("".join(traceback.format_exception(error))), lines=True)
             self.err.print(trace, markup=False, highlight=False, end="")
-        elif with_noise:
+        elif not isinstance(error, ConflictError):
             for line in self._last_noise():
                 self.err.print(Text(f"  | {printable(redacted(line), lines=True)}", style="dim"), soft_wrap=True)
-        text = printable(redacted(" ".join(text.split())))
         problems = error.problems if isinstance(error, JobFileError) else ()
         lines = [printable(redacted(str(problem))) for problem in problems] if len(problems) > 1 else []
-        shown = f"the job file has {len(lines)} problems:" if lines else text
+        shown = f"{failure.id}: the job file has {len(lines)} problems:" if lines else failure.line
         self.err.print(f"[bold red]error:[/] {escape(shown)}", highlight=False, soft_wrap=True)
-        for line in lines:
+        for line in [*lines, *(f"cause: {cause}" for cause in causes_beside(failure, error))]:
             self.err.print(Text(f"  {line}"), soft_wrap=True)
         if self.as_json:
-            document = {"error": text, "kind": type(error).__name__, "exit_code": code}
-            sys.stdout.write(json.dumps({**document, **({"problems": lines} if lines else {})}) + "\n")
+            sys.stdout.write(_as_json(FailureDocument(failure, tuple(lines))) + "\n")
             sys.stdout.flush()
+        return failure.exit_code
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
@@ -268,30 +252,4 @@ def _console(file: IO[str]) -> Console:
 
 
 def _first_line(error: BaseException) -> str:
-    return (_text_of(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _text_of(error: BaseException) -> str:
-    """Return the text of an error; "" if it is in a JVM that has ended."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - any error of py4j
-        return ""
-
-
-def _from_executor(error: Exception) -> tuple[str, int]:
-    """Return the text and exit code of an error. Spark passes an executor's error on as the text of a traceback."""
-    text_of_error = _text_of(error)
-    lines = [line for line in text_of_error.splitlines() if re.match(r"[A-Za-z_][\w.]*: ", line)]
-    if "Traceback (most recent call last)" not in text_of_error or not lines:
-        with_kind = ": ".join(filter(None, (type(error).__name__, text_of_error)))
-        return error.found if isinstance(error, JobFailedError) else with_kind, 1
-    name, _, text = lines[-1].partition(": ")
-    codes = {f"{kind.__module__}.{kind.__name__}": kind.exit_code for kind in _subclasses(DistcommitError)}
-    return (text, codes[name]) if name in codes else (lines[-1], 1)
-
-
-def _subclasses(kind: type[DistcommitError]) -> Iterator[type[DistcommitError]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _subclasses(child)
+    return (text_of(error).strip().splitlines() or [type(error).__name__])[0]

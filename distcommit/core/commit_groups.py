@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distcommit.core.errors import ConfigurationError, DistcommitError, error_text, plain_text
+from distcommit.core.errors import ConfigurationError, error_text, plain_text
 from distcommit.core.interfaces.sink import BY_DATASET, Sink
 from distcommit.core.urn import bucket_of
 
@@ -39,7 +39,7 @@ class CommitGroups:
         try:
             group, again = self.sink.commit_group(urn), self.sink.commit_group(urn)
         except Exception as error:
-            text = str(error) if isinstance(error, DistcommitError) else error_text(error)
+            text = error_text(error)
             raise _invalid_group(self.sink, urn, text) from error
         if not _is_group(group):
             raise _invalid_group(self.sink, urn, f"{type(group).__name__}: {plain_text(repr(group), 60)}")
@@ -73,6 +73,7 @@ def _is_group(group: object) -> bool:
 def _invalid_group(sink: Sink, urn: str, found: str) -> ConfigurationError:
     return ConfigurationError(
         "the sink returned an invalid commit group for a dataset",
+        id="COMMIT_GROUP_INVALID",
         dataset=urn,
         sink=sink.name,
         expected=f"text of 1 to {MAX_GROUP_BYTES} bytes of valid UTF-8, the same on every call",

@@ -1,10 +1,11 @@
-"""Classification of stored error texts, as `core.errors.error_text` writes them."""
+"""Classification of stored error texts, as `core.errors.error_text` writes them, by their ids."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.errors import (
     ConfigurationError,
     QualityError,
@@ -15,42 +16,51 @@ from distcommit.core.errors import (
 )
 
 _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
-"""The error's class name. A prefix names the work unit where only a part of it is committed."""
+"""The error's id, or the class name of a library's. A prefix names the work unit where only a part of it is
+committed."""
 
 
 def is_outage(text: str) -> bool:
     """Return whether the cause lies outside the data and the source's program: a transient error, a failed storage or
     connection, or no report at all."""
-    match = _KIND.match(text)
-    return match is None or match[1] in {"OSError", *_names(TransientError), *_names(ConnectionError), "TimeoutError"}
+    name = _class_name(text)
+    return not name or name in {"OSError", "TimeoutError", *_names(TransientError), *_names(ConnectionError)}
 
 
 def is_permanent(text: str) -> bool:
     """Return whether a retry would fail the same way, because the job's settings or the records are wrong."""
-    match = _KIND.match(text)
     permanent = (ConfigurationError, QualityError, RecordError)
-    return match is not None and any(match[1] in _names(kind) for kind in permanent)
+    return any(_class_name(text) in _names(kind) for kind in permanent)
 
 
 def has_killed_its_worker(text: str) -> bool:
     """Return whether reading a work unit killed the task's worker: a construct did not return, or the worker died."""
-    match = _KIND.match(text)
-    return match is not None and match[1] in {StuckError.__name__, WorkerDiedError.__name__}
+    return _class_name(text) in {StuckError.__name__, WorkerDiedError.__name__}
 
 
 def is_worker_death(text: str) -> bool:
     """Return whether a worker died twice while it read the work unit."""
-    match = _KIND.match(text)
-    return match is not None and match[1] == WorkerDiedError.__name__
+    return _class_name(text) == WorkerDiedError.__name__
 
 
 def is_record(text: str, what: str) -> bool:
     """Return whether a record failed its work unit with an error that begins with `what`."""
     match = _KIND.match(text)
-    return match is not None and match[1] in _names(RecordError) and text[match.end() :].startswith(what)
+    return match is not None and _class_name(text) in _names(RecordError) and text[match.end() :].startswith(what)
+
+
+def _class_name(text: str) -> str:
+    """Return the name of the error's class; empty if the text reports no error."""
+    match = _KIND.match(text)
+    if match is None:
+        return ""
+    return ERRORS[match[1]].error if match[1] in ERRORS else match[1]
 
 
 def _names(kind: type[BaseException]) -> Iterator[str]:
+    """Yield the names of a class and of the classes below it, and the ids that these define outside the catalogue."""
     yield kind.__name__
+    if "id" in vars(kind):
+        yield vars(kind)["id"]
     for below in kind.__subclasses__():
         yield from _names(below)

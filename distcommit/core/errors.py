@@ -7,7 +7,6 @@ because Spark carries errors between processes.
 from __future__ import annotations
 
 import copy
-import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,42 +22,77 @@ class DistcommitError(Exception):
 
     Args:
         what: the failure, one clause.
+        id: its id in `core.error_catalogue`, if its action differs from that of the class's own id.
         expected: the required state.
-        found: the actual state.
+        found: the actual state. If it quotes an error, only the innermost cause is printed, and its remedy only if
+            `todo` is empty.
         todo: the remedy, in the imperative.
         **ids: the names involved (dataset, epoch, bucket, path, ...).
     """
 
     exit_code = 1
+    id = "OPERATION_FAILED"
 
-    def __init__(self, what: str, *, expected: str = "", found: str = "", todo: str = "", **ids: object) -> None:
+    def __init__(
+        self, what: str, *, id: str = "", expected: str = "", found: str = "", todo: str = "", **ids: object
+    ) -> None:
         self.what, self.expected, self.found, self.todo = what, expected, found, todo
+        if id:
+            self.id = id
         self.ids = {name: str(value) for name, value in ids.items()}
         super().__init__(what)
 
     def __str__(self) -> str:
-        ids = ", ".join(f"{name}={printable(value)}" for name, value in self.ids.items())
-        text = f"{self.what} [{ids}]" if ids else self.what
+        return f"{self.id}: {self.text}"
+
+    @property
+    def text(self) -> str:
+        """The text without the id."""
+        found, todo = _without_remedy(self.found, self.todo)
+        text = self.subject
         if self.expected:
             text += f"; expected {self.expected}"
-        if self.found:
-            text += f"; found {self.found.rstrip('.')}"
-        if self.todo:
-            text += f"{_TO_DO}{self.todo}"
+        if found:
+            text += f"; found {_INNER.sub('', found).rstrip('.')}"
+        if todo:
+            text += f"{_TO_DO}{todo}"
         return printable(redacted(_LINE_BREAK.sub(" ", text)))
 
+    @property
+    def subject(self) -> str:
+        """The failure with the names involved."""
+        ids = ", ".join(f"{name}={printable(value)}" for name, value in self.ids.items())
+        return f"{self.what} [{ids}]" if ids else self.what
+
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = {"expected": self.expected, "found": self.found, "todo": self.todo, **self.ids}
-        return _rebuild, (type(self), self.what, fields)
+        return _rebuild, (type(self), self.what, self.fields())
+
+    def fields(self) -> dict[str, str]:
+        """Return the arguments, except `what`, from which `rebuilt` recreates the error."""
+        own_id = {} if self.id == type(self).id else {"id": self.id}
+        return {**own_id, "expected": self.expected, "found": self.found, "todo": self.todo, **self.ids}
 
     @classmethod
     def rebuilt(cls, what: str, fields: dict[str, str]) -> Self:
         """Recreate the error from its parts. Pickle calls this."""
         return cls(what, **fields)
 
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Recreate an error from its stored text."""
+        id_, mark, rest = text.partition(": ")
+        has_id = mark and _ID.fullmatch(id_)
+        cause, todo = split_remedy(rest if has_id else text)
+        return cls.rebuilt(cause, {"todo": todo, **({"id": id_} if has_id else {})})
+
 
 _TO_DO = ". To do: "
 """Separator before the remedy in the text of an error."""
+_LEAST_CAUSE = 64
+_ID = re.compile("[A-Z]+(?:_[A-Z]+)+")
+_QUOTED = re.compile(f"{_ID.pattern}: ")
+_INNER = re.compile(rf"^{_ID.pattern}: .*; found (?={_ID.pattern}: )", re.DOTALL)
+"""The part of a quoted error that stands before the innermost cause."""
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line separators, direction marks and surrogates."""
@@ -95,13 +129,13 @@ def plain_text(text: object, limit: int = 2000) -> str:
 def shortened(text: str, limit: int) -> str:
     """Cut the text of an error to `limit` characters.
 
-    The cause is cut and the remedy stays whole, unless the remedy alone takes more than three quarters of the limit.
+    The cause is cut and the remedy stays whole, unless it leaves no room for the id and a beginning of the cause.
     """
     _, mark, todo = text.rpartition(_TO_DO)
     room = limit - len(mark) - len(todo)
     if len(text) <= limit:
         return text
-    return shortened_cause(text, room) if mark and room >= limit // 4 else text[:limit]
+    return shortened_cause(text, room) if mark and room >= min(limit // 4, _LEAST_CAUSE) else text[:limit]
 
 
 def shortened_cause(text: str, limit: int) -> str:
@@ -117,14 +151,31 @@ def split_remedy(text: str) -> tuple[str, str]:
     return (cause, remedy) if mark else (text, "")
 
 
+def kind_of(error: BaseException) -> str:
+    """Return the id of an error, or the class name of a library's."""
+    return error.id if isinstance(error, DistcommitError) else type(error).__name__
+
+
 def error_text(error: BaseException, limit: int = 4000) -> str:
-    """Return the class and the text of any error, storable and without secrets."""
-    return reason_text(f"{type(error).__name__}: {plain_text(error, 4 * limit)}", limit)
+    """Return the id (of a library's error the class) and the text of any error, storable and without secrets."""
+    text = plain_text(error.text if isinstance(error, DistcommitError) else error, 4 * limit)
+    return reason_text(f"{kind_of(error)}: {text}", limit)
 
 
 def reason_text(text: object, limit: int = 2000) -> str:
     """Return the reason of a failure, storable and without secrets."""
     return plain_text(redacted(plain_text(text, 10 * limit)), limit)
+
+
+def _without_remedy(found: str, todo: str) -> tuple[str, str]:
+    """Return the actual state without the remedy of the error that it quotes, and the one remedy to print.
+
+    If it has more than that error, such as a list of several, all of it stays.
+    """
+    if found.count(_TO_DO) != 1 or not _QUOTED.match(found):
+        return found, todo
+    cause, remedy = split_remedy(found)
+    return cause, todo or remedy
 
 
 def add_ids(error: BaseException, **ids: object) -> None:
@@ -168,113 +219,153 @@ class ConfigurationError(DistcommitError):
     """The job file, an argument or the environment is wrong and must be changed."""
 
     exit_code = 2
+    id = "SETTINGS_INVALID"
 
 
 class OverdueError(ConfigurationError):
     """A construct of the job exceeded its time limit for a batch."""
 
+    id = "TIME_LIMIT_EXCEEDED"
+
 
 class StuckError(OverdueError):
     """A construct did not return from native code, so that the task's worker was killed."""
+
+    id = "CONSTRUCT_STUCK"
 
 
 class ConflictError(DistcommitError):
     """The change was certainly not applied, because another process was first. Read the state again, then decide."""
 
     exit_code = 3
+    id = "STATE_CHANGED"
 
 
 class FencedError(ConflictError):
     """A newer run has fenced this one. The run ends and never takes a new epoch."""
+
+    id = "RUN_FENCED"
 
 
 class RunCancelledError(DistcommitError):
     """An operator cancelled the run. It publishes nothing more, and the next run replays its sealed commits."""
 
     exit_code = 130
+    id = "RUN_CANCELLED"
 
 
 class LockHeldError(ConflictError):
     """Another run of the job is alive."""
 
+    id = "JOB_LOCK_HELD"
+
 
 class NotSettledError(ConflictError):
     """The requested snapshot does not exist yet: a commit is still open, or no snapshot was taken since."""
 
+    id = "SNAPSHOT_NOT_READY"
+
 
 class CutGoneError(ConflictError):
     """The requested snapshot has expired, perhaps while it was read. Discard all results that were read from it."""
+
+    id = "SNAPSHOT_EXPIRED"
 
 
 class OutcomeUnknownError(DistcommitError):
     """The operation may or may not have taken effect. Read the state back and never delete."""
 
     exit_code = 4
+    id = "OUTCOME_UNKNOWN"
 
 
 class TransientError(DistcommitError):
     """The data is not the cause. Try again later."""
 
     exit_code = 4
+    id = "SERVICE_UNAVAILABLE"
 
 
 class HeldBackError(TransientError):
     """The dataset's atomic commit group cannot be published until another of its datasets is released."""
 
+    id = "COMMIT_GROUP_HELD_BACK"
+
 
 class StorageRefusedError(TransientError):
     """The storage rejected the whole operation: it is full, read-only or not writable by this user."""
 
+    id = "STORAGE_REFUSED"
+
 
 class ProcessLostError(TransientError):
     """A process of the run died. The next run replays sealed commits and reads the rest again."""
+
+    id = "PROCESS_LOST"
 
 
 class CorruptError(DistcommitError):
     """Stored bytes are damaged or of foreign origin. Only their dependents stop."""
 
     exit_code = 5
+    id = "STORED_DATA_CORRUPT"
 
 
 class StaleStoreError(CorruptError):
     """The store is older than the published output, or belongs to another output. No run starts on it."""
 
+    id = "STORE_OUTPUT_MISMATCH"
+
 
 class LostTailError(CorruptError):
     """A bucket's log has lost its newest segments. Runs and operator actions skip its datasets."""
 
+    id = "LOG_TAIL_LOST"
+
 
 class UnknownVersionError(CorruptError):
     """Stored bytes have a format version that this program does not know."""
+
+    id = "FORMAT_VERSION_UNKNOWN"
 
 
 class UnknownStepTypeError(DistcommitError):
     """A stored step has a type that this program does not know. It stays pending for a program that does."""
 
     exit_code = 2
+    id = "STEP_TYPE_UNKNOWN"
 
 
 class LostError(DistcommitError):
     """A step's effect can be neither verified nor repeated. The dataset is quarantined and its watermark stays."""
 
     exit_code = 5
+    id = "STEP_LOST"
 
 
 class SourceUnavailableError(TransientError):
     """The source as a whole is unreachable. Nothing was planned, and pending commits are replayed."""
 
+    id = "SOURCE_UNAVAILABLE"
+
 
 class SinkUnavailableError(TransientError):
     """The job's sink as a whole is unusable, or is another sink. Commits stay pending, and no attempt is counted."""
+
+    id = "SINK_UNAVAILABLE"
 
 
 class WorkerDiedError(DistcommitError):
     """Reading a work unit killed the worker again, when the work unit was alone in its task. Its dataset was not read;
     other datasets are published."""
 
+    id = "WORK_UNIT_KILLS_WORKER"
+
 
 class RecordError(DistcommitError):
     """A record could not be decoded. The work unit fails, or the record goes to the error file."""
+
+    id = "RECORD_UNREADABLE"
 
 
 TURNED_AWAY = "a record is turned away"
@@ -285,55 +376,10 @@ NEW_FIELDS = "a record has fields that those before do not have, and evolution i
 class QualityError(DistcommitError):
     """A mandatory task checker rejected an attempt. The work unit fails."""
 
+    id = "QUALITY_CHECK_FAILED"
+
 
 class SourceError(DistcommitError):
     """The source rejected a request or lost data. Only the affected datasets stop."""
 
-
-_OUTAGES = {
-    errno.EAGAIN,
-    errno.EBUSY,
-    errno.ECONNREFUSED,
-    errno.ECONNRESET,
-    errno.EDQUOT,
-    errno.EHOSTUNREACH,
-    errno.EIO,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-    errno.ENOSPC,
-    errno.EROFS,
-    errno.ESTALE,
-    errno.ETIMEDOUT,
-}
-
-
-REFUSALS = {
-    errno.ENOSPC: "free space on the file system of {}",
-    errno.EDQUOT: "free space on the file system of {}, or have the quota raised",
-    errno.EROFS: "make the file system of {} writable again (a failing disk is often mounted read-only, HDFS may be in"
-    " safe mode)",
-    errno.EACCES: "correct the permissions: let this user write {}",
-    errno.EPERM: "correct the permissions: let this user write {}",
-    errno.ELOOP: "remove the symbolic link or the mount at {}",
-}
-"""By errno: rejections of a whole operation before any effect, with the remedy for each."""
-
-
-def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
-    """Return the typed error for a failed storage operation: transient unless the data is the cause."""
-    if error.errno in REFUSALS:
-        path = error.filename or ids.get("path", "the job's folders")
-        return StorageRefusedError(
-            what,
-            found=f"{error.strerror} ({errno.errorcode[error.errno]})",
-            todo=f"{REFUSALS[error.errno].format(path)}, and run again; nothing was lost",
-            **ids,
-        )
-    kind = TransientError if error.errno in _OUTAGES else DistcommitError
-    return kind(
-        what,
-        found=f"{type(error).__name__}: {error}",
-        todo="repair the storage (space, permissions, connection) and run again; nothing was lost",
-        **ids,
-    )
+    id = "SOURCE_FAILED"

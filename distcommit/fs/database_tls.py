@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlencode, urlsplit
+
+from distcommit.core.support.setting_errors import SettingError
 
 Tls = Literal["verify", "insecure"]
 
@@ -47,6 +49,30 @@ def is_remote(host: str) -> bool:
         return not ip_address(name).is_loopback
     except ValueError:
         return True
+
+
+def check_no_password(url: str, section: str) -> None:
+    """Check that a database's URL has no password; `section`: the section of the job file that has the URL.
+
+    Raises:
+        SettingError: if it has one.
+    """
+    parts = urlsplit(url)
+    if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
+        raise SettingError("must not contain a password", remedy=f"set {section}.password instead")
+
+
+def check_url_options(url: str, tls: Tls) -> None:
+    """Check the options of a database's URL; that of an SQLite file has none.
+
+    Raises:
+        ValueError: if an option or its value is unknown, or contradicts `tls`.
+    """
+    match urlsplit(url).scheme:
+        case "mysql" | "mariadb":
+            check_mysql_url(url, tls)
+        case "postgresql":
+            check_postgresql_url(url, tls)
 
 
 def check_mysql_url(url: str, tls: Tls) -> None:

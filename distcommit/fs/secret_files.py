@@ -45,6 +45,7 @@ def with_secret_files(text: str) -> str:
     if unset := UNSET_VARIABLE.search(text):
         raise ConfigurationError(
             "the job file names an environment variable that is not set",
+            id="JOB_FILE_INVALID",
             expected=f"a value of {unset[1]}",
             todo="set it; this command uses the setting",
         )
@@ -72,6 +73,7 @@ def _read(path: str) -> str:
         return secret
     raise ConfigurationError(
         "a secret's file can't be read",
+        id="SECRET_FILE_UNREADABLE",
         path=path,
         expected="text that the job's user can read on the driver and each executor",
         found=found,

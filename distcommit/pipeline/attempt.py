@@ -340,6 +340,7 @@ def _checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
         return actual
     raise SourceError(
         "the source reports an actual high watermark outside its work unit",
+        id="SOURCE_PLAN_INVALID",
         work_unit=unit.work_unit_id,
         expected=f"between {unit.low} and {unit.expected_high}",
         found=str(actual),
@@ -354,6 +355,7 @@ def _checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
         return count
     raise SourceError(
         "the source reports an impossible number of bytes",
+        id="SOURCE_PLAN_INVALID",
         work_unit=unit.work_unit_id,
         expected=f"0 to {_MOST_BYTES}",
         found=str(count),
@@ -370,6 +372,7 @@ def _checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[Skippe
         if not (within and hole.is_hole and at_or_past(hole.high, hole.low)):
             raise SourceError(
                 "the source reports a hole outside its work unit",
+                id="SOURCE_PLAN_INVALID",
                 work_unit=unit.work_unit_id,
                 expected=f"between {unit.low} and {unit.expected_high}",
                 found=str(hole),

@@ -105,6 +105,7 @@ class PositionCheck:
     def _wrong(self, problem: str, expected: str, found: str, culprit: str) -> SourceError:
         return SourceError(
             f"the source {problem}",
+            id="SOURCE_PLAN_INVALID",
             dataset=self.unit.dataset_urn,
             work_unit=self.unit.work_unit_id,
             expected=expected,

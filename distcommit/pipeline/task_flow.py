@@ -158,6 +158,7 @@ class TaskFlow:
                 return branch
         raise ConfigurationError(
             "prepared data belongs to a branch that is not in the job file",
+            id="BRANCH_MISSING",
             expected=f"one of {', '.join(branch.name for branch in self.branches)}",
             found=name,
             todo="put the branch back into the job file",
@@ -279,6 +280,7 @@ def _check_sink(branch: Branch, reached: FlowColumns) -> None:
     except ConfigurationError as error:
         raise ConfigurationError(
             "a sink can't store the records that it is given",
+            id="RECORDS_NOT_STORABLE",
             expected=f"records that the sink of branch {branch.name} can write, from {reached.maker}",
             found=str(error),
             todo="correct the sink, or convert the records",
@@ -354,6 +356,7 @@ def _fits(name: str, before: str) -> Iterator[None]:
     except ConfigurationError as error:
         raise ConfigurationError(
             "two constructs do not fit together",
+            id="CONSTRUCT_SETTINGS_INVALID",
             expected=f"records that {name} can take, from {before}",
             found=str(error),
             todo="correct one of the two",

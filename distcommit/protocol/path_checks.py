@@ -19,6 +19,7 @@ def check_relative(path: str) -> str:
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise ConfigurationError(
             "a commit step's path leads outside its root",
+            id="PATH_OUTSIDE_ROOT",
             path=repr(path),
             expected="a relative path without empty, '.' or '..' components",
             todo="do not run the job: its store or its job file was tampered with or is misconfigured",

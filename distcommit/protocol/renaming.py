@@ -34,6 +34,7 @@ class _Read:
         if self.incarnation and incarnation and self.incarnation != incarnation:
             raise ConflictError(
                 "the parts of a renamed dataset belong to different incarnations of their source",
+                id="RENAMED_PARTS_DIFFER",
                 dataset=state.dataset_urn,
                 partition=partition,
                 expected=self.incarnation,

@@ -29,6 +29,7 @@ class SchemaCoercion:
             if index < 0 and not target.nullable:
                 raise ConfigurationError(
                     "the table requires a value in a column that the records do not have",
+                    id="RECORDS_NOT_STORABLE",
                     column=target.name,
                     todo="make the column optional, or add it with a converter",
                 )
@@ -75,6 +76,7 @@ def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
     if not field.nullable and values.null_count:
         raise ConfigurationError(
             "the table requires a value in a column that is null in a record",
+            id="RECORDS_NOT_STORABLE",
             column=field.name,
             todo="make the column optional, or reject such records with the row checker not_null",
         )
@@ -85,6 +87,7 @@ def _cast(values: pa.Array, field: pa.Field) -> pa.Array:
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ConfigurationError(
             "a value does not fit into the table's column",
+            id="RECORDS_NOT_STORABLE",
             column=field.name,
             expected=str(field.type),
             found=f"{values.type}: {error}",

@@ -59,6 +59,7 @@ def _refused(target: str, name: str, found: str, struct: str = "") -> Configurat
     rename = "rename it with the converter `rename`"
     return ConfigurationError(
         f"{target} cannot have a {'field' if struct else 'column'} of this name",
+        id="COLUMN_UNSUPPORTED",
         column=f"{struct}.{name}" if struct else name,
         found=found,
         todo=f"make columns of the struct with the converter `flatten`, and then {rename}" if struct else rename,

@@ -85,6 +85,7 @@ def find_column(
     if len(indices) != 1:
         raise ConfigurationError(
             "a construct needs a column that the records do not have" if not indices else "two columns have one name",
+            id="CONSTRUCT_SETTINGS_INVALID",
             construct=construct,
             expected=f"one column {name!r}",
             found=_in_words(columns),
@@ -94,6 +95,7 @@ def find_column(
     if field.type != UNKNOWN and not wanted(field.type):
         raise ConfigurationError(
             "a construct can't use the type of a column",
+            id="CONSTRUCT_SETTINGS_INVALID",
             construct=construct,
             column=name,
             expected=expected,
@@ -142,6 +144,7 @@ def check_unique_names(columns: Columns, construct: str, keep: str = "keep one")
     if twice or not (names or columns.may_have_others):
         raise ConfigurationError(
             "two columns would have one name" if twice else "no column would be left",
+            id="CONSTRUCT_SETTINGS_INVALID",
             construct=construct,
             expected="columns of different names",
             found=", ".join(twice) or "none",

@@ -95,6 +95,7 @@ def check_levels(schema: pa.Schema) -> None:
     if column := too_deep(schema):
         raise ConfigurationError(
             "a column is nested too deep",
+            id="COLUMN_UNSUPPORTED",
             column=column,
             expected=f"at most {MOST_LEVELS} levels: one for a struct, two for a list or a map",
             found="more levels: its files could be written but not read again",

@@ -54,6 +54,7 @@ class EvolutionPolicy(SettingsModel):
         if self.on_incompatible == "fail":
             raise RecordError(
                 "records are not compatible with earlier records, and on_incompatible is fail",
+                id="RECORD_SCHEMA_INCOMPATIBLE",
                 expected=earlier,
                 found=f"{schema}: {reasons}" if schema else reasons,
                 todo="check the change in the producer; to accept incompatible records, set on_incompatible: accept",
@@ -95,6 +96,7 @@ class DatasetSchemas:
         if self.policy.evolution == "fail" and both.kind != "identical":
             raise RecordError(
                 "records have other columns than earlier records, and evolution is fail",
+                id="RECORD_SCHEMA_INCOMPATIBLE",
                 expected=earlier,
                 found=list_reasons(both.reasons or _changes(newest, schema)),
                 todo="check the change in the producer; `evolve` accepts compatible schemas",
@@ -136,6 +138,7 @@ def _decoded(stored: Mapping[str, Any]) -> pa.Schema:
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise CorruptError(
             "the stored schema of a dataset's records can't be read",
+            id="SCHEMA_HISTORY_LOST",
             found=str(error),
             todo="restore the store from a backup, or remove the converter `schema`",
         ) from error

@@ -13,6 +13,8 @@ from distcommit.sources.watermark_column import PARTITION
 class PlanError(SourceError):
     """A dataset that can't be planned. `remedy`: as of a `DatasetProblem`."""
 
+    id = "DATASET_NOT_PLANNED"
+
     def __init__(self, what: str, *, remedy: tuple[str, ...] = (), **details: Any) -> None:
         super().__init__(what, **details)
         self.remedy = remedy
@@ -29,6 +31,7 @@ def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanEr
     there = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"
     return PlanError(
         "the watermark column ends before the stored position",
+        id="WATERMARK_COLUMN_ENDED",
         remedy=("dataset set-watermark", urn, "null"),
         dataset=urn,
         expected=f"values up to {stored!r}",

@@ -54,6 +54,7 @@ def stored_position(
     if not is_known or mark.incarnation not in ("", incarnation):
         raise SourceError(
             "the stored position is not one of the watermark column",
+            id="STORED_POSITION_FOREIGN",
             dataset=urn,
             expected=f"a position of {incarnation}",
             found=f"{mark.positions} of {mark.incarnation or 'an unnamed column'}",

@@ -126,6 +126,7 @@ class _Reading:
         if kind is None:
             raise SourceError(
                 "the dataset has no suitable watermark column",
+                id="SOURCE_SETTINGS_INVALID",
                 dataset=self.urn,
                 expected=f"column {self.source.watermark!r} of integers or timestamps",
                 found=f"type {field_type.simpleString()}" if field_type is not None else f"columns {', '.join(types)}",
@@ -139,6 +140,7 @@ class _Reading:
             cause = cause.replace(password, "***")
         return TransientError(
             "Spark cannot read the dataset",
+            id="SOURCE_SERVER_UNAVAILABLE",
             dataset=self.urn,
             format=self.source.format,
             found=reason_text(cause, 1000),

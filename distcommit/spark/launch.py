@@ -177,6 +177,7 @@ def _require_package(spark: SparkSession, failure: str) -> None:
         python = "that of the Spark Connect server"
     raise ConfigurationError(
         "the executors' Python cannot run distcommit",
+        id="EXECUTORS_DIFFER",
         python=python,
         expected=f"Python {sys.version_info.major}.{sys.version_info.minor} with distcommit and its requirements",
         found=" ".join(match[0].split()),

@@ -29,12 +29,14 @@ def query_id_of(batch: DataFrame) -> str:
     except PySparkAttributeError as error:
         raise ConfigurationError(
             "micro-batches cannot be committed over Spark Connect",
+            id="MICRO_BATCH_INVALID",
             found=str(error),
             todo="run the streaming query in a session without spark.remote",
         ) from error
     if not query_id:
         raise ConfigurationError(
             "Job.on_batch was not called by a streaming query",
+            id="MICRO_BATCH_INVALID",
             expected=f"the property {_QUERY_ID}, which Spark sets where it calls foreachBatch",
             todo="use stream.writeStream.foreachBatch(job.on_batch), or call on_batch once in your own function",
         )
@@ -53,6 +55,7 @@ def spooled(
     if dataset_column not in batch.columns:
         raise ConfigurationError(
             "the micro-batch has no column that names the dataset",
+            id="MICRO_BATCH_INVALID",
             expected=dataset_column,
             found=", ".join(batch.columns),
             todo="correct source.dataset_column, or the streaming DataFrame",

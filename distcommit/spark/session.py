@@ -1,15 +1,12 @@
-"""The Spark session: a check for Java, and settings for this kind of work."""
+"""The Spark session, with settings for this kind of work."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -21,11 +18,10 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessL
 from distcommit.core.redaction import redacted
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.spark.given_settings import given_settings, master_of, report_overridden
+from distcommit.spark.java import check_java
 from distcommit.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
-
-MINIMUM_JAVA = 17
 
 _CONNECT_TIMEOUT_S = 10
 _TRANSIENT_CAUSES = re.compile(
@@ -60,29 +56,6 @@ _SETTINGS = {
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Workers answer 4 times faster than over TCP. Paths of sockets are limited to about 100 bytes, and the folders of
 containers are longer."""
-
-
-def check_java() -> None:
-    """Check that Spark will find a suitable Java.
-
-    Raises:
-        ConfigurationError: in one line, if Java is missing or too old.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    todo = (
-        f"install a Java runtime of version {MINIMUM_JAVA} or later (Debian: openjdk-17-jre-headless) or set JAVA_HOME"
-    )
-    expected = f"Java {MINIMUM_JAVA} or later"
-    if java is None or not os.access(java, os.X_OK):
-        where = f"none at JAVA_HOME {home}" if home else "no java on PATH, JAVA_HOME is not set"
-        raise ConfigurationError("Spark needs Java", expected=expected, found=where, todo=todo)
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    text = (answer.stderr or answer.stdout).strip()
-    version = re.search(r'version "(?:1\.)?(\d+)', text)
-    if answer.returncode or version is None or int(version[1]) < MINIMUM_JAVA:
-        actual = text.splitlines()[0] if text else f"exit code {answer.returncode}"
-        raise ConfigurationError("Spark needs a newer Java", path=java, expected=expected, found=actual, todo=todo)
 
 
 def active_session() -> SparkSession | None:
@@ -150,9 +123,13 @@ def not_started(error: Exception, master: str) -> DistcommitError:
     causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
     if causes and _TRANSIENT_CAUSES.match(causes[-1]):
         todo = "check that the cluster of spark.master, its ports and disks work, and start again"
-        return TransientError(what, master=master, found=first_line, todo=todo)
+        return TransientError(what, id="SPARK_UNAVAILABLE", master=master, found=first_line, todo=todo)
     return ConfigurationError(
-        what, master=master, found=first_line, todo="correct spark.master and spark.conf; the log above has details"
+        what,
+        id="SPARK_SETTINGS_INVALID",
+        master=master,
+        found=first_line,
+        todo="correct spark.master and spark.conf; the log above has details",
     )
 
 
@@ -205,6 +182,7 @@ def _open_remote(url: str) -> SparkSession:
     except ImportError as error:
         raise ConfigurationError(
             "the packages for Spark Connect are not installed",
+            id="PACKAGE_MISSING",
             remote=url,
             found=_first_line(error),
             todo="pip install 'distcommit[connect]'",
@@ -212,6 +190,7 @@ def _open_remote(url: str) -> SparkSession:
     except Exception as error:
         raise ConfigurationError(
             "the Spark Connect server does not respond",
+            id="SPARK_SETTINGS_INVALID",
             remote=url,
             found=_first_line(error),
             todo="start the server, or correct spark.remote",

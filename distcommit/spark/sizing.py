@@ -34,6 +34,7 @@ def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) ->
             return min(settings.partitions, buckets)
         raise ConfigurationError(
             "Spark Connect does not report the number of slots",
+            id="SPARK_SETTINGS_INVALID",
             expected="spark.partitions above 0",
             todo="set spark.partitions to about twice the slots of the server's executors",
         ) from error

@@ -28,7 +28,7 @@ class Failure:
     """The reason why a sequence is not finished.
 
     Attributes:
-        kind: the error's class, or `outage`.
+        kind: the error's id, or `outage`.
         reason: the error's text.
         lost: whether no run can ever finish it.
         needs_other_version: whether it needs another version of the program or the sink, so that no attempt is counted.
@@ -55,10 +55,10 @@ def classify_failure(error: DistcommitError, outage: str = "") -> Failure:
         outage: the error of a probe of its target, if that failed too.
     """
     if is_lost(error):
-        return Failure(type(error).__name__, reason_text(str(error)), lost=True)
+        return Failure(error.id, reason_text(str(error)), lost=True)
     if outage:
         return Failure("outage", outage, outage=True)
-    return Failure(type(error).__name__, reason_text(str(error)), needs_other_version=isinstance(error, _NOT_FOR_US))
+    return Failure(error.id, reason_text(str(error)), needs_other_version=isinstance(error, _NOT_FOR_US))
 
 
 def classify_failures(

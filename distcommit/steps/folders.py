@@ -138,6 +138,7 @@ class GuardedFolders:
         if not real.startswith(root.rstrip("/") + "/"):
             raise ConfigurationError(
                 "a folder leads out of its root through a symbolic link",
+                id="PATH_OUTSIDE_ROOT",
                 path=folder,
                 expected=f"a folder below {root}",
                 found=real,

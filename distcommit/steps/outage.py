@@ -9,7 +9,7 @@ import contextlib
 import uuid
 from collections.abc import Sequence
 
-from distcommit.core.errors import DistcommitError, plain_text, reason_text
+from distcommit.core.errors import DistcommitError, error_text, plain_text, reason_text, split_remedy
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
@@ -47,7 +47,7 @@ class OutputProbe(IoRequest):
             for root in (staging, output):
                 with contextlib.suppress(OSError, DistcommitError):
                     fs.delete(f"{root}/{name}")
-            actual = f"{type(error).__name__}: {error}".replace(name, ANY_OUTPUT_PROBE)
+            actual = split_remedy(error_text(error))[0].replace(name, ANY_OUTPUT_PROBE)
             return plain_text(
                 f"a file of {PROBE_BYTES // 1024} KB cannot be written in {staging} and renamed into {output}; found"
                 f" {actual}. To do: repair the storage (space, quota, permissions, connection) and run again",
@@ -82,6 +82,6 @@ class SinkProbe(IoRequest):
             with open_committer(self._sink, self._context) as committer:
                 committer.probe()
         except Exception as error:  # noqa: BLE001 - any error of a custom sink is an outage
-            text = str(error) if isinstance(error, DistcommitError) else f"{type(error).__name__}: {error}"
+            text = error_text(error)
             return reason_text(f"the sink {self._sink.name!r} does not work: {text}", 1000)
         return ""

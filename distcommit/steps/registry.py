@@ -73,6 +73,7 @@ def load_steps(batches: Iterable[StepBatch], context: StepContext) -> Iterator[C
         except (msgspec.DecodeError, TypeError, ValueError, IndexError, RecursionError) as error:
             raise CorruptError(
                 "a stored commit step is damaged",
+                id="STEP_CORRUPT",
                 type_name=batch.type_name,
                 found=str(error),
                 todo="restore the log from a backup and release the dataset with retry; or release it with accept,"

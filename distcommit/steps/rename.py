@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Self
 import msgspec
 from msgspec import Struct
 
-from distcommit.core.errors import ConfigurationError, DistcommitError, LostError, storage_error
+from distcommit.core.errors import ConfigurationError, DistcommitError, LostError
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.core.ports import FileStatus
+from distcommit.core.storage_errors import storage_error
 from distcommit.core.support.decoding import converted, from_msgpack
 from distcommit.core.work import StagedFile
 from distcommit.protocol.path_checks import are_nested, check_names, check_relative
@@ -171,6 +172,7 @@ class FsRenameCommitStep(CommitStep):
         elif isinstance(answer, Lost):
             raise LostError(
                 "a staged file cannot be published",
+                id="STAGED_FILE_NOT_PUBLISHABLE",
                 path=self.target,
                 expected=answer.expected,
                 found=answer.found,

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from time import perf_counter
 from typing import Any, ClassVar, Self, assert_never
 
-from distcommit.core.errors import DistcommitError, LostError, SinkUnavailableError, TransientError
+from distcommit.core.errors import DistcommitError, LostError, SinkUnavailableError, TransientError, error_text
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     AlreadyCommitted,
@@ -92,6 +92,7 @@ class SinkCommitStep(CommitStep):
         if sink is None:
             raise SinkUnavailableError(
                 "a stored commit belongs to another sink",
+                id="SINK_EXCHANGED",
                 dataset=urn,
                 epoch=epoch,
                 expected=f"a job file with the sink {name!r}",
@@ -170,6 +171,7 @@ class SinkCommitStep(CommitStep):
         if len(outcomes) != len(requests):
             raise DistcommitError(
                 "a sink's committer returned the wrong number of outcomes",
+                id="STEP_FAILED",
                 sink=steps[0].sink.name,
                 expected=f"{len(requests)} outcomes",
                 found=str(len(outcomes)),
@@ -194,8 +196,9 @@ class SinkCommitStep(CommitStep):
             except Exception as error:
                 raise DistcommitError(
                     f"a sink's committer failed in {callback}()",
+                    id="ROLLBACK_FAILED",
                     step=repr(self),
-                    found=f"{type(error).__name__}: {error}",
+                    found=error_text(error),
                     todo="repair the sink's target, then abandon the dataset again",
                 ) from error
 
@@ -218,9 +221,10 @@ class SinkCommitStep(CommitStep):
                 infos = tuple(self.sink.upgraded(info, request.infos_version) for info in request.infos)
                 return replace(request, infos=infos, infos_version=version)
         except Exception as error:  # noqa: BLE001 - a custom sink
-            actual += f": {type(error).__name__}: {error}"
+            actual += f": {error_text(error)}"
         raise SinkUnavailableError(
             "a stored commit is of another version of the sink",
+            id="SINK_EXCHANGED",
             dataset=request.dataset_urn,
             epoch=request.epoch,
             sink=self.sink.name,
@@ -248,12 +252,16 @@ class SinkCommitStep(CommitStep):
                 return None
             case RetryLater(reason):
                 todo = "none; the commit is retried, at the latest by the next run"
-                return TransientError("a sink could not commit yet", found=reason, todo=todo, **ids)
+                return TransientError(
+                    "a sink could not commit yet", id="TARGET_UNAVAILABLE", found=reason, todo=todo, **ids
+                )
             case HeldBack(dataset_urn):
                 return held_back_by(dataset_urn, **ids)
             case FailedForGood(reason):
                 expected = f"the sink {self.sink.name!r} to commit the prepared output"
-                return LostError("the target rejects a sealed commit", expected=expected, found=reason, **ids)
+                return LostError(
+                    "the target rejects a sealed commit", id="COMMIT_REJECTED", expected=expected, found=reason, **ids
+                )
         assert_never(outcome)
 
 
@@ -274,8 +282,9 @@ def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[
         raise SinkUnavailableError(
             "the sink cannot be opened to commit",
             sink=sink.name,
-            found=f"{type(error).__name__}: {error}",
-            todo="correct the sink's settings or repair its target, and run again; nothing was lost",
+            found=error_text(error),
+            todo=getattr(error, "todo", "")
+            or "correct the sink's settings or repair its target, and run again; nothing was lost",
         ) from error
     try:
         yield committer

@@ -57,14 +57,14 @@ def _refused_and_released(
     return printed.ended()
 
 
-@drill_of("table_loading.py:unload | release the dataset with accept", kinds=["sqlite"], quick=True)
+@drill_of("COMMIT_NOT_REVERSIBLE: release the dataset with accept", kinds=["sqlite"], quick=True)
 def rows_without_tags(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder) as situation:
         _commit_and_die(situation)
         return _refused_and_released(situation, "a commit to this table can't be taken back", "accept")
 
 
-@drill_of("table_loading.py:delete_committed | release the dataset with accept", kinds=["sqlite"], quick=True)
+@drill_of("COMMIT_NOT_REVERSIBLE: release the dataset with accept", kinds=["sqlite"], quick=True)
 def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
     """The rows of a commit were moved to another table; they return once the dataset is released."""
     with _sealed(kind, folder, tags=True) as situation:
@@ -81,7 +81,7 @@ def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
         return _refused_and_released(situation, says, "accept", put_back)
 
 
-@drill_of("sinks/kafka/committer.py:_revoked | release the dataset with accept", kinds=["kafka"])
+@drill_of("COMMIT_NOT_REVERSIBLE: release the dataset with accept", kinds=["kafka"])
 def messages_that_were_committed(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder) as situation:
         _commit_and_die(situation)
@@ -95,17 +95,17 @@ def _compacted(folder: Path, kind: str, says: str) -> Drilled:
         return _refused_and_released(situation, says, "accept")
 
 
-@drill("sinks/iceberg/committer.py:put | release the dataset with accept", quick=True)
+@drill("COMMIT_NOT_REVERSIBLE: release the dataset with accept", quick=True)
 def iceberg_table_that_was_compacted(folder: Path) -> Drilled:
     return _compacted(folder, "iceberg", "data files of the commit are no longer in the table")
 
 
-@drill("sinks/delta/committer.py:_check_live | release the dataset with accept", quick=True)
+@drill("COMMIT_NOT_REVERSIBLE: release the dataset with accept", quick=True)
 def delta_table_that_was_compacted(folder: Path) -> Drilled:
     return _compacted(folder, "delta", "data files of the commit can't be taken out of the table")
 
 
-@drill_of("two_phase.py:_visible | release the dataset with retry, or accept", kinds=["mariadb", "postgresql"])
+@drill_of("COMMIT_NOT_REVERSIBLE: release the dataset with retry, or accept", kinds=["mariadb", "postgresql"])
 def prepared_rows_that_were_committed(folder: Path, kind: str) -> Drilled:
     """A run died after the database committed the prepared rows and before the ledger recorded it."""
     with _sealed(kind, folder, two_phase=True) as situation:
@@ -114,7 +114,7 @@ def prepared_rows_that_were_committed(folder: Path, kind: str) -> Drilled:
         return _refused_and_released(situation, "a commit to this table can't be taken back", "retry")
 
 
-@drill_of("two_phase.py:_lost | release the dataset with abandon", kinds=["mariadb", "postgresql"])
+@drill_of("PREPARED_ROWS_LOST: release the dataset with abandon", kinds=["mariadb", "postgresql"])
 def prepared_rows_that_were_rolled_back(folder: Path, kind: str) -> Drilled:
     with _sealed(kind, folder, two_phase=True) as situation:
         _settle(situation, commit=False)
@@ -148,7 +148,7 @@ def _restored(folder: Path) -> Iterator[TargetHere]:
 _OTHER_EPOCH = "another epoch of the dataset is committed"
 
 
-@drill("sinks/base/ledgers.py:taken_back | if the target has all records of this epoch", quick=True)
+@drill("TARGET_EPOCH_DIFFERS: if the target has all records of this epoch", quick=True)
 def folders_from_a_backup_whose_table_has_all(folder: Path) -> Drilled:
     with _restored(folder) as situation:
         situation.run(1)
@@ -162,7 +162,7 @@ def folders_from_a_backup_whose_table_has_all(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("sinks/base/ledgers.py:taken_back | if the target has all records of this epoch", quick=True)
+@drill("TARGET_EPOCH_DIFFERS: if the target has all records of this epoch", quick=True)
 def folders_from_a_backup_whose_table_lacks_records(folder: Path) -> Drilled:
     with _restored(folder) as situation:
         more(situation)

@@ -35,7 +35,7 @@ def _refused(folder: Path, remote: str) -> Iterator[tuple[KafkaSituation, Printe
         situation.on(broker.bootstrap_servers, _TOPICS, commit={"buckets": 2}, spark=spark, schedule=schedule)
         for topic in _TOPICS:
             situation.numbers(topic, 10)
-        printed, command = Printed(situation), f"distcommit serve {folder}"
+        printed, command = Printed(situation), f"distcommit schedule serve {folder}"
         printed.refused(command, "a service has a Spark session of its own, and can't share one of Spark Connect", 2)
         yield situation, printed, command
 
@@ -48,7 +48,7 @@ def _events(service: RunProcess) -> list[dict[str, Any]]:
 
 def _serve_one_run(situation: KafkaSituation) -> int:
     """Serve the job's folder until a run has committed, end the service, and return its exit code."""
-    command = ["serve", str(situation.folder), "--json", "--poll", "0.2"]
+    command = ["schedule", "serve", str(situation.folder), "--json", "--poll", "0.2"]
     output, errors = situation.folder / "service.out", situation.folder / "service.err"
     until_s = time.monotonic() + _WAIT_S
     with RunProcess(command, output, errors) as service:
@@ -62,7 +62,9 @@ def _serve_one_run(situation: KafkaSituation) -> int:
     return -1 if code is None else code
 
 
-@drill("set spark.master in place of it, or have `distcommit run` started by another scheduler")
+@drill(
+    "SPARK_CONNECT_NOT_SERVABLE: set spark.master in place of it, or have `distcommit run` started by another scheduler"
+)
 def serving_a_job_of_spark_connect(folder: Path) -> Drilled:
     """No server listens at the address: the job is refused before the address is contacted."""
     with _refused(folder, "sc://127.0.0.1:9") as (situation, printed, command):
@@ -74,7 +76,9 @@ def serving_a_job_of_spark_connect(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("set spark.master in place of it, or have `distcommit run` started by another scheduler")
+@drill(
+    "SPARK_CONNECT_NOT_SERVABLE: set spark.master in place of it, or have `distcommit run` started by another scheduler"
+)
 def running_a_job_of_spark_connect_without_a_service(folder: Path) -> Drilled:
     with SparkConnectServer() as server, _refused(folder, server.remote) as (situation, printed, _):
         printed.type(f"distcommit run {situation.path}")

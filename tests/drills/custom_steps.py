@@ -142,7 +142,7 @@ def _refuse(rows: SqliteTables) -> None:
     )
 
 
-@drill("ABANDON_UNFINISHED", "repair the sink's target, then abandon the dataset again", quick=True)
+@drill("ABANDON_UNFINISHED", "ROLLBACK_FAILED: repair the sink's target, then abandon the dataset again", quick=True)
 def abandoning_that_was_not_finished(folder: Path) -> Drilled:
     with _job(folder, SqliteSink) as situation:
         rows = Rows(folder)
@@ -160,7 +160,7 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("or implement `abort` in the sink's committer", quick=True)
+@drill("ROLLBACK_NOT_SUPPORTED: or implement `abort` in the sink's committer", quick=True)
 def sink_without_abort(folder: Path) -> Drilled:
     with _job(folder, WithoutAbort) as situation:
         _refuse(Rows(folder))
@@ -175,7 +175,7 @@ def sink_without_abort(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/operator/operator_actions.py:_abandon | release the dataset with retry or accept", quick=True)
+@drill("ROLLBACK_NOT_SUPPORTED: release the dataset with retry or accept", quick=True)
 def step_without_undo(folder: Path) -> Drilled:
     with _job(folder, Stamped) as situation:
         (folder / _OUT_OF_ORDER).touch()
@@ -242,17 +242,17 @@ def _of_another_program(folder: Path, version: str, says: str) -> Drilled:
         return printed.ended()
 
 
-@drill("import the module that registers the type before the store is read")
+@drill("STEP_TYPE_UNKNOWN: import the module that registers the type before the store is read")
 def step_of_an_unknown_type(folder: Path) -> Drilled:
     return _of_another_program(folder, "without", "a stored commit step has a type that is not registered")
 
 
-@drill("restore the log from a backup and release the dataset with retry")
+@drill("STEP_CORRUPT: restore the log from a backup and release the dataset with retry")
 def step_that_can_not_be_read(folder: Path) -> Drilled:
     return _of_another_program(folder, "other", "a stored commit step is damaged")
 
 
-@drill("steps/rename.py:after_failed_rename | restore the file named", quick=True)
+@drill("STAGED_FILE_NOT_PUBLISHABLE: restore the file named", quick=True)
 def staged_file_moved_away_before_it_is_published(folder: Path) -> Drilled:
     with a_job(folder, sink={"type": "python", "class": f"{__name__}:Swept"}) as situation:
         (folder / FLAG).touch()

@@ -11,7 +11,7 @@ from tests.drills.registry import drill
 _TOPICS = [f"topic-{number}" for number in range(8)]
 
 
-@drill("FILE_UNREADABLE", "if it is lost, `distcommit store rebuild` repairs a log")
+@drill("FILE_UNREADABLE", "LOG_SEGMENT_CORRUPT: if it is lost, `distcommit store rebuild` repairs a log")
 def torn_log_segment(folder: Path) -> Drilled:
     """Half of a bucket's newest segment is left, as after a disk failure."""
     with MockBroker.start(dict.fromkeys(_TOPICS, 1)) as broker:

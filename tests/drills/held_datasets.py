@@ -88,7 +88,7 @@ def stopped(folder: Path, **sections: Any) -> Iterator[KafkaHere]:
         yield situation
 
 
-@drill("DATASET_STOPPED", "release it with retry; then reprocess", quick=True)
+@drill("DATASET_STOPPED", "REPROCESS_OF_STOPPED_DATASET: release it with retry; then reprocess", quick=True)
 def stopped_dataset(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         situation.write(on_rejected="divert")
@@ -114,7 +114,10 @@ def dataset_that_could_not_be_read(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("`distcommit dataset release JOB.yaml DATASET retry`, run it with its former configuration", quick=True)
+@drill(
+    "RENAME_OF_STOPPED_DATASET: `distcommit dataset release JOB.yaml DATASET retry`, run it with its former",
+    quick=True,
+)
 def stopped_dataset_that_gets_another_name(folder: Path) -> Drilled:
     with stopped(folder) as situation:
         before = situation.config["source"]
@@ -134,7 +137,7 @@ def stopped_dataset_that_gets_another_name(folder: Path) -> Drilled:
 _POSITIONS = "'{\"0\": 10}'"
 
 
-@drill("commit it: the next run does, or `distcommit recover`", quick=True)
+@drill("DATASET_PENDING: commit it: the next run does, or `distcommit recover`", quick=True)
 def watermark_of_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
@@ -146,7 +149,7 @@ def watermark_of_a_pending_dataset(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/operator/operator_actions.py:_wrong_status | release it with retry, accept or abandon", quick=True)
+@drill("DATASET_IN_QUARANTINE: release it with retry, accept or abandon", quick=True)
 def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
     """The dataset is released with retry, quarantined again for the same cause, and released with accept."""
     with quarantined(folder) as situation:
@@ -163,7 +166,7 @@ def watermark_of_a_quarantined_dataset(folder: Path) -> Drilled:
         return printed.ended(gone=sealed)
 
 
-@drill("stores/operator/operator_actions.py:_wrong_status | release it with abandon, which resumes", quick=True)
+@drill("DATASET_BEING_ABANDONED: release it with abandon, which resumes", quick=True)
 def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
     with quarantined(folder) as situation:
         unblock(situation, "a")
@@ -182,7 +185,7 @@ def retry_of_a_dataset_that_is_being_abandoned(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("stores/operator/operator_actions.py:_require_published_tombstone | release the dataset with", quick=True)
+@drill("TOMBSTONE_NOT_PUBLISHED: release the dataset with", quick=True)
 def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
     """Seal the reprocessed records of an error file, and block the tombstone that replaces that file."""
     json = {"type": "json", "fields": {"n": "int64"}}
@@ -208,7 +211,7 @@ def accepting_a_replacement_that_is_not_published(folder: Path) -> Drilled:
 
 
 @drill(
-    "stores/operator/operator_actions.py:_wrong_status | release it with retry; or set its watermark past the",
+    "DATASET_NOT_READ: release it with retry; or set its watermark past the",
     quick=True,
 )
 def accepting_a_stopped_dataset(folder: Path) -> Drilled:
@@ -221,7 +224,7 @@ def accepting_a_stopped_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("stores/operator/operator_actions.py:_wrong_status | nothing: the dataset has no sequence", quick=True)
+@drill("DATASET_IDLE: nothing: the dataset has no sequence", quick=True)
 def releasing_a_dataset_that_is_idle(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)

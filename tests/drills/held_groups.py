@@ -29,7 +29,7 @@ class _OneTable(SqliteTables):
         return [value for value in super().values("events") if _topic(value) == table]
 
 
-@drill_of("steps/execution.py:held_back_by", kinds=("retry", "accept", "abandon"), quick=True)
+@drill_of("COMMIT_GROUP_HELD_BACK", kinds=("retry", "accept", "abandon"), quick=True)
 def lost_file_that_holds_back_its_commit_group(folder: Path, how: str) -> Drilled:
     """Seal two datasets of one table, and delete the staged file of one.
 

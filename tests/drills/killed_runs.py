@@ -96,7 +96,7 @@ def _killed_in_mid_replay(situation: KafkaSituation, staged: list[Path]) -> bool
     return False
 
 
-@drill("STAGED_FILE_MISSING", "restore the missing data and release the dataset with retry")
+@drill("STAGED_FILE_MISSING", "STEP_LOST: restore the missing data and release the dataset with retry")
 def lost_staged_file(folder: Path) -> Drilled:
     with _job(folder) as situation:
         _killed_in_mid_commit(situation)

@@ -59,7 +59,7 @@ def _job(folder: Path) -> Iterator[tuple[KafkaSituation, _Admin]]:
         yield situation, admin
 
 
-@drill("PLAN_FAILED", "remedy of _deleted", "RECORDS_LOST")
+@drill("PLAN_FAILED", "KAFKA_RECORDS_EXPIRED", "RECORDS_LOST")
 def expired_offsets(folder: Path) -> Drilled:
     """The printed command accepts the loss; then `status` reports it until the next run."""
     with _job(folder) as (situation, admin):
@@ -84,7 +84,7 @@ def deleted_topic(folder: Path) -> Drilled:
         return drilled(situation, cause, act=take_it_out)
 
 
-@drill("remedy of _recreated", "the topic was truncated or recreated")
+@drill("KAFKA_POSITION_MISSING", "KAFKA_POSITION_MISSING: the topic was truncated or recreated")
 def topic_made_again(folder: Path) -> Drilled:
     with _job(folder) as (situation, admin):
         admin.delete("struck")
@@ -109,7 +109,7 @@ def _in_transaction(situation: KafkaSituation, topic: str, *values: bytes) -> Pr
     return producer
 
 
-@drill_of("PLAN_FAILED", "remedy of _behind_open", kinds=("committed", "aborted"))
+@drill_of("PLAN_FAILED", "KAFKA_TRANSACTION_OPEN", kinds=("committed", "aborted"))
 def position_behind_an_open_transaction(folder: Path, end: str) -> Drilled:
     """Read records of an open transaction, then only committed records.
 

@@ -22,7 +22,7 @@ def _do(situation: Situation, commands: str) -> str:
     return done.stdout
 
 
-@drill_of("stores/logs/sequence_end.py:lose", kinds=("retry", "accept", "abandon"))
+@drill_of("SEQUENCE_LOST", kinds=("retry", "accept", "abandon"))
 def lost_file_of_a_program_with_its_own_store(folder: Path, how: str) -> Drilled:
     """The second round loses one of its two staged files before any is published.
 

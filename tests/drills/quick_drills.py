@@ -22,7 +22,7 @@ from distcommit.app.inspection.problems.catalogue import PROBLEMS
 from distcommit.cli.main import app
 from distcommit.spark.session import active_session, open_session, stop_session
 from distcommit.spark.settings import SparkSettings
-from tests.drills.catalogue import GAP, command_names, remedies
+from tests.drills.catalogue import GAP, command_names
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count, line_of
 from tests.drills.targets import Target
 from tests.servers.spark_start import start_cheaply
@@ -199,28 +199,21 @@ class Printed:
         return self.result
 
 
-def unproven(fragments: Sequence[str], result: Drilled) -> list[str]:
-    """Return the fragments of which no complete remedy was printed.
-
-    If a remedy is a command alone, that command must have been typed.
-    """
-    return [
-        fragment
-        for fragment in fragments
-        if not any(fragment in remedy.line and _was_printed(remedy.text, result) for remedy in remedies())
-    ]
+def unproven(declared: Sequence[str], result: Drilled) -> list[str]:
+    """Return the declared remedies that were not printed."""
+    return [each for each in declared if not any(_is_printed(each, seen) for seen in result.seen)]
 
 
-def _was_printed(text: str, result: Drilled) -> bool:
-    if text.startswith("remedy of "):
-        return bool(result.typed)
-    if text in PROBLEMS:
-        return any(seen.startswith(f"{text}: ") for seen in result.seen)
-    return any(as_pattern(each).search(seen) for each in text.split(" | ") for seen in result.seen)
+def _is_printed(declared: str, seen: str) -> bool:
+    """Return whether a printed text has the id and, after it, the part of the remedy that a drill declares."""
+    name, _, remedy = declared.partition(": ")
+    if name in PROBLEMS:
+        return seen.startswith(f"{name}: ")
+    return re.search(rf"\b{name}: .*{as_pattern(remedy).pattern}", seen, re.DOTALL) is not None
 
 
 def as_pattern(text: str) -> re.Pattern[str]:
-    """Return the pattern of a catalogue text as it is printed."""
+    """Return the pattern of a text as it is printed."""
     return re.compile(".*".join(re.escape(part) for part in text.split(GAP)), re.DOTALL)
 
 

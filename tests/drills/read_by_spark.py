@@ -39,7 +39,7 @@ def _put(situation: Here, dataset: str) -> None:
     situation.given.update(values)
 
 
-@drill_of("sources/spark/source.py:_not_staged", kinds=("command", "program"), quick=True)
+@drill_of("SPARK_ROWS_NOT_STAGED", kinds=("command", "program"), quick=True)
 def source_of_spark_called_by_a_program(folder: Path, by: str) -> Drilled:
     """The program then reads it as the error states: by `distcommit run`, or by Job.run."""
     situation = Here(folder)
@@ -53,7 +53,9 @@ def source_of_spark_called_by_a_program(folder: Path, by: str) -> Drilled:
     printed = Printed(situation)
     for name in ("plan.py", "open.py"):
         printed.refused(
-            f"python {name}", "SourceError: the rows that Spark reads are not staged.*with `distcommit run`, or", 1
+            f"python {name}",
+            "SPARK_ROWS_NOT_STAGED: the rows that Spark reads are not staged.*with `distcommit run`, or",
+            1,
         )
     if situation.output.exists():
         raise NotBrokenError("the output folder is there, although no run has begun")

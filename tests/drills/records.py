@@ -26,7 +26,7 @@ def poisoned_record(folder: Path) -> Drilled:
         situation.produce("bad", b'{"n":1000}', b"poison", b'{"n":1001}')
         situation.produce("good", b'{"n":1002}')
         situation.run(1)
-        cause = "bad could not be read: bad: RecordError: a record is turned away"
+        cause = "bad could not be read: bad: RECORD_REJECTED: a record is turned away"
         return drilled(situation, cause, rejected=Counter([b"poison"]))
 
 
@@ -48,7 +48,7 @@ def record_that_kills_its_worker(folder: Path) -> Drilled:
         situation.produce("bad", b'{"n":5000}')
         situation.produce("good", b'{"n":1002}')
         situation.run(1)
-        cause = "WORKER_DIED: bad could not be read: bad: WorkerDiedError: a worker died twice"
+        cause = "WORKER_DIED: bad could not be read: bad: WORK_UNIT_KILLS_WORKER: a worker died twice"
         return drilled(situation, cause, act=lambda: situation.write(converters=[json]))
 
 
@@ -70,5 +70,5 @@ def schema_broken(folder: Path) -> Drilled:
             situation.produce("bad", b'{"n":4,"of":"bad","note":"known by now"}', b'{"n":5,"of":"bad"}')
             situation.run(0)
 
-        cause = "bad could not be read: bad: RecordError: a record has fields that those before do not have.*note"
+        cause = "bad could not be read: bad: RECORD_FIELDS_NEW: a record has fields that those before do not have.*note"
         return drilled(situation, cause, afterwards=run_as_ever)

@@ -28,7 +28,7 @@ def _positions(situation: KafkaHere) -> str:
     return f"distcommit migrate import-watermarks {situation.path} --from {situation.folder}/positions.csv"
 
 
-@drill("or release what is quarantined, then import again; nothing was written", quick=True)
+@drill("IMPORT_WITH_OPEN_SEQUENCES: or release what is quarantined, then import again; nothing was written", quick=True)
 def import_into_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
@@ -40,7 +40,7 @@ def import_into_a_pending_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("`distcommit store rebuild` makes one from the published files", quick=True)
+@drill("KEPT_WATERMARKS_NEED_STORE: `distcommit store rebuild` makes one from the published files", quick=True)
 def kept_watermarks_of_a_lost_store(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
@@ -50,7 +50,7 @@ def kept_watermarks_of_a_lost_store(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("run the job; `distcommit audit` says whether its output is exact", quick=True)
+@drill("NOTHING_TO_REBUILD: run the job; `distcommit audit` says whether its output is exact", quick=True)
 def rebuild_of_a_store_that_is_whole(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
@@ -60,7 +60,7 @@ def rebuild_of_a_store_that_is_whole(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("give its URN as `distcommit status --all` shows it", quick=True)
+@drill("DATASET_UNKNOWN: give its URN as `distcommit status --all` shows it", quick=True)
 def reprocess_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder, on_rejected="divert") as situation:
         printed = Printed(situation)
@@ -69,7 +69,7 @@ def reprocess_of_an_unknown_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("or release it if it is quarantined; then reprocess", quick=True)
+@drill("REPROCESS_WITH_OPEN_SEQUENCE: or release it if it is quarantined; then reprocess", quick=True)
 def reprocess_of_a_pending_dataset(folder: Path) -> Drilled:
     json = {"type": "json", "fields": {"n": "int64"}}
     with a_job(folder, converters=[json], on_rejected="divert") as situation:
@@ -88,7 +88,7 @@ def reprocess_of_a_pending_dataset(folder: Path) -> Drilled:
         return printed.ended(rejected=Counter([b"poison"]))
 
 
-@drill("give its URN as `distcommit dataset list` shows it", quick=True)
+@drill("DATASET_UNKNOWN: give its URN as `distcommit dataset list` shows it", quick=True)
 def steps_of_an_unknown_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
@@ -100,7 +100,7 @@ def steps_of_an_unknown_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("`distcommit status --all` lists those that it knows; --new", quick=True)
+@drill("DATASET_UNKNOWN: `distcommit status --all` lists those that it knows; --new", quick=True)
 def watermark_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
@@ -111,7 +111,7 @@ def watermark_of_an_unknown_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("app/admin/watermarks.py:set_watermark | leave --new out", quick=True)
+@drill("DATASET_ALREADY_KNOWN: leave --new out", quick=True)
 def watermark_of_a_dataset_that_is_known(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
@@ -121,7 +121,7 @@ def watermark_of_a_dataset_that_is_known(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("or read a newer snapshot", quick=True)
+@drill("DATASET_UNKNOWN: or read a newer snapshot", quick=True)
 def files_of_an_unknown_dataset(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
@@ -132,7 +132,7 @@ def files_of_an_unknown_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("wait for the run, or give `distcommit recover`", quick=True)
+@drill("RUN_NOT_SETTLED: wait for the run, or give `distcommit recover`", quick=True)
 def files_of_a_run_that_left_something_open(folder: Path) -> Drilled:
     with pending(folder) as situation:
         epoch = situation.result("status")["epoch"]
@@ -145,7 +145,7 @@ def files_of_a_run_that_left_something_open(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("run the job, or `distcommit recover`; after a rebuild or a rebucket", quick=True)
+@drill("SNAPSHOT_NOT_READY: run the job, or `distcommit recover`; after a rebuild or a rebucket", quick=True)
 def files_after_a_rebuild(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
@@ -158,7 +158,7 @@ def files_after_a_rebuild(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("put the newest of both in their place; `distcommit status`", quick=True)
+@drill("STORE_OUTPUT_MISMATCH: put the newest of both in their place; `distcommit status`", quick=True)
 def files_of_an_older_store(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store", folder / "store-backup")
@@ -175,7 +175,7 @@ def files_of_an_older_store(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("use `distcommit run`", quick=True)
+@drill("JOB_NOT_SERVED: use `distcommit run`", quick=True)
 def trigger_of_a_job_without_schedule(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = Printed(situation)
@@ -184,7 +184,7 @@ def trigger_of_a_job_without_schedule(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("set commit.buckets to …, or remove it; for … buckets, run", quick=True)
+@drill("BUCKET_COUNT_DIFFERS: set commit.buckets to …, or remove it; for … buckets, run", quick=True)
 def another_number_of_buckets(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         situation.write(commit={"buckets": 4})
@@ -194,7 +194,9 @@ def another_number_of_buckets(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("`distcommit recover` it, or release quarantined datasets, then repeat this", quick=True)
+@drill(
+    "MOVE_WITH_OPEN_SEQUENCES: `distcommit recover` it, or release quarantined datasets, then repeat this", quick=True
+)
 def rebucket_with_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as situation:
         printed = Printed(situation)
@@ -207,7 +209,7 @@ def rebucket_with_a_pending_dataset(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("correct paths.store or paths.output; if the store is lost", quick=True)
+@drill("STORE_LOST: correct paths.store or paths.output; if the store is lost", quick=True)
 def output_without_its_store_and_claim(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
@@ -219,7 +221,7 @@ def output_without_its_store_and_claim(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("correct paths.store, or restore that store; if it is lost", quick=True)
+@drill("FOLDER_OF_ANOTHER_STORE: correct paths.store, or restore that store; if it is lost", quick=True)
 def output_without_its_store(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         (folder / "store").rename(folder / "store-lost")
@@ -229,7 +231,7 @@ def output_without_its_store(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("restore store.json from a backup. If there is none", quick=True)
+@drill("STORE_MARKERS_CORRUPT: restore store.json from a backup. If there is none", quick=True)
 def store_marker_and_claims_emptied(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         claims = [folder / name / ".distcommit" / "owner.json" for name in ("output", "staging")]
@@ -246,7 +248,7 @@ def store_marker_and_claims_emptied(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("restore the newest store; if it is lost", quick=True)
+@drill("STORE_OLDER_THAN_OUTPUT: restore the newest store; if it is lost", quick=True)
 def store_from_a_backup(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store", folder / "store-backup")
@@ -273,7 +275,7 @@ def store_from_a_backup_seen_by_status(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("`distcommit recover` it with the settings that it was filled with", quick=True)
+@drill("IMPORT_WITH_OPEN_SEQUENCES: `distcommit recover` it with the settings that it was filled with", quick=True)
 def taking_over_a_job_with_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as other:
         own_job = KafkaHere(folder / "mine")

@@ -18,7 +18,8 @@ Make = Callable[[Path], Drilled]
 class Drill:
     """A broken situation, created in an empty folder and resolved.
 
-    `remedies`: fragments of the lines whose remedy the drill types; each is part of a line of `catalogue.remedies()`.
+    `remedies`: ids of the problems and errors whose remedy the drill types. After an error's id, a part of the printed
+    remedy may follow.
     `is_quick`: whether it runs in this process and its Spark session, in seconds.
     """
 

@@ -57,8 +57,8 @@ def _half_moved(situation: KafkaHere) -> None:
 
 @drill(
     "REBUCKET_UNFINISHED",
-    "finishes it; nothing else may change the job until then",
-    "with these settings in the job file, finishes it; then repeat this command",
+    "MOVE_IN_PROGRESS: finishes it; nothing else may change the job until then",
+    "MOVE_IN_PROGRESS: with these settings in the job file, finishes it; then repeat this command",
     quick=True,
 )
 def half_made_move(folder: Path) -> Drilled:
@@ -73,7 +73,10 @@ def half_made_move(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("restore the newest job log; or move the store away, and `distcommit store rebuild` recreates it", quick=True)
+@drill(
+    "JOB_LOG_OLDER_THAN_LOGS: restore the newest job log; or move the store away, and `distcommit store rebuild`",
+    quick=True,
+)
 def job_log_of_before_a_move(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         shutil.copytree(folder / "store" / "log" / "job", folder / "job-log-backup")
@@ -156,7 +159,7 @@ def whole_job_that_is_held_back(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("run the job, or `distcommit recover`: the sequence is dropped", quick=True)
+@drill("SEQUENCE_HELD_BACK: run the job, or `distcommit recover`: the sequence is dropped", quick=True)
 def quarantine_of_a_dataset_that_was_held_back(folder: Path) -> Drilled:
     with _held_back(folder) as situation:
         printed = Printed(situation)
@@ -169,7 +172,7 @@ def quarantine_of_a_dataset_that_was_held_back(folder: Path) -> Drilled:
 
 @drill(
     "DECISION_UNKNOWN",
-    "put the newest job log in its place; or put the store aside, and `distcommit store rebuild` creates it from the",
+    "JOB_LOG_DAMAGED: put the newest job log in its place; or put the store aside, and `distcommit store rebuild`",
     quick=True,
 )
 def whole_job_that_is_held_back_without_its_job_log(folder: Path) -> Drilled:
@@ -248,7 +251,7 @@ def output_from_a_backup(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("restore the newest output with its folder .distcommit", quick=True)
+@drill("OUTPUT_OLDER_THAN_STORE: restore the newest output with its folder .distcommit", quick=True)
 def lost_output(folder: Path) -> Drilled:
     """All files are lost: the job continues in an empty output, and its watermarks are reset."""
     with a_job(folder) as situation:
@@ -276,7 +279,7 @@ def staging_that_is_not_mounted(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("mount the disk of paths.staging", quick=True)
+@drill("STAGING_OF_ANOTHER_STORE: mount the disk of paths.staging", quick=True)
 def lost_staging(folder: Path) -> Drilled:
     with pending(folder) as situation:
         shutil.rmtree(situation.staging)

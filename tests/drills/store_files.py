@@ -34,25 +34,25 @@ def _rebuilt(printed: Printed, situation: KafkaHere) -> Drilled:
     return printed.ended()
 
 
-@drill("or make sure that the job file has the settings", quick=True)
+@drill("FIXED_SETTINGS_CORRUPT: or make sure that the job file has the settings", quick=True)
 def emptied_settings(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         return _rebuilt(_emptied(situation, "store/settings/*.json"), situation)
 
 
-@drill("`distcommit store rebuild` writes it again from the store", quick=True)
+@drill("FOLDER_CLAIM_CORRUPT: `distcommit store rebuild` writes it again from the store", quick=True)
 def emptied_claim_of_output(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         return _rebuilt(_emptied(situation, "output/.distcommit/owner.json"), situation)
 
 
-@drill("`distcommit store rebuild` writes it again from the store", quick=True)
+@drill("FOLDER_CLAIM_CORRUPT: `distcommit store rebuild` writes it again from the store", quick=True)
 def emptied_claim_of_staging(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         return _rebuilt(_emptied(situation, "staging/.distcommit/owner.json"), situation)
 
 
-@drill("`distcommit store rebuild` writes it again from the claim of the output", quick=True)
+@drill("STORE_MARKER_CORRUPT: `distcommit store rebuild` writes it again from the claim of the output", quick=True)
 def emptied_store_marker(folder: Path) -> Drilled:
     with a_job(folder) as situation:
         printed = _emptied(situation, "store/store.json")
@@ -62,13 +62,17 @@ def emptied_store_marker(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("FILE_UNREADABLE", "restore this file from a backup; if it is lost, `distcommit store rebuild`", quick=True)
+@drill(
+    "FILE_UNREADABLE",
+    "LOG_SEGMENT_CORRUPT: restore this file from a backup; if it is lost, `distcommit store rebuild`",
+    quick=True,
+)
 def emptied_segment_of_job_log(folder: Path) -> Drilled:
     with a_job(folder, runs=2) as situation:
         return _rebuilt(_emptied(situation, "store/log/job/*.seg"), situation)
 
 
-@drill("restore this file from a backup; if it is lost, `distcommit store rebuild`", quick=True)
+@drill("LOG_SEGMENT_CORRUPT: restore this file from a backup; if it is lost, `distcommit store rebuild`", quick=True)
 def emptied_segment_of_bucket_log(folder: Path) -> Drilled:
     with a_job(folder, runs=2) as situation:
         newest(situation.folder, "store/log/bucket=00001/*.seg").write_bytes(b"")
@@ -76,7 +80,7 @@ def emptied_segment_of_bucket_log(folder: Path) -> Drilled:
         return _rebuilt(Printed(situation), situation)
 
 
-@drill("restore the file from a backup; if it is lost, `distcommit store rebuild`", quick=True)
+@drill("LOG_SEGMENT_MISSING: restore the file from a backup; if it is lost, `distcommit store rebuild`", quick=True)
 def missing_segment_of_bucket_log(folder: Path) -> Drilled:
     with a_job(folder, runs=3) as situation:
         segments = sorted(situation.folder.glob("store/log/bucket=00001/*.seg"))
@@ -85,7 +89,7 @@ def missing_segment_of_bucket_log(folder: Path) -> Drilled:
         return _rebuilt(Printed(situation), situation)
 
 
-@drill("restore the newest segments; if they are lost", quick=True)
+@drill("LOG_TAIL_LOST: restore the newest segments; if they are lost", quick=True)
 def lost_tail_of_bucket_log(folder: Path) -> Drilled:
     with a_job(folder, runs=2) as situation:
         for segment in sorted(situation.folder.glob("store/log/bucket=00001/*.seg"))[-3:]:

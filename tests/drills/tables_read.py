@@ -54,7 +54,7 @@ def _resolved(situation: Here, cause: str, command: str = "") -> Drilled:
     return printed.ended()
 
 
-@drill("if only its newest rows were deleted", "remedy of column_end_error", quick=True)
+@drill("WATERMARK_COLUMN_ENDED: if only its newest rows were deleted", "WATERMARK_COLUMN_ENDED", quick=True)
 def table_filled_anew(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t", "u")
@@ -67,7 +67,7 @@ def table_filled_anew(folder: Path) -> Drilled:
     return _resolved(situation, "t could not be planned: the watermark column ends before the stored position")
 
 
-@drill("or the table's key was removed, restore it", quick=True)
+@drill("WATERMARK_KEY_REMOVED: or the table's key was removed, restore it", quick=True)
 def key_taken_away(folder: Path) -> Drilled:
     situation = TablesHere(folder, key="INTEGER NOT NULL")
     situation.begin("t", overrides={"t": {"keys": ["id"]}})
@@ -84,7 +84,10 @@ def key_taken_away(folder: Path) -> Drilled:
     return printed.ended()
 
 
-@drill("to continue there by the job file's query, or to null to begin again at source.start", quick=True)
+@drill(
+    "SOURCE_QUERY_CHANGED: to continue there by the job file's query, or to null to begin again at source.start",
+    quick=True,
+)
 def query_exchanged(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t")
@@ -104,12 +107,14 @@ def query_exchanged(folder: Path) -> Drilled:
     return _resolved(situation, "q could not be planned: the dataset was read by another query")
 
 
-@drill("remedy of __init__", quick=True)
+@drill("SOURCE_QUERY_CHANGED", quick=True)
 def query_exchanged_seen_by_its_command(folder: Path) -> Drilled:
     return query_exchanged(folder)
 
 
-@drill("set the watermark column that the dataset was read by (none for snapshots)", quick=True)
+@drill(
+    "STORED_POSITION_FOREIGN: set the watermark column that the dataset was read by (none for snapshots)", quick=True
+)
 def watermark_column_exchanged(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t")
@@ -130,7 +135,7 @@ def watermark_column_exchanged(folder: Path) -> Drilled:
     return printed.ended()
 
 
-@drill("compare what `distcommit status --json` has of both", quick=True)
+@drill("OFFSETS_NOT_RECORDED: compare what `distcommit status --json` has of both", quick=True)
 def comparing_jobs_without_offsets(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t")
@@ -145,7 +150,7 @@ def comparing_jobs_without_offsets(folder: Path) -> Drilled:
     return printed.ended()
 
 
-@drill("pass the positions as a file: distcommit migrate import-watermarks", quick=True)
+@drill("GROUP_POSITIONS_UNSUPPORTED: pass the positions as a file: distcommit migrate import-watermarks", quick=True)
 def import_of_a_group_that_the_source_has_not(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t", "u")
@@ -161,7 +166,10 @@ def import_of_a_group_that_the_source_has_not(folder: Path) -> Drilled:
     return printed.ended()
 
 
-@drill("`distcommit store rebuild --keep-watermarks`, then `distcommit dataset set-watermark`", quick=True)
+@drill(
+    "REBUILD_NEEDS_OFFSETS: `distcommit store rebuild --keep-watermarks`, then `distcommit dataset set-watermark`",
+    quick=True,
+)
 def rebuild_of_a_job_without_offsets(folder: Path) -> Drilled:
     situation = TablesHere(folder)
     situation.begin("t")
@@ -190,7 +198,11 @@ def _parquet(situation: Here, name: str, *ids: int) -> None:
     situation.given.update(values)
 
 
-@drill("to continue with the current ones, or to null to read all rows again", "remedy of stored_in", quick=True)
+@drill(
+    "SOURCE_READER_CHANGED: to continue with the current ones, or to null to read all rows again",
+    "SOURCE_READER_CHANGED",
+    quick=True,
+)
 def reader_exchanged(folder: Path) -> Drilled:
     situation = Here(folder)
     _parquet(situation, "t", 1, 2, 3)
@@ -204,12 +216,12 @@ def reader_exchanged(folder: Path) -> Drilled:
     return _resolved(situation, "t could not be planned: the dataset was read by another reader")
 
 
-@drill("remedy of stage", quick=True)
+@drill("SOURCE_READER_CHANGED", quick=True)
 def reader_exchanged_seen_by_its_command(folder: Path) -> Drilled:
     return reader_exchanged(folder)
 
 
-@drill("set the field that it was read by, or set its watermark", quick=True)
+@drill("STORED_POSITION_FOREIGN: set the field that it was read by, or set its watermark", quick=True)
 def watermark_field_exchanged(folder: Path) -> Drilled:
     """One list is read by its old field again, and the other one from its beginning by the new field."""
     with RestServer() as server:

@@ -33,8 +33,8 @@ from distcommit.engine.driver.reports import Report
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.spark.java import check_java
 from distcommit.spark.launch import SparkLaunch
-from distcommit.spark.session import check_java
 from distcommit.stores.state.job_lock import JobLock
 from tests.integration import large_source
 from tests.jobs.kafka_job import KafkaJob, kafka_job

@@ -103,7 +103,7 @@ def test_bad_credentials_and_unknown_certificates_are_reported_without_waiting(
     write(job, kafka_server, {**right, "sasl.password": WRONG}, request_timeout_s=1000)
     code, _, errors = job.cli("run")
     assert code == 4, errors[-3000:]
-    error = errors[errors.rindex("error: no dataset could be planned") :]
+    error = errors[errors.rindex("error: SOURCE_UNAVAILABLE: no dataset could be planned") :]
     assert_reported(error, "invalid credentials with SASL mechanism SCRAM-SHA-512", errors)
     assert "Traceback" not in error
 

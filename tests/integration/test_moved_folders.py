@@ -91,7 +91,7 @@ class TestStoreOlderThanItsOutput:
             job.produce(5)
             run(job, spark)
             code, report, _ = command("store rebuild", job.path)
-            assert (code, report["kind"]) == (3, "ConflictError")
+            assert (code, report["error"]["id"]) == (3, "NOTHING_TO_REBUILD")
 
     def test_half_published_sequence_is_set_aside_and_read_again(self, tmp_path: Path, spark: SparkSession) -> None:
         """The store is lost right after a kill in mid-commit: only the published files show which files are missing."""

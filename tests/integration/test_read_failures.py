@@ -98,7 +98,7 @@ def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
     datasets = Job.from_file(job.path).status().datasets
     assert "a page of the source is damaged" in next(row.reason for row in datasets if row.dataset == "bad")
     log = job.command("store", "log", str(job.path), "--dataset", "bad").stdout
-    assert " ".join(log.split()).count("stopped: SourceError") == 1
+    assert " ".join(log.split()).count("stopped: SOURCE_FAILED") == 1
     command = job.run(spark).reasons.kept[0].text.split("`")[1]
     assert command == "distcommit dataset release JOB.yaml bad retry"
     typed = shlex.split(command.replace("JOB.yaml", str(job.path)))
@@ -110,7 +110,7 @@ def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
     job.assert_exact()
     batches = {urn: (tmp_path / "notes" / f"{urn}.batch").read_text() for urn in job.sizes}
     assert batches == {"good": "100", "bad": "100", "sevens": "7"}, "a work unit's property wins over the job's option"
-    reason = "SourceError: a page of the source is damaged [dataset=bad]"
+    reason = "SOURCE_FAILED: a page of the source is damaged [dataset=bad]"
     expected = [f"from 0 up to 300, failed {count} times, {reason}" for count in (1, 2, 3, 3, 0)]
     planned = list(dict.fromkeys(job.planned("bad")))
     assert planned == ["from 0 up to 300, never failed", *dict.fromkeys(expected), "from 300 up to 303, never failed"]

@@ -87,7 +87,7 @@ def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
 ) -> None:
     for name in JOBS:
         jobs = write_paused(tmp_path, name).parent
-    command = ["serve", str(jobs), "--json", "--poll", "0.2"]
+    command = ["schedule", "serve", str(jobs), "--json", "--poll", "0.2"]
     with RunProcess(command, tmp_path / "first.out", tmp_path / "first.err") as run:
         until(run, lambda: all((tmp_path / f"{name}-half_way").exists() for name in JOBS))
         if how is signal.SIGTERM:
@@ -128,7 +128,7 @@ def test_failed_runs_do_not_disturb_other_runs_in_the_same_session(tmp_path: Pat
     (tmp_path / "broken").write_text("bad\n")
     options = {"sizes": {"bad": 5}, "broken": str(tmp_path / "broken"), "notes": str(tmp_path)}
     write_job(tmp_path, "failing", "tests.integration.failing_source:FailingSource", options, alerts=alerts)
-    command = ["serve", str(good.parent), "--json", "--poll", "0.2"]
+    command = ["schedule", "serve", str(good.parent), "--json", "--poll", "0.2"]
     with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
         until(run, lambda: count(run, "overlong", "cancelled") > 0)
         write_paused(tmp_path, "overlong")  # a slow machine may need longer than that for any run
@@ -166,7 +166,7 @@ def test_jobs_that_cannot_be_served_are_refused_before_spark_starts(
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    with RunProcess(["serve", str(tmp_path)], tmp_path / "out", tmp_path / "err") as run:
+    with RunProcess(["schedule", "serve", str(tmp_path)], tmp_path / "out", tmp_path / "err") as run:
         assert run.wait(120) == 2
     assert why in run.stderr.read_text()
     assert "Traceback" not in run.stderr.read_text()

@@ -139,7 +139,7 @@ def test_changed_options_and_a_reset_column_stop_a_dataset_until_the_printed_com
     assert run(spark_job(tmp_path, source), spark).succeeded
     put(tmp_path, "t0", "b.parquet", [2, 9], "late, or of other options")
     path = spark_job(tmp_path, {**source, "options": {"pathGlobFilter": "b.*"}})
-    assert "was read by another reader, or with other options" in problems(run(path, spark))
+    assert "was read by another reader or other options" in problems(run(path, spark))
     assert shown(path) == ["dataset", "set-watermark", str(path), "t0", '{"": 3}']
     path = spark_job(tmp_path, source)
     (tmp_path / "in" / "t0" / "b.parquet").unlink()

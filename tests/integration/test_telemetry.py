@@ -42,7 +42,7 @@ def test_service_is_scraped_and_its_runs_export_files(tmp_path: Path) -> None:
     for name, path in files.items():
         jobs = write_job(tmp_path, name, SOURCE, {"names": NAMES}, telemetry={"metrics_file": str(path)}).parent
     port = free_port()
-    command = ["serve", str(jobs), "--json", "--poll", "0.2", "--metrics", str(port)]
+    command = ["schedule", "serve", str(jobs), "--json", "--poll", "0.2", "--metrics", str(port)]
     with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
         until(run, lambda: all(count(run, name, "committed") > 1 for name in files))
         metrics = scrape(port)

@@ -27,7 +27,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS

@@ -31,14 +31,15 @@ from tests.unit.test_pages import PAGES
 ROOT = Path(distcommit.__file__).parents[1]
 COMMANDS = commands_by_name()
 READS_ONLY = {
-    *("status", "runs", "audit", "explain", "migrate compare", "store log", "store verify"),
+    *("status", "runs", "audit", "check", "migrate compare", "store log", "store verify"),
     *("dataset list", "dataset steps", "dataset files"),
 }
 CHANGES = {
     *("dataset release", "dataset quarantine", "dataset set-watermark"),
-    *("migrate convert-gobblin", "migrate import-watermarks", "store rebucket", "store rebuild"),
+    *("init", "migrate convert-gobblin", "migrate import-watermarks", "store rebucket", "store rebuild"),
 }
 WITHOUT_SPARK = {"recover", "dataset expire", "store repair"}  # with --dry-run
+NEW_FILES = {"init", "migrate convert-gobblin"}  # commands that write a new job file
 NAMES = ["d1", "items", "orders"]
 
 
@@ -139,6 +140,8 @@ class Job:
             "FILE": "positions.csv",
             "positions.csv": "positions.csv",
         }
+        if word.endswith(".svg"):
+            return str(self.folder / word)
         if word in file_names or word == "later-positions.csv":
             return str(self.folder / file_names.get(word, "positions.csv"))
         return str(self.file) if word.endswith(".yaml") else filled(word)
@@ -148,8 +151,8 @@ class Job:
         one."""
         name, *shown = split(text)
         words = [*name.split(), *(self.put(word) for word in shown)]
-        words = [word.replace("positions.csv", "drawn.svg") if name == "explain" else word for word in words]
-        words = [word.replace("job.yaml", "new.yaml") if name == "migrate convert-gobblin" else word for word in words]
+        if name in NEW_FILES:
+            words = [str(self.folder / "new.yaml") if word.endswith(".yaml") else word for word in words]
         words = [word.replace("d1", "another") for word in words] if "--new" in words else words
         words = [word.replace('{"":', '{"0":') for word in words]  # this source names its partitions in another way
         result = CliRunner().invoke(app, words)
@@ -159,7 +162,7 @@ class Job:
 
 def runs_here(text: str) -> bool:
     name, *words = split(text)
-    reaches_out = "--kafka-group" in words or any(word.startswith("paths.") for word in words)
+    reaches_out = "--kafka-group" in words or any(word.startswith(("paths.", "source.")) for word in words)
     return not reaches_out and (name in READS_ONLY | CHANGES or (name in WITHOUT_SPARK and "--dry-run" in words))
 
 
@@ -225,7 +228,7 @@ def test_extras_named_on_pages_exist() -> None:
     named = {
         extra
         for text in texts
-        for extras in re.findall(r"distcommit\[([\w,-]+)\]", text)
+        for extras in re.findall(r"(?:distcommit|-e '\.)\[([\w,-]+)\]", text)
         for extra in extras.split(",")
     }
     assert named <= set(project["optional-dependencies"])

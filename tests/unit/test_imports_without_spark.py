@@ -107,7 +107,8 @@ def test_commit_log_is_written_without_spark(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("command", "answer"), [("status", "datasets"), ("store log", "lines"), ("audit", "exact"), ("explain", "branches")]
+    ("command", "answer"),
+    [("status", "datasets"), ("store log", "lines"), ("audit", "exact"), ("check --offline", "flow")],
 )
 def test_job_is_inspected_without_spark(tmp_path: Path, command: str, answer: str) -> None:
     from distcommit import Job

@@ -45,7 +45,7 @@ def kinds(root: type[errors.DistcommitError] = errors.DistcommitError) -> Iterat
 
 
 def test_page_lists_each_error_with_its_exit_code() -> None:
-    listed = {kind.strip("`"): int(code) for kind, code, *_ in rows("Errors", "kind | code | means | to do")}
+    listed = {kind.strip("`"): int(code) for kind, code, *_ in rows("Errors", "class | code | means | to do")}
     assert listed == {kind.__name__: kind.exit_code for kind in kinds()}
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from tests.conftest import REQUIRE_ALL
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,3 +38,12 @@ def requirements() -> list[Requirement]:
 @pytest.mark.parametrize("requirement", requirements(), ids=str)
 def test_tested_version_satisfies_the_requirement(requirement: Requirement) -> None:
     assert pins()[canonicalize_name(requirement.name)] in requirement.specifier
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=str)
+def test_tested_version_is_the_installed_one(requirement: Requirement) -> None:
+    """A newcomer's installation may have newer releases than those that were tested; CI may not."""
+    pin, installed = pins()[canonicalize_name(requirement.name)], Version(version(requirement.name))
+    assert installed == pin if REQUIRE_ALL else installed >= pin, (
+        f"write {requirement.name}=={installed} into conf/constraints.txt, which the tests now run with"
+    )

@@ -133,6 +133,7 @@ def _any_owner(fs: FileSystem, roots: Roots) -> Owner | None:
     if damaged is not None:
         raise CorruptError(
             "neither the store's marker nor a folder's claim can be read",
+            id="STORE_MARKERS_CORRUPT",
             store=roots.store,
             found=str(damaged),
             todo=(
@@ -175,6 +176,7 @@ def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None
     if whole_job and any(_is_any_open(store, bucket) for bucket in range(store.buckets)):
         raise ConflictError(
             "the job log is damaged, which records whether held back datasets are published",
+            id="JOB_LOG_DAMAGED",
             store=store.roots.store,
             found="datasets that are sealed and not closed",
             todo=(

@@ -19,8 +19,8 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.events import Observer
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.expire import ExpirySource
-from distcommit.maintenance.published_files import LiveFile
+from distcommit.pipeline.maintenance.expire import ExpirySource
+from distcommit.pipeline.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
@@ -79,7 +79,10 @@ def age_ms(text: str) -> int:
     found = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
     if found is None or not int(found[1]):
         raise ConfigurationError(
-            "the text is not an age", expected="a number above 0 and h, d or w, such as 90d", found=text
+            "the text is not an age",
+            id="ARGUMENT_INVALID",
+            expected="a number above 0 and h, d or w, such as 90d",
+            found=text,
         )
     return int(found[1]) * _HOURS[found[2]] * 3_600_000
 
@@ -225,6 +228,7 @@ def _require_files(folders: JobFolders, flow: TaskFlow) -> None:
     if found:
         raise ConfigurationError(
             "this job's files can't be retained by age",
+            id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
             expected="files that are added, or replaced by partition, exactly once",
             found=found,

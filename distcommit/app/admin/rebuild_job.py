@@ -43,6 +43,7 @@ def rebuild_job(
         if older and not keep_watermarks:
             raise StaleStoreError(
                 "a store can't be rebuilt from an output that is older",
+                id="OUTPUT_OLDER_THAN_STORE",
                 store=roots.store,
                 output=roots.output,
                 found=older,
@@ -54,6 +55,7 @@ def rebuild_job(
         if not has_lost and not (keep_watermarks and _can_be_declared(store)):
             raise ConflictError(
                 "there is nothing to rebuild",
+                id="NOTHING_TO_REBUILD",
                 store=roots.store,
                 expected="a store that is older than its output, or has lost segments of a log, or can't read one",
                 found="the newest one",
@@ -89,6 +91,7 @@ def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
     if not flow.can_be_audited or config.source.provenance is None:
         raise ConfigurationError(
             "a store is rebuilt from the offsets in published files and in the ledgers of targets",
+            id="REBUILD_NEEDS_OFFSETS",
             expected="a source with offsets, and sinks that report their commits",
             todo="`distcommit store rebuild --keep-watermarks`, then `distcommit dataset set-watermark` to what its"
             " target has",
@@ -100,6 +103,7 @@ def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *,
     if store is None:
         raise ConfigurationError(
             "--keep-watermarks needs an existing store",
+            id="KEPT_WATERMARKS_NEED_STORE",
             path=folders.places()[1].store,
             expected="a store",
             found="none",

@@ -90,7 +90,7 @@ def _outcome(repair: Callable[[Sequence[str]], str], words: Sequence[str]) -> st
     try:
         why = repair(words)
     except (DistcommitError, OSError) as error:
-        why = str(error) if isinstance(error, DistcommitError) else error_text(error)
+        why = error_text(error)
     return f"failed: {why}" if why else "done"
 
 

@@ -13,7 +13,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.events import Observer
 from distcommit.engine.reading.read_failures import stop_reason
-from distcommit.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import JobStore
@@ -77,6 +77,7 @@ def _require_exactly_once(folders: JobFolders) -> None:
     if folders.config.commit.delivery == "at_least_once":
         raise ConfigurationError(
             "a job that delivers at least once can't reprocess",
+            id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
             expected="commit.delivery: exactly_once",
             found="at_least_once: nothing is written ahead, so that files would count as retired while those that take"
@@ -89,6 +90,7 @@ def _require_whole(folders: JobFolders) -> None:
     if folders.config.task_flow().publish == "replace_partitions":
         raise ConfigurationError(
             "a job that replaces partitions can't reprocess",
+            id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
             expected="sink.publish: append or replace",
             found=(
@@ -100,6 +102,7 @@ def _require_whole(folders: JobFolders) -> None:
     if any(sink.replaces_at_target for sink in folders.config.sink_sections().values()):
         raise ConfigurationError(
             "a job with a table whose mode is replace can't reprocess",
+            id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
             expected="sink.mode: append or upsert",
             found="replace: reprocessed records would replace all rows of their dataset",
@@ -113,6 +116,7 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
     if state is None:
         raise ConfigurationError(
             "the store does not know this dataset",
+            id="DATASET_UNKNOWN",
             dataset=urn,
             store=store.roots.store,
             todo="give its URN as `distcommit status --all` shows it",
@@ -120,6 +124,7 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
     if state.status is not DatasetStatus.IDLE:
         raise ConflictError(
             "a dataset can be reprocessed only between its sequences",
+            id="REPROCESS_WITH_OPEN_SEQUENCE",
             dataset=urn,
             expected="it to be idle",
             found=f"{state.status.value}: {state.reason}",
@@ -130,6 +135,7 @@ def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
     if state.is_stopped:
         raise ConflictError(
             "no run plans this dataset",
+            id="REPROCESS_OF_STOPPED_DATASET",
             dataset=urn,
             found=stop_reason(state),
             todo="release it with retry; then reprocess",

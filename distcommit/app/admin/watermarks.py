@@ -40,6 +40,7 @@ def set_watermark(
     if (urn in states) is new:
         raise ConfigurationError(
             "the store knows this dataset already" if new else "the store knows no such dataset",
+            id="DATASET_ALREADY_KNOWN" if new else "DATASET_UNKNOWN",
             dataset=urn,
             store=store.roots.store,
             todo="leave --new out"
@@ -78,6 +79,7 @@ def require_positions(
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise ConfigurationError(
             "the positions are not valid for their datasets",
+            id="POSITIONS_INVALID",
             expected="for each dataset the next position to read by partition, of the kind that its source counts in",
             found="; ".join(problems[:_NAMED]) + more,
             todo="correct them and give the command again; nothing was written",
@@ -95,6 +97,7 @@ def require_all_named(states: Mapping[str, DatasetState], wanted: Mapping[str, M
     if found:
         raise ConfigurationError(
             "the watermark must name all partitions: others would be read again from their beginning",
+            id="POSITIONS_INVALID",
             expected="a position for each partition that has one",
             found="; ".join(found[:_NAMED]) + (f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""),
             todo="name them too, with the positions that they have; if the source does not have them any more, set the"

@@ -69,6 +69,7 @@ def require_audited(flow: TaskFlow) -> None:
     if silent is not None:
         raise ConfigurationError(
             "a sink of this job does not report its commits",
+            id="OFFSETS_NOT_RECORDED",
             sink=silent.sink.name,
             branch=silent.name,
             expected="a committer with `ledger`, and `abilities` that declare it",

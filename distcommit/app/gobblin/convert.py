@@ -31,7 +31,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     ),
     (r"job\.lock\..*|zookeeper\..*", "the lock is in paths.store; lock.lease_ttl_s is how long a dead run's holds"),
     (r"job\.template", "the template is not included: convert with it as --sysconfig"),
-    (r"jobconf\..*", "`distcommit serve FOLDER` takes each job file of a folder"),
+    (r"jobconf\..*", "`distcommit schedule serve FOLDER` takes each job file of a folder"),
     (
         r"extract\.(namespace|table\.name)",
         "a dataset is an extract of kafka, its topic; its folder in paths.output is named so",
@@ -116,7 +116,7 @@ def convert_job(
     job = Translation(properties)
     name = job.take("job.name")
     if name is None:
-        raise ConfigurationError("the job has no name", path=file, expected="job.name")
+        raise ConfigurationError("the job has no name", id="GOBBLIN_JOB_INVALID", path=file, expected="job.name")
     job.put(name, "job", name.value)
     for rule in RULES:
         rule(job)

@@ -33,7 +33,13 @@ class Property:
     def wrong(self, what: str, *, expected: str = "", todo: str = "") -> ConfigurationError:
         """Return the error that the property is invalid."""
         return ConfigurationError(
-            what, path=self.file, line=self.line, expected=expected, found=f"{self.name}={self.value}", todo=todo
+            what,
+            id="GOBBLIN_JOB_INVALID",
+            path=self.file,
+            line=self.line,
+            expected=expected,
+            found=f"{self.name}={self.value}",
+            todo=todo,
         )
 
 
@@ -61,13 +67,16 @@ def read_properties(file: Path, *, sysconfig: Path | None = None, root: Path | N
 def _of_folders(file: Path, root: Path | None) -> Iterator[Path]:
     own = file.resolve().parent
     if root is not None and not own.is_relative_to(root.resolve()):
-        raise ConfigurationError("the job is not below the folder of all jobs", path=file, expected=f"below {root}")
+        raise ConfigurationError(
+            "the job is not below the folder of all jobs", id="GOBBLIN_JOB_INVALID", path=file, expected=f"below {root}"
+        )
     above = [own, *own.parents] if root is not None else [own]
     for folder in reversed([each for each in above if root is None or each.is_relative_to(root.resolve())]):
         common = sorted(each for each in folder.glob("*.properties") if each != file.resolve())
         if len(common) > 1:
             raise ConfigurationError(
                 "a folder has several files of common properties",
+                id="GOBBLIN_JOB_INVALID",
                 path=folder,
                 expected="one, as Gobblin takes them",
                 found=", ".join(each.name for each in common),
@@ -100,19 +109,28 @@ def _read(file: Path, by: tuple[Path, ...]) -> dict[str, Property]:
 
 def _parsed(file: Path) -> Iterator[Property]:
     if file.suffix in (".conf", ".json", ".yaml", ".yml", ".template"):
-        raise ConfigurationError("the file is not a properties file", path=file, expected=".pull, .job or .properties")
+        raise ConfigurationError(
+            "the file is not a properties file",
+            id="GOBBLIN_JOB_INVALID",
+            path=file,
+            expected=".pull, .job or .properties",
+        )
     javaproperties = _parser()
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise ConfigurationError("the properties can't be read", path=file, found=str(error)) from error
+        raise ConfigurationError(
+            "the properties can't be read", id="GOBBLIN_JOB_INVALID", path=file, found=str(error)
+        ) from error
     try:
         text = data.decode()
     except UnicodeDecodeError:
         text = data.decode("latin-1")  # Java's default
     if (odd := _UNPRINTABLE.search(text)) is not None:
         line = text.count("\n", 0, odd.start()) + 1
-        raise ConfigurationError("the file is not text", path=file, line=line, found=repr(odd[0]))
+        raise ConfigurationError(
+            "the file is not text", id="GOBBLIN_JOB_INVALID", path=file, line=line, found=repr(odd[0])
+        )
     line = 1
     try:
         for item in javaproperties.parse(text):
@@ -120,7 +138,9 @@ def _parsed(file: Path) -> Iterator[Property]:
                 yield Property(item.key, item.value.strip(), file, line)
             line += item.source.count("\n") or 1
     except javaproperties.InvalidUEscapeError as error:
-        raise ConfigurationError("an escape is cut short", path=file, line=line, found=str(error)) from error
+        raise ConfigurationError(
+            "an escape is cut short", id="GOBBLIN_JOB_INVALID", path=file, line=line, found=str(error)
+        ) from error
 
 
 def _parser() -> ModuleType:
@@ -129,6 +149,7 @@ def _parser() -> ModuleType:
     except ImportError as error:
         raise ConfigurationError(
             "reading Gobblin's files needs a package",
+            id="PACKAGE_MISSING",
             expected="javaproperties",
             todo="pip install 'distcommit[gobblin]'",
         ) from error

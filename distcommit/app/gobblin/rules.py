@@ -19,7 +19,12 @@ def _source(job: Translation) -> None:
     source = job.take("source.class")
     brokers = job.take("kafka.brokers")
     if source is None:
-        raise ConfigurationError("the job names no source", expected="source.class", todo="add the common properties")
+        raise ConfigurationError(
+            "the job names no source",
+            id="GOBBLIN_JOB_INVALID",
+            expected="source.class",
+            todo="add the common properties",
+        )
     if brokers is None:
         raise source.wrong("only jobs with a Kafka source are converted", expected="kafka.brokers beside it")
     kind = source.value.rpartition(".")[2]

@@ -74,11 +74,15 @@ def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None 
         DistcommitError, OSError: if the log's folder can't be read.
     """
     if bucket is not None and dataset is not None:
-        raise ConfigurationError("a dataset is in one bucket", expected="--bucket or --dataset", found="both")
+        raise ConfigurationError(
+            "a dataset is in one bucket", id="ARGUMENT_INVALID", expected="--bucket or --dataset", found="both"
+        )
     if dataset is not None:
         bucket = store.bucket_of(dataset)
     if bucket is not None and not 0 <= bucket < store.buckets:
-        raise ConfigurationError("there is no such bucket", expected=f"0 to {store.buckets - 1}", found=str(bucket))
+        raise ConfigurationError(
+            "there is no such bucket", id="ARGUMENT_INVALID", expected=f"0 to {store.buckets - 1}", found=str(bucket)
+        )
     log = store.job_log() if bucket is None else store.bucket_log(bucket)
     lines: list[LogLine] = []
     fold: Fold | None = None

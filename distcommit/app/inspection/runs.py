@@ -234,6 +234,7 @@ def newest_epoch(store: JobStore, clock: Clock) -> int:
     if not found:
         raise ConfigurationError(
             "no run of the job is recorded",
+            id="RUN_UNKNOWN",
             job=store.job,
             found="one that has no epoch yet" if rows else "none",
             todo="run the job, then give the command again",
@@ -382,7 +383,9 @@ def _no_such_run(store: JobStore, epoch: int, kept: list[int]) -> ConfigurationE
         found = f"none: the newest epoch is {newest}"
     else:
         found = "none: the epoch was not a run's, or its run could not write one"
-    return ConfigurationError("there is no record of that run", epoch=epoch, expected=expected, found=found)
+    return ConfigurationError(
+        "there is no record of that run", id="RUN_UNKNOWN", epoch=epoch, expected=expected, found=found
+    )
 
 
 def _or_none(read: Callable[[], Kept | None]) -> Kept | None:

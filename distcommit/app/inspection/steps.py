@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.notebook import NotebookTable
@@ -101,6 +101,7 @@ def unknown_dataset(store: JobStore, urn: str) -> ConfigurationError:
     """Return the error for an unknown URN."""
     return ConfigurationError(
         "the store does not know this dataset",
+        id="DATASET_UNKNOWN",
         dataset=urn,
         store=store.roots.store,
         todo="give its URN as `distcommit dataset list` shows it",
@@ -142,9 +143,7 @@ def _rows(state: DatasetState, context: StepContext) -> Iterator[StepRow]:
         try:
             answers = type(steps[0]).verify_all(steps)
         except Exception as error:  # noqa: BLE001 - a step class may be the user's
-            yield from (
-                StepRow(s.type_name, _described(s), "UNKNOWN", f"{type(error).__name__}: {error}") for s in steps
-            )
+            yield from (StepRow(step.type_name, _described(step), "UNKNOWN", error_text(error)) for step in steps)
             continue
         yield from (_row(step, answer) for step, answer in zip(steps, answers, strict=True))
 

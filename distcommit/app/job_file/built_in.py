@@ -45,6 +45,7 @@ def types_of(section: Section) -> tuple[str, ...]:
             if module.name in places:
                 raise ConfigurationError(
                     f"two {section}s have the name {module.name!r}",
+                    id="JOB_FILE_INVALID",
                     expected="one of each name",
                     found=f"one in {places[module.name]} and one in {place}",
                     todo="take one of them away, or give it another name",

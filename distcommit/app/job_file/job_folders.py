@@ -68,6 +68,7 @@ class JobFolders:
         if self.config.tries_out and not self.throwaway:
             raise ConfigurationError(
                 "the sink of type console is for trying out, and keeps nothing",
+                id="JOB_FILE_INVALID",
                 expected="`distcommit run` alone",
                 todo="give this command the job's own sink",
             )
@@ -86,6 +87,7 @@ class JobFolders:
         if unset:
             raise ConfigurationError(
                 "the job file names environment variables that are not set",
+                id="JOB_FILE_INVALID",
                 path=str(self.path),
                 found=", ".join(f"{key}: ${{{name}}}" for key, name in unset.items()),
                 todo=f"set {', '.join(dict.fromkeys(unset.values()))}; this command uses the settings",

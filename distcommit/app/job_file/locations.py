@@ -64,6 +64,7 @@ def normal_place(text: str, folder: Path) -> str:
     if ":" in user:
         raise ConfigurationError(
             "a folder's URL must not contain a password",
+            id="JOB_FOLDERS_INVALID",
             path=f"{scheme}://{user.partition(':')[0]}:...@{host}/{path}",
             expected="a URL without",
             todo=f"leave it out, and set FSSPEC_{scheme.upper()}_PASSWORD where the job runs",
@@ -71,6 +72,7 @@ def normal_place(text: str, folder: Path) -> str:
     if scheme in _WHY_NOT:
         raise ConfigurationError(
             "there is no file system for this URL",
+            id="FILE_SYSTEM_UNSUPPORTED",
             path=text,
             expected=f"a path of this machine, a URL that begins with {' or '.join(f'{s}://' for s in _REMOTE)},"
             " or one of a file system of fsspec that renames in one step",
@@ -83,6 +85,7 @@ def normal_place(text: str, folder: Path) -> str:
     if not authority or not path.strip("/"):
         raise ConfigurationError(
             "a folder's URL is incomplete",
+            id="JOB_FOLDERS_INVALID",
             path=text,
             expected=_REMOTE.get(scheme, _FSSPEC_PLACE),
         )
@@ -100,12 +103,14 @@ def check_places(places: Mapping[str, str]) -> None:
             if _file_system_of(place) != _file_system_of(other_place):
                 raise ConfigurationError(
                     "the job's folders are on different file systems",
+                    id="JOB_FOLDERS_INVALID",
                     expected="paths.store, paths.staging and paths.output on one",
                     found=f"paths.{name} {place} and paths.{other} {other_place}",
                 )
             if name != other and (place + "/").startswith(other_place + "/"):
                 raise ConfigurationError(
                     "one of the job's folders is inside another",
+                    id="JOB_FOLDERS_INVALID",
                     expected="paths.store, paths.staging and paths.output apart from each other",
                     found=f"paths.{name} {place} in paths.{other} {other_place}",
                 )
@@ -132,6 +137,7 @@ def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) ->
         extra = scheme if scheme in _REMOTE else "fsspec"
         raise ConfigurationError(
             "the package for this file system is not installed",
+            id="PACKAGE_MISSING",
             path=place,
             found=str(error),
             todo=f"pip install 'distcommit[{extra}]', also where the executors run",
@@ -140,6 +146,7 @@ def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) ->
         web = scheme == "webhdfs"
         raise ConfigurationError(
             f"{'WebHDFS' if web else 'fsspec'} has no way to ask for durable files",
+            id="FILE_SYSTEM_UNSUPPORTED",
             path=place,
             expected="commit.durability: none",
             found="commit.durability: fsync",
@@ -205,6 +212,7 @@ def require_apart(source: Source, places: Mapping[str, str]) -> None:
         if source.reads(Target("root", place)):
             raise ConfigurationError(
                 "the source reads the job's own folders",
+                id="JOB_FOLDERS_INVALID",
                 expected=f"a source whose files are not in paths.{name}, and the other way round",
                 found=place,
                 todo="give the job folders apart from what it reads",

@@ -65,6 +65,7 @@ def require_offsets(provenance: Provenance | None) -> None:
     if provenance is None:
         raise ConfigurationError(
             "what two jobs have published is compared by the offsets in their files",
+            id="OFFSETS_NOT_RECORDED",
             expected="a source with offsets",
             todo="compare what `distcommit status --json` has of both, or the tables themselves",
         )

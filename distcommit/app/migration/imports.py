@@ -62,6 +62,7 @@ def import_watermarks(
     if busy:
         raise ConflictError(
             "datasets have sequences that are not done",
+            id="IMPORT_WITH_OPEN_SEQUENCES",
             expected="all of them to be idle",
             found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
             todo="`distcommit recover`, or release what is quarantined, then import again; nothing was written",

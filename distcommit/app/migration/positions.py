@@ -51,7 +51,9 @@ def read_positions(config: JobConfig, file: Path | None, group: str | None) -> F
         SourceError: if Kafka does not answer.
     """
     if (file is None) == (group is None):
-        raise ConfigurationError("positions come from one place", expected="--from FILE or --kafka-group NAME")
+        raise ConfigurationError(
+            "positions come from one place", id="ARGUMENT_INVALID", expected="--from FILE or --kafka-group NAME"
+        )
     if file is not None:
         found = _from_csv(config, file) if file.suffix.lower() == ".csv" else _from_gobblin(config, file)
     else:
@@ -64,6 +66,7 @@ def require_some(found: ForeignPositions) -> ForeignPositions:
     if not found.datasets:
         raise ConfigurationError(
             "it has no position for this job",
+            id="POSITIONS_INVALID",
             found=f"{found.origin}: {'; '.join(found.left_out[:_NAMED]) or 'nothing at all'}",
             todo="compare its topics with those of the job file",
         )
@@ -85,10 +88,13 @@ def _from_csv(config: JobConfig, file: Path) -> ForeignPositions:
             header = tuple(name.strip() for name in next(reader, []))
             rows = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError("the file of positions can't be read", path=file, found=str(error)) from error
+        raise ConfigurationError(
+            "the file of positions can't be read", id="POSITIONS_INVALID", path=file, found=str(error)
+        ) from error
     if header != CSV_HEADER:
         raise ConfigurationError(
             "the file of positions has another header",
+            id="POSITIONS_INVALID",
             path=file,
             expected=",".join(CSV_HEADER),
             found=",".join(header),
@@ -146,7 +152,9 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigurationError("the file of positions can't be read", path=file, found=str(error)) from error
+        raise ConfigurationError(
+            "the file of positions can't be read", id="POSITIONS_INVALID", path=file, found=str(error)
+        ) from error
     problems = list[str]()
     newest: dict[tuple[str, str], tuple[int, int]] = {}
     for where, task, began_ms in _tasks(tree, problems):
@@ -214,6 +222,7 @@ def _dataset_of_topic(config: JobConfig, topic: str, partition: str) -> str:
     if extract is None or extract.namespace != _TOPICS:
         raise ConfigurationError(
             "positions of a Gobblin state store are those of Kafka topics",
+            id="POSITIONS_INVALID",
             found=f"a source of type {config.source.type}",
         )
     return urn
@@ -224,6 +233,7 @@ def _require_none(problems: list[str], file: Path, what: str) -> None:
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise ConfigurationError(
             f"the file of positions has {len(problems)} that can't be used",
+            id="POSITIONS_INVALID",
             path=file,
             found="; ".join(problems[:_NAMED]) + more,
             todo=f"correct each {what}; nothing was written",

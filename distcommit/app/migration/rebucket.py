@@ -55,7 +55,9 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
         StaleStoreError, CorruptError: if the store is older than its output, or can't be read.
     """
     if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
-        raise ConfigurationError("no job has so many buckets", expected=f"1 to {MAX_BUCKETS}", found=str(buckets))
+        raise ConfigurationError(
+            "no job has so many buckets", id="ARGUMENT_INVALID", expected=f"1 to {MAX_BUCKETS}", found=str(buckets)
+        )
     config, (fs, roots) = folders.config, folders.places()
     store = open_store(fs, roots, config.job, create=False, groups=folders.groups)
     move, run_id = _move(folders, store, buckets), new_run_id()

@@ -91,6 +91,7 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
     if kind != config.source.type:
         raise ConfigurationError(
             "positions of one type of source have no meaning in another",
+            id="WATERMARKS_NOT_TRANSFERABLE",
             expected=f"a job with a source of type {config.source.type}",
             found=f"job {store.job}, whose source is of type {kind}",
         )
@@ -110,6 +111,7 @@ def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
     if theirs != ours:
         raise ConfigurationError(
             "positions of one type of watermark have no meaning in another",
+            id="WATERMARKS_NOT_TRANSFERABLE",
             expected=f"watermarks of type {ours or 'plain'}",
             found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
             todo="read with the type that they were made by; nothing was written",
@@ -124,6 +126,7 @@ def _require_same_meaning(source: Source, theirs: Source, store: JobStore, recor
     if others:
         raise ConfigurationError(
             "positions that were counted by other settings of the source have no meaning in this job",
+            id="WATERMARKS_NOT_TRANSFERABLE",
             expected=", ".join(f"{name}: {found.get(name, 'not set')}" for name in others),
             found=", ".join(f"{name}: {mine[name].value}" for name in others),
             todo=f"{mine[others[0]].otherwise}; nothing was written",
@@ -155,6 +158,7 @@ def _take_partitions(
         if before and incarnation and before != incarnation:
             raise ConfigurationError(
                 "partitions of one dataset count in different incarnations of its source",
+                id="WATERMARKS_NOT_TRANSFERABLE",
                 dataset=mine,
                 expected=f"incarnation {before}, as of its other partitions",
                 found=f"incarnation {incarnation}, of dataset {urn}",
@@ -169,6 +173,7 @@ def _require_idle(store: JobStore) -> None:
     if busy:
         raise ConflictError(
             "the other job has sequences that are not done",
+            id="IMPORT_WITH_OPEN_SEQUENCES",
             job=store.job,
             expected="all of its datasets to be idle",
             found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),

@@ -153,7 +153,10 @@ def _known(columns: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
         return tuple(schema.names)
     if strangers := [name for name in columns if name not in schema.names]:
         raise ConfigurationError(
-            "there are no columns of these names", expected=", ".join(schema.names), found=", ".join(strangers)
+            "there are no columns of these names",
+            id="ARGUMENT_INVALID",
+            expected=", ".join(schema.names),
+            found=", ".join(strangers),
         )
     return tuple(columns)
 
@@ -174,6 +177,7 @@ def _require_known(given: Mapping[str, str]) -> None:
     if strangers or "path" not in given:
         raise ConfigurationError(
             "the data source does not have these options" if strangers else "the job to read is not given",
+            id="ARGUMENT_INVALID",
             expected=f"load(JOB_FILE), and options {', '.join(_OPTIONS[1:])}",
             found=", ".join(strangers) or "no path",
         )
@@ -186,6 +190,7 @@ def _named(given: Mapping[str, str]) -> list[str] | None:
     if found is None or "dataset" in given:
         raise ConfigurationError(
             "the option does not name datasets",
+            id="ARGUMENT_INVALID",
             expected='dataset, or datasets as a JSON list such as ["orders", "items"]',
             found=given["datasets"],
         )
@@ -198,7 +203,10 @@ def _columns(given: Mapping[str, str]) -> list[str] | None:
     found = _names(given["columns"])
     if not found or len(set(found)) < len(found):
         raise ConfigurationError(
-            "the option does not name columns", expected='a JSON list such as ["name", "at"]', found=given["columns"]
+            "the option does not name columns",
+            id="ARGUMENT_INVALID",
+            expected='a JSON list such as ["name", "at"]',
+            found=given["columns"],
         )
     return found
 
@@ -215,5 +223,7 @@ def _names(text: str) -> list[str] | None:
 def _tasks(given: Mapping[str, str]) -> int:
     text = given.get("tasks", str(_TASKS))
     if not text.isdecimal() or not int(text):
-        raise ConfigurationError("the option is not a number of tasks", expected="1 or more", found=text)
+        raise ConfigurationError(
+            "the option is not a number of tasks", id="ARGUMENT_INVALID", expected="1 or more", found=text
+        )
     return int(text)

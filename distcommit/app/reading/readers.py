@@ -227,7 +227,9 @@ def read_store(store: JobStore, place: str, branch: str, datasets: Iterable[str]
 def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[JobStore, str, str]:
     if isinstance(job, Mapping):
         if job.keys() != {"store", "output"}:
-            raise ConfigurationError("a job's folders are two", expected="store and output", found=str(sorted(job)))
+            raise ConfigurationError(
+                "a job's folders are two", id="ARGUMENT_INVALID", expected="store and output", found=str(sorted(job))
+            )
         places = {name: normal_place(place, Path.cwd()) for name, place in job.items()}
         fs = open_file_system(places["store"], durable=False)
         roots = Roots(path_of(places["store"]), "", path_of(places["output"]))
@@ -243,6 +245,7 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
     if branch is None or (not rejected and branch not in files):
         raise ConfigurationError(
             "there are no files of that branch",
+            id="ARGUMENT_INVALID",
             job=config.job,
             expected=f"one of {', '.join([*files, error_branch_of('')])}",
             found=branch or "none, of several",
@@ -263,6 +266,7 @@ def _only_branch(store: JobStore) -> str:
     if len(names) > 1:
         raise ConfigurationError(
             "the job has a fork, and the branch to read is not given",
+            id="ARGUMENT_INVALID",
             job=store.job,
             expected=f"branch: one of {', '.join([*sorted(names), error_branch_of('')])}",
             found="none",
@@ -296,6 +300,7 @@ def _datasets_at(store: JobStore, root: SnapshotManifest) -> dict[str, DatasetSn
 def _no_dataset(store: JobStore, urn: str) -> ConfigurationError:
     return ConfigurationError(
         "the snapshot has nothing of this dataset",
+        id="DATASET_UNKNOWN",
         dataset=urn,
         store=store.roots.store,
         todo="give its URN as `distcommit status --all` shows it, or read a newer snapshot",

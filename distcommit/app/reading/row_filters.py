@@ -69,7 +69,9 @@ class RowFilters:
             try:
                 schema.empty_table().filter(found)
             except pa.ArrowException as error:
-                raise ConfigurationError("the text has no valid filter", expected="values", found=str(error)) from error
+                raise ConfigurationError(
+                    "the text has no valid filter", id="ARGUMENT_INVALID", expected="values", found=str(error)
+                ) from error
         return found
 
     def of_file(self, schema: pa.Schema) -> pc.Expression | None:
@@ -91,6 +93,7 @@ def parsed_filters(text: str | None) -> RowFilters:
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             "the text is not a list of filters",
+            id="ARGUMENT_INVALID",
             expected=f'a JSON list such as [["n", ">", 20], ["name", "in", ["a", "b"]]], of {", ".join(_COMPARED)},'
             f" {' and '.join(_AMONG)}",
             found=f"{text}: {error}",
@@ -150,6 +153,7 @@ def _exact(each: RowFilter, schema: pa.Schema) -> pc.Expression:
     if each.column not in schema.names:
         raise ConfigurationError(
             "there is no column of that name to filter by",
+            id="ARGUMENT_INVALID",
             expected=f"one of {', '.join(schema.names)}",
             found=each.column,
         )
@@ -158,7 +162,11 @@ def _exact(each: RowFilter, schema: pa.Schema) -> pc.Expression:
         return each.expression(kind)
     except pa.ArrowException as error:
         raise ConfigurationError(
-            "a filter's value is not of its column's type", column=each.column, expected=str(kind), found=str(error)
+            "a filter's value is not of its column's type",
+            id="ARGUMENT_INVALID",
+            column=each.column,
+            expected=str(kind),
+            found=str(error),
         ) from error
 
 

@@ -82,7 +82,10 @@ def _ms(at: datetime) -> int:
         return ((at if at.tzinfo is not None else at.astimezone(UTC)) - _SINCE) // timedelta(milliseconds=1)
     except (OverflowError, ValueError, OSError) as error:
         raise ConfigurationError(
-            "there was no snapshot at that time", expected="a time of a run", found=f"{at.isoformat()}: {error}"
+            "there was no snapshot at that time",
+            id="ARGUMENT_INVALID",
+            expected="a time of a run",
+            found=f"{at.isoformat()}: {error}",
         ) from error
 
 
@@ -102,6 +105,7 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[SnapshotManifest], e
     if not 0 < epoch <= fold.fence_epoch:
         raise ConfigurationError(
             "there is no run of that epoch",
+            id="RUN_UNKNOWN",
             store=store.roots.store,
             expected=f"an epoch from 1 to {fold.fence_epoch}, as status and run records have them",
             found=str(epoch),
@@ -125,6 +129,7 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[SnapshotManifest], e
         return later
     raise NotSettledError(
         "this run is not settled yet",
+        id="RUN_NOT_SETTLED",
         store=store.roots.store,
         epoch=epoch,
         expected="a run that has ended and left nothing open, or whose rest a later run has finished",
@@ -167,6 +172,7 @@ def parsed_as_of(given: AsOf) -> int | datetime | None:
     except ValueError:
         raise ConfigurationError(
             "as_of does not name a snapshot",
+            id="ARGUMENT_INVALID",
             expected="the epoch of a run, such as 12, or a time, such as 2026-05-01T12:00:00+02:00",
             found=text,
             todo="correct as_of",

@@ -41,6 +41,7 @@ def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who
         return
     raise TransientError(
         "a micro-batch is not committed as a whole",
+        id="MICRO_BATCH_INCOMPLETE",
         query=query_id,
         batch=batch_id,
         run=result.run_id,

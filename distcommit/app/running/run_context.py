@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
+from distcommit.app.checks.check import check_before_run
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.alerts import alerting
@@ -95,6 +96,16 @@ def begun(
 
 def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | None:
     return CompositeObserver(*([observer] if observer is not None else ()), *others) if others else observer
+
+
+@contextmanager
+def open_checked_run(
+    folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
+) -> Iterator[RunContext]:
+    """Check the job, then begin a run as `open_reading_run`. Raises as `check_before_run`, before anything is done."""
+    check_before_run(folders, needs_java=session is None)
+    with open_reading_run(folders, session, command, who, observer) as run:
+        yield run
 
 
 @contextmanager

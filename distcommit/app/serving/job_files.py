@@ -10,7 +10,7 @@ from pathlib import Path
 from distcommit.app.job import Job
 from distcommit.app.scheduling.schedule import Plan
 from distcommit.app.stored_job import is_job_file
-from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
+from distcommit.core.errors import ConfigurationError, error_text
 from distcommit.spark.settings import SparkSettings
 
 
@@ -47,7 +47,9 @@ def read_job_files(
             path for path in folder.absolute().iterdir() if is_job_file(path) and path.name[0] != "." and path.is_file()
         )
     except OSError as error:
-        raise ConfigurationError("the folder of job files can't be read", path=folder, found=str(error)) from error
+        raise ConfigurationError(
+            "the folder of job files can't be read", id="SERVED_JOBS_INVALID", path=folder, found=str(error)
+        ) from error
     found = {path.name: _read(path, overrides, known.get(path.name)) for path in paths}
     return _told_apart(found, known, spark)
 
@@ -57,6 +59,7 @@ def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
     if not files:
         raise ConfigurationError(
             "the folder has no job file to serve",
+            id="SERVED_JOBS_INVALID",
             path=folder,
             expected="files that end in .yaml or .yml, with a section schedule",
             todo="put the job files there",
@@ -64,7 +67,10 @@ def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
     problems = [f"{file.name}: {file.problem}" for file in files.values() if file.problem]
     if problems:
         raise ConfigurationError(
-            "not all of the job files can be served; nothing was begun", path=folder, found=" | ".join(problems)
+            "not all of the job files can be served; nothing was begun",
+            id="SERVED_JOBS_INVALID",
+            path=folder,
+            found=" | ".join(problems),
         )
 
 
@@ -80,7 +86,7 @@ def _read(path: Path, overrides: Sequence[str], known: JobFile | None) -> JobFil
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a custom class raises, the other jobs go on
-        text = str(error) if isinstance(error, DistcommitError) else error_text(error)
+        text = error_text(error)
         return JobFile(path.name, said, problem=text)
 
 
@@ -89,19 +95,26 @@ def _plan(job: Job) -> Plan:
     config = job.config
     if config.schedule is None:
         raise ConfigurationError(
-            "the job has no schedule", expected="schedule: {cron: '*/5 * * * *'}, or {interval_s: 30}", todo="add it"
+            "the job has no schedule",
+            id="SERVED_JOBS_INVALID",
+            expected="schedule: {cron: '*/5 * * * *'}, or {interval_s: 30}",
+            todo="add it",
         )
     if config.spark.remote:
         raise ConfigurationError(
             "a service has a Spark session of its own, and can't share one of Spark Connect",
+            id="SPARK_CONNECT_NOT_SERVABLE",
             found=f"spark.remote: {config.spark.remote}",
             todo="set spark.master in place of it, or have `distcommit run` started by another scheduler",
         )
     if config.tries_out:
-        raise ConfigurationError("a sink of type console is for previews, and not served", todo="set the job's own")
+        raise ConfigurationError(
+            "a sink of type console is for previews, and not served", id="SERVED_JOBS_INVALID", todo="set the job's own"
+        )
     if config.source.batch_column:
         raise ConfigurationError(
             f"a source of type {config.source.type} is fed by a streaming query",
+            id="SERVED_JOBS_INVALID",
             todo="call Job.on_batch by its foreachBatch",
         )
     config.task_flow().check()

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 from distcommit.app.job import Job
 from distcommit.app.running.alert_hooks import Alert, tell
-from distcommit.core.errors import DistcommitError, LockHeldError, RunCancelledError, error_text
+from distcommit.core.errors import LockHeldError, RunCancelledError, error_text
 from distcommit.core.ports import FileSystem
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.events import Event, Observer, RunBegan
@@ -230,7 +230,7 @@ class ServedJob:
             return Outcome.CANCELLED, str(error)
         except BaseException as error:  # also SystemExit, which would end this thread without a word
             logger.debug("the run failed", exc_info=True)
-            return Outcome.FAILED, str(error) if isinstance(error, DistcommitError) else error_text(error)
+            return Outcome.FAILED, error_text(error)
         totals = result.totals
         text = f"{totals.datasets_published:,} datasets, {totals.records_published:,} records"
         if result.succeeded:

@@ -173,6 +173,9 @@ def _library() -> tuple[Any, Any, Any, Any]:
         from openlineage.client.transport.http import HttpConfig, HttpTransport  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError(
-            "lineage needs OpenLineage's client", found=str(error), todo="pip install 'distcommit[openlineage]'"
+            "lineage needs OpenLineage's client",
+            id="PACKAGE_MISSING",
+            found=str(error),
+            todo="pip install 'distcommit[openlineage]'",
         ) from error
     return event_v2, facet_v2, OpenLineageClient, ((HttpTransport, HttpConfig), (FileTransport, FileConfig))

@@ -217,6 +217,9 @@ def require_client() -> Any:
         import prometheus_client  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError(
-            "metrics need Prometheus's client", found=str(error), todo="pip install 'distcommit[prometheus]'"
+            "metrics need Prometheus's client",
+            id="PACKAGE_MISSING",
+            found=str(error),
+            todo="pip install 'distcommit[prometheus]'",
         ) from error
     return prometheus_client

@@ -52,6 +52,7 @@ def scraped(at: tuple[str, int] | None) -> Iterator[ServiceMetrics | None]:
     except OSError as error:
         raise ConfigurationError(
             "metrics can't be served at this address",
+            id="ARGUMENT_INVALID",
             address=f"{at[0]}:{at[1]}",
             found=str(error),
             todo="name a free port",

@@ -160,5 +160,8 @@ def _library() -> tuple[Any, Any]:
         return trace, _Sdk()
     except ImportError as error:
         raise ConfigurationError(
-            "traces need OpenTelemetry", found=str(error), todo="pip install 'distcommit[opentelemetry]'"
+            "traces need OpenTelemetry",
+            id="PACKAGE_MISSING",
+            found=str(error),
+            todo="pip install 'distcommit[opentelemetry]'",
         ) from error

@@ -82,6 +82,7 @@ def compare(
     if len(given) != 1:
         raise ConfigurationError(
             "migrate compare must have one other side",
+            id="ARGUMENT_INVALID",
             expected="OTHER.yaml, --from or --kafka-group",
             found=" and ".join(given) or "none",
         )

@@ -72,6 +72,7 @@ def _release_of(words: list[str], everything: bool) -> Release:
     if len(words) != len(expected) or words[-1] not in ways:
         raise ConfigurationError(
             "the arguments of release are wrong" + (" with --all" if everything else ""),
+            id="ARGUMENT_INVALID",
             expected=" ".join(expected),
             found=" ".join(words),
         )
@@ -114,6 +115,7 @@ def set_watermark(
     except msgspec.DecodeError as error:
         raise ConfigurationError(
             "POSITIONS must be a JSON object of positions by partition, or null",
+            id="POSITIONS_INVALID",
             expected='JSON such as {"0": 1200}',
             found=f"{positions}: {error}",
         ) from error

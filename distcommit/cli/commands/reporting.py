@@ -16,7 +16,7 @@ from distcommit.app.inspection.runs import RunStatus
 from distcommit.app.job import Job
 from distcommit.cli.options import on_job_state
 from distcommit.cli.terminal import Terminal
-from distcommit.core.errors import storage_error
+from distcommit.core.storage_errors import storage_error
 
 
 class ReportResult(msgspec.Struct, frozen=True):

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
+from rich.console import RenderableType
 
+from distcommit.app.checks.check import CheckFailedError
+from distcommit.app.inspection.datasets import Query, SortBy
 from distcommit.app.inspection.replay_plan import ReplayPlan
 from distcommit.app.inspection.sweeps import SweepResult
 from distcommit.app.job import Job
-from distcommit.app.job_file.explain import explained
-from distcommit.app.preview import run_preview
+from distcommit.app.preview import PreviewResult, run_preview
 from distcommit.cli.help import RECORDS_LOST
 from distcommit.cli.options import on_job, on_job_state
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
+from distcommit.cli.views.check_view import problems_view
 from distcommit.cli.views.datasets_view import replay_plan_view
 from distcommit.cli.views.expire_view import expiry_view
-from distcommit.cli.views.explain_view import explain_view
-from distcommit.cli.views.result_views import recover_view, run_or_preview_view, run_view
+from distcommit.cli.views.result_views import (
+    REJECTED_SHOWN,
+    recover_view,
+    rejected_view,
+    run_or_preview_view,
+    run_view,
+)
 from distcommit.cli.views.runs_view import cancel_view
 from distcommit.cli.views.verify_view import repair_view, sweep_view
 from distcommit.cli.views.view_parts import page
-from distcommit.cli.web.flow_svg import flow_svg
 from distcommit.core.errors import ConfigurationError
 from distcommit.engine.driver.run import RunResult
+from distcommit.protocol.paths.output import REJECTED_FOLDER
 
 
 @on_job
@@ -36,10 +43,24 @@ def run(terminal: Terminal, job: Job) -> int:
 
     Exit code 1 if a dataset failed, was skipped or is pending; 7 if the source had lost records.
     """
-    with shown_progress(terminal.err) as shown:
-        result = run_preview(job.config, shown) if job.config.tries_out else job.run(shown)
-    terminal.show(result, run_or_preview_view)
+    try:
+        with shown_progress(terminal.err, "check the job", job.config.source.size_unit) as shown:
+            result = run_preview(job.config, shown) if job.config.tries_out else job.run(shown)
+    except CheckFailedError as error:
+        terminal.err.print(problems_view(error.problems))
+        raise
+    terminal.show(result, lambda shown: page(run_or_preview_view(shown), _rejected(job, shown)))
     return exit_code_of(result) if isinstance(result, RunResult) else 0 if result.succeeded else 1
+
+
+def _rejected(job: Job, result: RunResult | PreviewResult) -> RenderableType | None:
+    """Describe the rejected records of a run and their folder; None if all were accepted."""
+    if not isinstance(result, RunResult) or not result.totals.records_rejected:
+        return None
+    rows = job.datasets(Query(sort=SortBy.REJECTED, most=REJECTED_SHOWN, read=True)).datasets
+    counts = {row.state.dataset: row.last_run.counts.records_rejected for row in rows if row.last_run is not None}
+    folder, again = f"{job.config.paths.output}/{REJECTED_FOLDER}", f"{job.command('dataset reprocess')} --all"
+    return rejected_view(result.totals.records_rejected, counts, folder, again)
 
 
 def exit_code_of(result: RunResult) -> int:
@@ -100,6 +121,7 @@ def reprocess(
     if bool(dataset) == everything:
         raise ConfigurationError(
             "dataset reprocess must be given one dataset or --all",
+            id="ARGUMENT_INVALID",
             expected="DATASET or --all",
             found="both" if everything else "neither",
         )
@@ -164,21 +186,3 @@ def cancel(
     )
     terminal.show(result, cancel_view)
     return 0 if result.ended else 1
-
-
-@on_job_state
-def explain(
-    terminal: Terminal,
-    job: Job,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Draw the flow into an SVG file.", show_default=False)
-    ] = None,
-) -> None:
-    """Show the task flow from source to sinks, with known columns.
-
-    Connects to no source or target.
-    """
-    result = explained(job.config)
-    if svg is not None:
-        svg.write_text(flow_svg(result), encoding="utf-8")
-    terminal.show(result, explain_view)

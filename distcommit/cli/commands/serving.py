@@ -51,7 +51,9 @@ def serve_jobs(
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) <= 65_535:
-        raise ConfigurationError("--metrics must name a port", expected="PORT or HOST:PORT", found=text)
+        raise ConfigurationError(
+            "--metrics must name a port", id="ARGUMENT_INVALID", expected="PORT or HOST:PORT", found=text
+        )
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -86,7 +88,10 @@ def trigger(
 def _ask(terminal: Terminal, job: Job, wish: ServiceRequest, wait_s: float = 0) -> int:
     if job.config.schedule is None:
         raise ConfigurationError(
-            "no service runs this job", expected="a section schedule in the job file", todo="use `distcommit run`"
+            "no service runs this job",
+            id="JOB_NOT_SERVED",
+            expected="a section schedule in the job file",
+            todo="use `distcommit run`",
         )
     result = job.ask_service(wish, wait_s=wait_s)
     terminal.show(result, asked_view)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from distcommit.app.gobblin.convert import ConvertResult
     from distcommit.app.preview import PreviewResult, ShownTable
 
+REJECTED_SHOWN = 5
+"""Datasets that are named with their rejected records."""
 _SHOWN = 300
 """Characters shown of one log record; --json has all."""
 
@@ -75,6 +77,23 @@ def run_view(result: RunResult) -> RenderableType:
         "seconds": seconds_spent(result.seconds),
     }
     return page(verdict, fact_table(facts), flow_table(totals.flow), _reasons(result.reasons))
+
+
+def rejected_view(records: int, by_dataset: Mapping[str, int], folder: str, command: str) -> RenderableType:
+    """Show how many records a run has rejected, of which datasets, and where they are.
+
+    Args:
+        records: their number.
+        by_dataset: the numbers of the first datasets.
+        folder: the folder of their files.
+        command: the command that processes them again.
+    """
+    named = [f"{dataset} ({count:,})" for dataset, count in by_dataset.items() if count]
+    of = f" of {', '.join(named)}{', ...' if len(named) == REJECTED_SHOWN else ''}" if named else ""
+    return Group(
+        Text(f"rejected: {'1 record' if records == 1 else f'{records:,} records'}{of}, in {folder}", style="yellow"),
+        Text(f"after a correction, process them again: {command}"),
+    )
 
 
 def recover_view(result: RecoverResult) -> RenderableType:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from distcommit.app.job_file.explain import ExplainResult, FlowColumn, FlowPart
-from distcommit.cli.views.explain_view import shown_columns
+from distcommit.app.checks.flow import FlowColumn, FlowDescription, FlowPart
+from distcommit.cli.views.flow_view import shown_columns
 from distcommit.core.errors import printable
 
 _WIDTH, _GAP, _ARROW, _PAD = 330, 36, 26, 12
@@ -46,7 +46,7 @@ class _Block:
         return 2 * _PAD + _LINE + lines * _LINE + 8 * len(self.compartments)
 
 
-def flow_svg(result: ExplainResult) -> str:
+def flow_svg(result: FlowDescription) -> str:
     """Return the text of an SVG file: the source at the top, sinks at the bottom, one column for each branch."""
     reached = result.parts[-1].columns
     shared = [*_blocks(result.parts, None), *_blocks([result.fork] if result.fork else [], None)]

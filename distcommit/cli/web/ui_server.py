@@ -53,6 +53,7 @@ class UiServer(ThreadingHTTPServer):
         except (OSError, OverflowError) as error:
             raise ConfigurationError(
                 "the port is not available",
+                id="ARGUMENT_INVALID",
                 port=port,
                 found=str(error),
                 todo="use another --port, or leave it out to pick a free one",

@@ -74,6 +74,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
         raise ConfigurationError(
             "a construct's value is not valid for the column",
+            id="CONSTRUCT_SETTINGS_INVALID",
             construct=construct,
             column=column,
             expected=f"a value of type {kind}",

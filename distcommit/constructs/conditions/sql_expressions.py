@@ -60,6 +60,7 @@ class SqlExpressions:
         except ImportError as error:
             raise ConfigurationError(
                 "SQL expressions need DuckDB, which is not installed",
+                id="PACKAGE_MISSING",
                 found=str(error),
                 todo="pip install 'distcommit[sql]', for the executors too",
             ) from error
@@ -178,6 +179,7 @@ class SqlExpressions:
             if len(same) > 1:
                 raise ConfigurationError(
                     "two columns have the same name in SQL, which ignores upper and lower case",
+                    id="CONSTRUCT_SETTINGS_INVALID",
                     construct="sql",
                     expected="names that differ by more than upper and lower case",
                     found=", ".join(same),
@@ -220,6 +222,7 @@ def _checked_against(schema: pa.Schema) -> Iterator[None]:
     except duckdb.Error as error:
         raise ConfigurationError(
             "an SQL expression does not fit the records",
+            id="CONSTRUCT_SETTINGS_INVALID",
             construct="sql",
             expected=f"expressions over {', '.join(schema.names)}",
             found=_first_line(error),

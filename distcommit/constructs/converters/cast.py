@@ -64,6 +64,7 @@ class Cast(ConverterSettings):
             except (pa.ArrowException, TypeError) as error:
                 raise ConfigurationError(
                     "a column can't be cast to this type",
+                    id="CONSTRUCT_SETTINGS_INVALID",
                     construct="cast",
                     column=name,
                     expected=str(kind),

@@ -84,6 +84,7 @@ class InferredFields:
         if len(paths) > MAX_INFERRED_FIELDS:
             raise RecordError(
                 "records have too many fields to infer columns",
+                id="RECORD_FIELDS_TOO_MANY",
                 expected=f"at most {MAX_INFERRED_FIELDS}",
                 found=f"{len(paths)}, such as {paths[-1]!r:.100}",
                 todo="declare the converter's fields, with a map ({'*': TYPE}) for keys of any name;"
@@ -94,6 +95,7 @@ class InferredFields:
             added = [path for path in paths if path not in earlier]
             raise RecordError(
                 NEW_FIELDS,
+                id="RECORD_FIELDS_NEW",
                 expected=f"at most the fields of schema {', '.join(map(str, self.history.ids[-1:])) or 'before'}",
                 found=", ".join(f"{path!r:.100}" for path in added[:_SHOWN_FIELDS])
                 + (f", and {len(added) - _SHOWN_FIELDS} more" if len(added) > _SHOWN_FIELDS else ""),

@@ -159,6 +159,7 @@ class Registry:
         except ImportError as error:
             raise ConfigurationError(
                 "the schema registry's client is not installed",
+                id="PACKAGE_MISSING",
                 expected="distcommit[registry], on the driver's machine and on each executor's",
                 found=str(error),
                 todo="pip install 'distcommit[registry]'",
@@ -171,6 +172,7 @@ class Registry:
         except (ValueError, TypeError, OSError) as error:
             raise ConfigurationError(
                 "the schema registry's client rejects its settings",
+                id="REGISTRY_SETTINGS_REJECTED",
                 registry=self._settings.url,
                 found=self._masked(f"{type(error).__name__}: {error}", given),
                 todo=f"{self._todo}.client",
@@ -238,6 +240,7 @@ class Registry:
             if error.http_status_code in _REFUSED:
                 raise ConfigurationError(
                     "the schema registry rejects this client",
+                    id="REGISTRY_SETTINGS_REJECTED",
                     registry=self._settings.url,
                     asked=what,
                     expected="valid credentials with the right to read schemas",
@@ -269,6 +272,7 @@ class Registry:
         if not self._has_schemas:
             raise TransientError(
                 "the schema registry is empty",
+                id="REGISTRY_UNAVAILABLE",
                 registry=self._settings.url,
                 asked=what,
                 expected="the schemas of the producers",
@@ -279,6 +283,7 @@ class Registry:
     def _away(self, what: str, found: str) -> TransientError:
         return TransientError(
             "the schema registry does not answer",
+            id="REGISTRY_UNAVAILABLE",
             registry=self._settings.url,
             asked=what,
             expected="an answer, after the client's own retries",

@@ -97,6 +97,7 @@ class _State:
         if len(self.unknown) > MAX_UNKNOWN:
             raise RecordError(
                 "the records of a work unit have too many schema ids that the registry does not have",
+                id="RECORD_SCHEMA_UNKNOWN",
                 registry=registry,
                 expected=f"at most {MAX_UNKNOWN}",
                 found=f"{len(self.unknown)}, the last one {schema_id}",
@@ -282,6 +283,7 @@ class RegistryConverter(
         pinned = f"version {pin.version} of subject {pin.subject_of(topic, self.column)}" if pin else ""
         return ConfigurationError(
             "the pinned schema can't be used",
+            id="CONSTRUCT_SETTINGS_INVALID",
             registry=self.registry.url,
             expected=f"{pinned}, of type {self.kind}",
             found=found,

@@ -125,6 +125,7 @@ class AdmittedSchemas:
         if accepted and schema_id not in accepted:
             raise RecordError(
                 f"a record's schema differs from {they}, and evolution is fail",
+                id="RECORD_SCHEMA_INCOMPATIBLE",
                 registry=registry,
                 expected=f"schema id {', '.join(map(str, accepted))}",
                 found=f"schema id {schema_id}",

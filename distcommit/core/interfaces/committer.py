@@ -192,6 +192,7 @@ class SinkCommitter(ABC):
         """
         raise ConflictError(
             "this sink cannot roll back a commit",
+            id="ROLLBACK_NOT_SUPPORTED",
             dataset=", ".join(request.dataset_urn for request in requests),
             todo="release the dataset with retry or accept, or implement `abort` in the sink's committer",
         )

@@ -63,6 +63,7 @@ def extract_of(unit: WorkUnit, of_source: Extract | None) -> Extract | None:
     except msgspec.DecodeError as error:
         raise SourceError(
             "a property of a work unit is invalid",
+            id="SOURCE_PLAN_INVALID",
             dataset=unit.dataset_urn,
             work_unit=unit.work_unit_id,
             property=EXTRACT,

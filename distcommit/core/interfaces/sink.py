@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from distcommit.core.interfaces.committer import OpensCommitter, SealRequest
+from distcommit.core.interfaces.connected import Connected
 from distcommit.core.interfaces.extract import Extract
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.interfaces.targets import Target
@@ -227,7 +228,7 @@ class Abilities:
     atomic: bool = True
 
 
-class Sink(ABC):
+class Sink(Connected, ABC):
     """The destination of a branch's records. Picklable: it is sent to the executors, which write and commit.
 
     A sink with a committer derives from `CommitterSink`, which adds the commit step for it.
@@ -309,7 +310,7 @@ class Sink(ABC):
         """
         return dataset_urn
 
-    def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
+    def check_schema(self, schema: pa.Schema) -> None:
         """Check the schema of the written records before any record is read, if it is known by then. The default
         accepts all.
 
@@ -325,7 +326,7 @@ class Sink(ABC):
         """
         return None
 
-    def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:  # noqa: B027 - optional hook
+    def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
         """Receive the datasets that a task is about to write, if their columns are known before a record is read.
 
         Optional: a sink can create missing objects at the target for many datasets at once. Writers still handle
@@ -337,7 +338,7 @@ class Sink(ABC):
             run_id: the run, as in `AttemptIdentity`.
         """
 
-    def look_up(self, datasets: Sequence[str], run_id: str) -> None:  # noqa: B027 - optional hook
+    def look_up(self, datasets: Sequence[str], run_id: str) -> None:
         """Receive, in place of `announce`, the datasets that a task may be about to write.
 
         Called if the columns are not known before a record is read, or if a fork may leave datasets without records.

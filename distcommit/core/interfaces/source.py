@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.connected import ConnectedSource
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
@@ -209,16 +210,16 @@ def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, st
         if state.watermark is not None and before and there not in ("", before):
             raise ConfigurationError(
                 "the source of this dataset was recreated since its watermark was stored",
+                id="SOURCE_RECREATED",
                 dataset=urn,
                 expected=f"incarnation {before}, which the stored watermark counts in",
                 found=f"incarnation {there}",
-                todo="set the watermark to null first; positions that are set after that count in the new one. Nothing"
-                " was written",
+                todo="set the watermark to null first; positions that are set after that count in the new one",
             )
     return incarnations
 
 
-class Source(ABC):
+class Source(ConnectedSource, ABC):
     """The origin of a job's data. Picklable: it is sent to the executors, which plan and read."""
 
     provenance: ClassVar[Provenance | None] = None
@@ -336,6 +337,7 @@ class Source(ABC):
         """
         raise ConfigurationError(
             "the source has no consumer groups",
+            id="GROUP_POSITIONS_UNSUPPORTED",
             found=type(self).__name__,
             todo="pass the positions as a file: distcommit migrate import-watermarks JOB.yaml --from POSITIONS.csv",
         )

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from distcommit.core.errors import AnyError, DistcommitError, add_ids, copied, plain_text, storage_error
+from distcommit.core.errors import AnyError, DistcommitError, add_ids, copied, plain_text
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.ports import FileSystem
+from distcommit.core.storage_errors import storage_error
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark
 
@@ -300,6 +301,7 @@ def step_error(error: BaseException, step: CommitStep) -> DistcommitError:
         return storage_error(error, "a commit step failed", step=step_name(step))
     return DistcommitError(
         "a commit step failed",
+        id="STEP_FAILED",
         step=step_name(step),
         found=f"{type(error).__name__}: {plain_text(error)}",
         todo="correct the step's code, then commit again",
@@ -321,6 +323,7 @@ def require_success(step: str, callback: str, answer: object) -> None:
         return
     raise DistcommitError(
         "a commit step failed",
+        id="STEP_FAILED",
         step=step,
         expected=f"{callback}() to return True or None",
         found=f"it returned {plain_text(repr(answer), 200)}",

@@ -21,7 +21,7 @@ class Reason(Struct, frozen=True):
     subject: str
     """The dataset, bucket or partition."""
     kind: str
-    """Kind of the reason, such as `failed` or `left pending`, or the type of an error."""
+    """Kind of the reason, such as `failed` or `left pending`, or the id of an error."""
     text: str
     """The reason."""
     remedy: tuple[str, ...] = ()
@@ -38,8 +38,8 @@ class Reasons(Struct, frozen=True):
 
     @classmethod
     def of(cls, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> Reasons:
-        """Return a single reason."""
-        return cls((Reason(plain_text(subject, 300), kind, reason_text(text), remedy),))
+        """Return a single reason. A `kind` that its text begins with is not repeated."""
+        return cls((Reason(plain_text(subject, 300), kind, reason_text(text.removeprefix(f"{kind}: ")), remedy),))
 
     @classmethod
     def first_of(cls, parts: Iterable[Reasons], kept: int = MAX_RUN_REASONS) -> Reasons:

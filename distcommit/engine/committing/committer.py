@@ -30,7 +30,7 @@ from distcommit.engine.driver.reports import Tally
 from distcommit.engine.events import Observer, SequenceDone, SequenceSealed
 from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.replacing import stage_replacements
+from distcommit.pipeline.maintenance.replacing import stage_replacements
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, Outcomes
@@ -303,10 +303,10 @@ def _lost_error(lost: LostError) -> LostError:
     """Return the error of a lost step with a remedy. A remedy that names the release is kept."""
     is_named = "release the dataset" in lost.todo
     todo = lost.todo if is_named else ("" if "To do: " in lost.found else _RELEASE)
-    return LostError(lost.what, expected=lost.expected, found=lost.found, todo=todo, **lost.ids)
+    return LostError(lost.what, id=lost.id, expected=lost.expected, found=lost.found, todo=todo, **lost.ids)
 
 
 def _lost_unsealed_error(lost: LostError) -> LostError:
     todo = "nothing: no watermark has moved, and the next run reads the records again"
     what = "a staged file was lost before it was published"
-    return LostError(what, expected=lost.expected, found=lost.found, todo=todo, **lost.ids)
+    return LostError(what, id="STAGED_FILE_LOST", expected=lost.expected, found=lost.found, todo=todo, **lost.ids)

@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from distcommit.core.errors import DistcommitError, FencedError
+from distcommit.core.errors import DistcommitError, FencedError, kind_of
 from distcommit.core.records.run_counts import EXECUTION_COUNTS
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
 from distcommit.engine.committing.committer import BucketCommitter
@@ -77,7 +77,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
-        tally.add_reason(f"partition {partition}", type(error).__name__, str(error))
+        tally.add_reason(f"partition {partition}", kind_of(error), str(error))
     return tally.report(partition)
 
 
@@ -153,7 +153,7 @@ def _finish_bucket(
     except Exception as error:
         logger.warning("bucket %d could not be drained", bucket, exc_info=True)
         outcome = Tally()
-        outcome.add_reason(f"bucket {bucket}", type(error).__name__, str(error))
+        outcome.add_reason(f"bucket {bucket}", kind_of(error), str(error))
         whole = False
     else:
         whole = not outcome.counts.sequences_left

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError, TransientError
+from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError, TransientError, kind_of
 from distcommit.core.ports import OutsideRootError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts
@@ -23,7 +23,7 @@ from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.events import Event, Observer, SequenceDone
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.superseded_files import delete_superseded
+from distcommit.pipeline.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import newest_end, read_marks
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
@@ -90,7 +90,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
     except FencedError as error:
         tally.fenced = str(error)
     except (DistcommitError, OSError) as error:
-        tally.add_reason(f"partition {partition}", type(error).__name__, str(error))
+        tally.add_reason(f"partition {partition}", kind_of(error), str(error))
     return RecoverReport(tally.report(partition), oldest_held(reports))
 
 
@@ -154,6 +154,7 @@ def _job_fold(settings: RunSettings) -> Fold:
     if (fold.fence_epoch, fold.fence_run_id) != (settings.epoch, settings.run_id):
         raise TransientError(
             "this executor sees an older job log than the driver",
+            id="EXECUTOR_READS_OLD_STORE",
             log=log.folder,
             expected=f"the fence of epoch {settings.epoch}",
             found=f"epoch {fold.fence_epoch}",
@@ -201,7 +202,7 @@ def _recover_bucket(
         tally.stale = str(error)
     except Exception as error:
         logger.exception("bucket could not be recovered", extra={"bucket": bucket})
-        tally.add_reason(f"bucket {bucket}", type(error).__name__, str(error))
+        tally.add_reason(f"bucket {bucket}", kind_of(error), str(error))
     if committer is not None:
         tally.merge(_as_recovery(committer.tally))
     return RecoverReport(tally.report(), oldest)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from distcommit.core.errors import FencedError, ProcessLostError, RunCancelledError, reason_text
+from distcommit.core.errors import FencedError, ProcessLostError, RunCancelledError, kind_of, reason_text
 from distcommit.core.ports import Clock
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.driver.launch import JobFailedError
@@ -86,5 +86,5 @@ def _ended_by(error: BaseException, clock: Clock) -> RunEnded:
             outcome = RunOutcome.INTERRUPTED
         case _:
             outcome = RunOutcome.FAILED
-    text = error.found if isinstance(error, JobFailedError | ProcessLostError) else error
-    return RunEnded(outcome, clock.now_ms(), type(error).__name__, reason_text(text))
+    text = error.found if isinstance(error, JobFailedError | ProcessLostError) else getattr(error, "text", error)
+    return RunEnded(outcome, clock.now_ms(), kind_of(error), reason_text(text))

@@ -37,9 +37,9 @@ class Phase:
         total = sum_reports(reports)
         self.report = total
         if total.fenced:
-            raise FencedError(total.fenced)
+            raise FencedError.from_text(total.fenced)
         if total.stale:
-            raise StaleStoreError(total.stale)
+            raise StaleStoreError.from_text(total.stale)
         return total
 
 

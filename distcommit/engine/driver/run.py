@@ -18,6 +18,7 @@ from distcommit.core.errors import (
     ConfigurationError,
     SourceUnavailableError,
     TransientError,
+    split_remedy,
 )
 from distcommit.core.ports import Clock
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
@@ -287,11 +288,19 @@ def _require_any_plan(plans: list[PlanReport], job: str) -> None:
     todo = "and run again; pending sequences have been replayed"
     source = next((plan.failure for plan in plans if plan.failure), "")
     if source:
+        own = split_remedy(source)[1]
         raise SourceUnavailableError(
-            "no dataset could be planned", job=job, found=source, todo=f"repair the source or its settings {todo}"
+            "no dataset could be planned",
+            job=job,
+            found=source,
+            todo=own or f"repair the source or its settings {todo}",
         )
     raise TransientError(
-        "the plan cannot be stored", job=job, found=plans[0].storage_failure, todo=f"repair the storage {todo}"
+        "the plan cannot be stored",
+        id="STORAGE_UNAVAILABLE",
+        job=job,
+        found=plans[0].storage_failure,
+        todo=f"repair the storage {todo}",
     )
 
 
@@ -301,6 +310,7 @@ def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) ->
     if misplaced:
         raise ConfigurationError(
             "a dataset is stored in another bucket than the one of its commit group",
+            id="COMMIT_GROUP_INVALID",
             dataset=misplaced,
             expected="the commit groups that the store was filled with",
             found=f"commit group {groups.group_of(misplaced)!r}, in another bucket",
@@ -316,6 +326,7 @@ def _source_pins(plans: list[PlanReport]) -> dict[str, FixedSetting]:
             if found.setdefault(name, pin) != pin:
                 raise ConfigurationError(
                     "executors found different sources",
+                    id="EXECUTORS_DIFFER",
                     setting=name,
                     expected=found[name].value,
                     found=pin.value,

@@ -45,6 +45,7 @@ class LoopCheck:
             return planned
         loop = SourceError(
             "the sink writes to what the source reads: each run would read what the previous one wrote",
+            id="SINK_FEEDS_SOURCE",
             dataset=urn,
             expected="a target that the source does not read",
             found=target,

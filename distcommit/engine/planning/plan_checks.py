@@ -95,4 +95,10 @@ def _range_problem(plan: DatasetPlan) -> str:
 
 
 def _plan_error(urn: str, found: str) -> SourceError:
-    return SourceError("the source's plan is invalid", dataset=urn, found=found, todo="correct the source's plan()")
+    return SourceError(
+        "the source's plan is invalid",
+        id="SOURCE_PLAN_INVALID",
+        dataset=urn,
+        found=found,
+        todo="correct the source's plan()",
+    )

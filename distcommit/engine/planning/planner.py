@@ -17,6 +17,7 @@ from distcommit.core.errors import (
     SourceError,
     SourceUnavailableError,
     error_text,
+    kind_of,
     plain_text,
 )
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
@@ -34,8 +35,8 @@ from distcommit.engine.reading.read_failures import stop_reason
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import EarlierSuspects
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.superseded_files import delete_superseded
 from distcommit.pipeline.converter_schemas import with_schemas
+from distcommit.pipeline.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.folders.attempt_notes import make_notes_durable
 from distcommit.stores.folders.staging import prepare_bucket
@@ -153,7 +154,7 @@ def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], known:
         yield from settings.flow.source.plan(owned, known)
     except Exception as error:
         logger.exception("the source cannot be planned")
-        text = str(error) if isinstance(error, DistcommitError) else error_text(error)
+        text = error_text(error)
         raise SourceUnavailableError("the source cannot be planned", found=text) from error
 
 
@@ -268,7 +269,7 @@ def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> d
         except FencedError:
             raise
         except (DistcommitError, OSError) as error:
-            planned.tally.add_reason(f"bucket {bucket}", type(error).__name__, str(error))
+            planned.tally.add_reason(f"bucket {bucket}", kind_of(error), str(error))
             continue
         if fold.fence_epoch < settings.epoch:
             planned.tally.add_reason(f"bucket {bucket}", "not fenced", "its recovery failed; its datasets are skipped")
@@ -328,10 +329,10 @@ class _StoredState(SourceState):
             except (DistcommitError, OSError) as error:
                 raise SourceError(
                     "it is unknown whether another dataset was read before",
+                    id="EARLIER_READS_UNKNOWN",
                     dataset=urn,
                     bucket=bucket,
                     found=str(error),
-                    todo="repair the bucket's log, then run again",
                 ) from error
         return self._others[bucket].get(urn)
 

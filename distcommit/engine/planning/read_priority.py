@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from distcommit.core.errors import DistcommitError, error_text
+from distcommit.core.errors import error_text
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import BEHIND
 from distcommit.core.records.log_records import DatasetState
@@ -90,6 +90,6 @@ def _known_lags(
             else {}
         )
     except Exception as error:  # noqa: BLE001 - code of the source; the plan does not need lags
-        text = str(error) if isinstance(error, DistcommitError) else error_text(error)
+        text = error_text(error)
         logger.warning("lags of datasets are unknown: %s", text)
         return {}

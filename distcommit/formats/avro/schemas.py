@@ -63,6 +63,7 @@ def _record(fields: list[pa.Field], name: str, namespace: str, column: str) -> A
         if not _NAME.match(field.name):
             raise ConfigurationError(
                 "a column can't be written to Avro",
+                id="COLUMN_UNSUPPORTED",
                 expected="a name of letters, digits and _, not starting with a digit",
                 found=repr(field.name),
                 todo="rename the column in a converter, or write Parquet",
@@ -98,6 +99,7 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str, column: str) -> Avr
         return _record([kind.field(index) for index in range(kind.num_fields)], name, namespace, column)
     raise ConfigurationError(
         "a column can't be written to Avro",
+        id="COLUMN_UNSUPPORTED",
         expected="binary, text, bool, int, float, date32, timestamp (ms or us), or lists and structs of these",
         found=str(kind),
         todo="convert the column, or write Parquet",

@@ -73,6 +73,7 @@ def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
     except (ImportError, ValueError) as error:
         raise ConfigurationError(
             "fsspec has no file system for this URL",
+            id="FILE_SYSTEM_UNSUPPORTED",
             scheme=scheme,
             expected="a local path, a URL with hdfs://, webhdfs:// or s3://, or a scheme that fsspec knows",
             found=str(error),
@@ -81,6 +82,7 @@ def fsspec_class(scheme: str) -> type[AbstractFileSystem]:
     if kind.mv is AbstractFileSystem.mv:
         raise ConfigurationError(
             "the file system lacks a capability that exactly-once needs: atomic rename",
+            id="FILE_SYSTEM_UNSUPPORTED",
             scheme=scheme,
             expected="a class that defines `mv`",
             found=f"{kind.__name__} inherits `mv`, which copies and deletes: a paused run could restore a deleted file",

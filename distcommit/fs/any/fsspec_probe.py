@@ -158,6 +158,7 @@ def _expect(fs: FileSystem, path: str, capability: str, expected: object, actual
 def _refusal(fs: FileSystem, path: str, capability: str, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError(
         f"the {fs.scheme} file system lacks a capability that exactly-once needs: {capability}",
+        id="FILE_SYSTEM_UNSUPPORTED",
         path=path,
         expected=expected,
         found=found,

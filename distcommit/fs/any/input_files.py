@@ -110,6 +110,7 @@ class InputFolder:
                 return round(modified * (1000 if name == _MILLISECONDS else 1_000_000)) * 1000
         raise SourceError(
             "the file system does not report when a file was modified",
+            id="SOURCE_FILE_UNREADABLE",
             path=info["name"],
             expected="a time of modification",
             found=", ".join(info),
@@ -119,16 +120,17 @@ class InputFolder:
     @cached_property
     def _connected(self) -> tuple[Any, str]:
         try:
-            from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
+            from fsspec.core import url_to_fs  # noqa: PLC0415 - other sources do not need it
 
             fs, root = url_to_fs(self.url)
         except (ImportError, ValueError) as error:
             raise ConfigurationError(
                 "fsspec has no file system for this URL",
+                id="FILE_SYSTEM_UNSUPPORTED",
                 path=self.url,
                 expected="a local path, or a URL that fsspec knows",
                 found=str(error),
-                todo="correct it, or install distcommit[fsspec] and its package on the driver and the executors",
+                todo="correct it, or install fsspec's package for this URL on the driver and the executors",
             ) from error
         return fs, str(root).rstrip("/")
 

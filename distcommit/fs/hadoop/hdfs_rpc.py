@@ -109,6 +109,7 @@ class HdfsRpc:
         except (OSError, RuntimeError) as error:
             raise ConfigurationError(
                 "the NameNode or name service is unusable",
+                id="STORAGE_ADDRESS_INVALID",
                 authority=self._authority,
                 expected="host:port, or a name service of hdfs-site.xml in the folder HADOOP_CONF_DIR",
                 found=f"HADOOP_CONF_DIR={os.environ.get('HADOOP_CONF_DIR', '')}, and {error}",

@@ -163,6 +163,7 @@ def _connect(url: str) -> Client:
     except ImportError as error:
         raise ConfigurationError(
             "WebHDFS with Kerberos needs another package",
+            id="PACKAGE_MISSING",
             found=str(error),
             todo="pip install 'hdfs[kerberos]' on the driver and the executors",
         ) from error

@@ -236,6 +236,7 @@ class S3Requests:
     def _unusable(self, problem: str, found: str) -> ConfigurationError:
         return ConfigurationError(
             problem,
+            id="STORAGE_ADDRESS_INVALID",
             bucket=self._bucket,
             endpoint=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "AWS",
             found=found.replace("\n", " "),

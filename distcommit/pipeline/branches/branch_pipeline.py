@@ -226,6 +226,7 @@ def check_infos(sink: Sink, infos: Sequence[object]) -> None:
     except TypeError as error:
         raise ConfigurationError(
             "a sink's commit infos can't be stored",
+            id="CONSTRUCT_CONTRACT_BROKEN",
             sink=sink.name,
             expected="plain data: numbers, text, bytes, booleans, None, and lists and dicts of them",
             found=str(error),

@@ -201,6 +201,7 @@ def rejection_error(construct: str, reason: str) -> RecordError:
     """Return the error that fails a work unit because of a rejected record."""
     return RecordError(
         TURNED_AWAY,
+        id="RECORD_REJECTED",
         construct=construct,
         found=plain_text(reason, 500),
         todo="correct the producer or the construct, or divert such records (on_rejected, on_failure)",
@@ -214,6 +215,7 @@ def _schema_text(schema: pa.Schema) -> str:
 def _broken(stage: Stage, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError(
         "a construct breaks its contract",
+        id="CONSTRUCT_CONTRACT_BROKEN",
         construct=stage.name,
         expected=expected,
         found=found,

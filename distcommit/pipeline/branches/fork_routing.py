@@ -86,6 +86,7 @@ def _as_mask(mask: pa.BooleanArray | None, rows: int, branch: str) -> npt.NDArra
 def _broken(branch: str, expected: str, found: str) -> ConfigurationError:
     return ConfigurationError(
         "a fork operator breaks its contract",
+        id="CONSTRUCT_CONTRACT_BROKEN",
         branch=branch,
         expected=expected,
         found=found,

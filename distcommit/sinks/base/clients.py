@@ -32,6 +32,7 @@ def needing_client(sink: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"the client of the sink {sink} is not installed",
+            id="PACKAGE_MISSING",
             found=str(error),
             todo=f"run pip install 'distcommit[{sink}]' on the driver and on all executors",
         ) from error

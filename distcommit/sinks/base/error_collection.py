@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from distcommit.core.errors import SinkUnavailableError, TransientError, error_text
+from distcommit.core.errors import SinkUnavailableError, TransientError, error_text, split_remedy
 
 _NAMED = 5
 
@@ -47,7 +47,9 @@ class ErrorCollector:
         """
         if not self._failed:
             return
-        first = [f"{name}: {error_text(error, 500)}" for name, error in list(self._failed.items())[:_NAMED]]
+        first = [
+            f"{name}: {split_remedy(error_text(error, 500))[0]}" for name, error in [*self._failed.items()][:_NAMED]
+        ]
         more = f"; and {len(self._failed) - _NAMED} more" if len(self._failed) > _NAMED else ""
         raise TransientError(
             self._what,

@@ -102,6 +102,7 @@ def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[
     if row.epoch > request.epoch or _is_another(row, request):
         raise ConflictError(
             "another epoch of the dataset is committed",
+            id="TARGET_EPOCH_DIFFERS",
             dataset=request.dataset_urn,
             epoch=request.epoch,
             found=f"epoch {row.epoch}",

@@ -109,6 +109,7 @@ def no_type(database: str, field: pa.Field) -> ConfigurationError:
     """Return the error of a column that a database has no type for."""
     return ConfigurationError(
         f"{database} has no type for this column",
+        id="COLUMN_UNSUPPORTED",
         column=field.name,
         found=str(field.type),
         todo="convert it with the converter `cast`, or drop it",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -15,7 +15,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.support.setting_errors import SettingError, checks, errors_of, rule
-from distcommit.fs.database_tls import Tls
+from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.clients import Connection, committing_by, needing_client
@@ -56,8 +56,7 @@ class ServerSink(TableSink):
     @classmethod
     def _check_url(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
-            raise SettingError("must not contain a password", remedy="set sink.password instead")
+        check_no_password(url, "sink")
         if parts.port == 0 or not parts.path.strip("/"):
             raise SettingError("must name a database, as TYPE://USER@HOST:PORT/DATABASE")
         if parts.scheme not in cls.schemes or (cls.requires_host and not parts.hostname):
@@ -68,7 +67,7 @@ class ServerSink(TableSink):
 
     @rule
     def _url_options_are_valid(self) -> Iterator[SettingError]:
-        yield from errors_of(self.check_options, "url")
+        yield from errors_of(partial(check_url_options, self.url, self.tls), "url")
 
     @rule
     def _can_be_prepared(self) -> Iterator[SettingError]:
@@ -83,14 +82,6 @@ class ServerSink(TableSink):
                 "must be none with two_phase: true, because a table cannot be altered while a transaction is prepared",
                 "evolve",
             )
-
-    @abstractmethod
-    def check_options(self) -> None:
-        """Check the URL's options.
-
-        Raises:
-            ValueError: if an option is unknown, or contradicts `tls`.
-        """
 
     @property
     def server(self) -> str:
@@ -156,6 +147,10 @@ class ServerSink(TableSink):
         driver = self._driver()
         again = partial(self._connected, driver)
         return committing_by(again(), lambda made: driver.two_phase(made, self, context, again))
+
+    def check_connection(self) -> str:
+        with closing(self._connected(self._driver())):
+            return f"{self.server} accepts the user"
 
     def _driver(self) -> Driver:
         with needing_client(self.type):

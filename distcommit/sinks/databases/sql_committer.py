@@ -121,7 +121,9 @@ class SqlCommitter(RowLoadingCommitter):
             (*self.recorded(row), *self.row_values(self._context.store_id, key)),
         ).rowcount
         if written != 1:  # another client has deleted the row, whose transaction the lock had waited for
-            raise TransientError("a row of the ledger was not written", dataset=key[0], found=f"{written} rows")
+            raise TransientError(
+                "a row of the ledger was not written", id="TARGET_UNAVAILABLE", dataset=key[0], found=f"{written} rows"
+            )
 
     def recorded(self, row: LedgerRow) -> tuple[Any, ...]:
         """Return the values of a ledger row, from its epoch to its tag."""

@@ -132,9 +132,15 @@ def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator
     try:
         data = context.fs.read(f"{context.staging_root}/{path}")
     except FileNotFoundError as error:
-        raise LostError("staged rows are gone", path=path) from error
+        raise LostError("staged rows are gone", id="STAGED_FILE_LOST", path=path) from error
     if xxh3_64_intdigest(data) != checksum:
-        raise LostError("staged rows are damaged", path=path, expected="the staged bytes", found="other bytes")
+        raise LostError(
+            "staged rows are damaged",
+            id="STAGED_FILE_LOST",
+            path=path,
+            expected="the staged bytes",
+            found="other bytes",
+        )
     streams = pa.BufferReader(data)
     while streams.tell() < len(data):
         if batches := list(pa.ipc.open_stream(streams)):

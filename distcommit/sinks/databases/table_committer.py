@@ -241,6 +241,7 @@ def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) 
     if noted and (row is None or row.epoch < request.epoch):
         raise ConflictError(
             "it can't be told whether the commit was made",
+            id="COMMIT_UNCONFIRMED",
             dataset=request.dataset_urn,
             epoch=request.epoch,
             found=_other_ledger(noted, identity),

@@ -139,6 +139,7 @@ class RowLoadingCommitter(TableCommitter):
         if not self._settings.takes_back:
             raise ConflictError(
                 "a commit to this table can't be taken back",
+                id="COMMIT_NOT_REVERSIBLE",
                 dataset=urn,
                 epoch=epoch,
                 expected="a sink of mode append with `tags: true`, which identify its rows",
@@ -160,6 +161,7 @@ class RowLoadingCommitter(TableCommitter):
         if deleted != expected:
             raise ConflictError(
                 "the rows that were committed are not all there any more",
+                id="COMMIT_NOT_REVERSIBLE",
                 dataset=urn,
                 epoch=epoch,
                 expected=f"{expected} rows with its tags in table {name}",

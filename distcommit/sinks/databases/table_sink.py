@@ -124,10 +124,13 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
         if wrong:
-            raise ConfigurationError("there is no such column", key="keys", column=wrong[0], found=", ".join(names))
+            raise ConfigurationError(
+                "there is no such column", id="SINK_COLUMN_INVALID", key="keys", column=wrong[0], found=", ".join(names)
+            )
         if self.version and not _has_order(schema, self.version):
             raise ConfigurationError(
                 "the version column must be an integer, a decimal, a float or a time",
+                id="SINK_COLUMN_INVALID",
                 key="version",
                 column=self.version,
                 found=str(schema.field(self.version).type) if self.version in names else "no such column",
@@ -136,7 +139,9 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         wrong = [name for name in names if name.lower() in ORDER_COLUMNS]
         if wrong:
             todo = "rename it with the converter `rename`"
-            raise ConfigurationError("this column name is reserved for the sink", column=wrong[0], todo=todo)
+            raise ConfigurationError(
+                "this column name is reserved for the sink", id="SINK_COLUMN_INVALID", column=wrong[0], todo=todo
+            )
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         ledger, with_order = self.ledger_of(attempt), self.has_order_columns
@@ -167,6 +172,7 @@ def _ledger_of(sink: TableSink, store_id: str, run_id: str) -> str:
     except Exception as error:
         raise TransientError(
             "the identity of the ledger can't be read",
+            id="TARGET_UNAVAILABLE",
             sink=sink.name,
             found=error_text(error),
             todo="nothing now: a later attempt repeats it; if the error stays, repair the database",

@@ -138,6 +138,7 @@ class TwoPhaseCommitter(ProofCommitter):
         except Exception as error:
             raise TransientError(
                 "the database could not prepare rows",
+                id="TARGET_UNAVAILABLE",
                 dataset=attempt.dataset_urn,
                 branch=attempt.branch,
                 found=f"{type(error).__name__}: {error}",
@@ -195,7 +196,11 @@ class TwoPhaseCommitter(ProofCommitter):
     def _fill(self, asked: CommitRequest, identity: int) -> None:
         table = self.find(self._settings.table_of(asked.dataset_urn), self._tags(asked))
         if table is None or table.identity != identity:
-            raise TransientError("the table was dropped or recreated just now", dataset=asked.dataset_urn)
+            raise TransientError(
+                "the table was dropped or recreated just now",
+                id="TABLE_CHANGED_CONCURRENTLY",
+                dataset=asked.dataset_urn,
+            )
         for path, checksum in files_of(asked.infos):
             for batches in staged_runs(self._context, path, checksum):
                 table.fit(batches[0].schema, add_columns=False)
@@ -307,6 +312,7 @@ def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
     return LostError(
         "prepared transactions are neither there nor committed: another client has rolled them back, or the database"
         " was restored from a copy",
+        id="PREPARED_ROWS_LOST",
         dataset=request.dataset_urn,
         epoch=request.epoch,
         expected=f"prepared: {', '.join(name.text for name in gone)}; or their proofs",
@@ -318,6 +324,7 @@ def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
 def _visible(request: CommitRequest) -> ConflictError:
     return ConflictError(
         "a commit to this table can't be taken back",
+        id="COMMIT_NOT_REVERSIBLE",
         dataset=request.dataset_urn,
         epoch=request.epoch,
         expected="none of its transactions committed, or a sink with `tags: true`, which identify its rows",
@@ -329,6 +336,7 @@ def _visible(request: CommitRequest) -> ConflictError:
 def _refused(request: CommitRequest, why: str) -> ConfigurationError:
     return ConfigurationError(
         "the table does not take the rows",
+        id="RECORDS_NOT_STORABLE",
         dataset=request.dataset_urn,
         branch=request.branch,
         found=why,

@@ -209,6 +209,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         if append_only or self.live_files(table, paths) != paths:
             raise ConflictError(
                 "data files of the commit can't be taken out of the table",
+                id="COMMIT_NOT_REVERSIBLE",
                 table=name,
                 expected=f"all {len(paths)} of them in it, and delta.appendOnly not set",
                 found="delta.appendOnly"

@@ -61,6 +61,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
         if kind is None:
             raise ConfigurationError(
                 "Delta can't store this column",
+                id="COLUMN_UNSUPPORTED",
                 column=field.name,
                 expected="a type that Delta has (times: with a date, at most microseconds)",
                 found=str(field.type),
@@ -69,7 +70,10 @@ def storable(schema: pa.Schema) -> pa.Schema:
         fields.append(pa.field(field.name, kind))
     if not fields:
         raise ConfigurationError(
-            "a table must have a column", expected="records with a column that is not always null", found=str(schema)
+            "a table must have a column",
+            id="COLUMN_UNSUPPORTED",
+            expected="records with a column that is not always null",
+            found=str(schema),
         )
     _NAMES.check([field.name for field in fields])
     check_fields(pa.schema(fields), _NAMES.database)
@@ -140,6 +144,7 @@ def check_writable(table: DeltaTable, name: str) -> None:
     if problems:
         raise ConfigurationError(
             "data files can't be added to this Delta table",
+            id="TABLE_UNUSABLE",
             table=name,
             expected="a table without such settings",
             found="; ".join(problems),

@@ -53,6 +53,13 @@ class DeltaSink(DeltaSettings, DataFileSink):
 
         storable(schema)
 
+    def check_connection(self) -> str:
+        with needing_client(self.type):
+            from distcommit.sinks.delta.locations import opened  # noqa: PLC0415
+
+        opened(self.location).check()
+        return f"{self.location} can be listed"
+
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         with needing_client(self.type):
             from distcommit.sinks.delta.writer import DeltaWriter  # noqa: PLC0415

@@ -40,14 +40,16 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
             _check_partitions(have, table.metadata().partition_columns)
             return table
         _widen(sink, table, name, wanted, problems)
-    raise TransientError(ALWAYS_CHANGED, table=name)
+    raise TransientError(ALWAYS_CHANGED, id="TABLE_CHANGED_CONCURRENTLY", table=name)
 
 
 def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema) -> None:
     """Create the table, unless another writer is first."""
     path = tables.uri(name)
     if not sink.create:
-        raise ConfigurationError("the table does not exist", path=path, todo="create it, or set sink.create to true")
+        raise ConfigurationError(
+            "the table does not exist", id="TABLE_UNUSABLE", path=path, todo="create it, or set sink.create to true"
+        )
     _check_partitions(wanted, sink.partition_by)
     try:
         DeltaTable.create(
@@ -63,7 +65,9 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema
     except DeltaError as error:
         if tables.is_there(name):
             return
-        raise ConfigurationError("the Delta table can't be created", path=path, found=str(error)) from error
+        raise ConfigurationError(
+            "the Delta table can't be created", id="TABLE_UNUSABLE", path=path, found=str(error)
+        ) from error
 
 
 def _widen(sink: DeltaSettings, table: DeltaTable, name: str, wanted: pa.Schema, problems: list[str]) -> None:
@@ -92,9 +96,14 @@ def _check_partitions(schema: pa.Schema, columns: tuple[str, ...] | list[str]) -
         if index < 0 or not any(is_one(schema.field(index).type) for is_one in _PARTITIONS):
             raise ConfigurationError(
                 "tables can't be partitioned by this column",
+                id="PARTITIONING_INVALID",
                 column=column,
                 expected="one of the records' columns, of text, whole numbers, dates or booleans",
                 found=str(schema.field(index).type) if index >= 0 else ", ".join(schema.names),
             )
     if columns and len(columns) >= len(schema):
-        raise ConfigurationError("a table must have a column that it is not partitioned by", found=", ".join(columns))
+        raise ConfigurationError(
+            "a table must have a column that it is not partitioned by",
+            id="PARTITIONING_INVALID",
+            found=", ".join(columns),
+        )

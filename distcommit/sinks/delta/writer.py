@@ -110,6 +110,7 @@ class DeltaFiles(DataFiles[Partition]):
         except ValueError as error:
             raise ConfigurationError(
                 "a value can't be that of a partition: Delta reads it as null",
+                id="RECORDS_NOT_STORABLE",
                 table=self._name,
                 column=column,
                 found=str(error),

@@ -105,6 +105,7 @@ def _folder(field: str, value: str | None) -> str:
         return name
     raise ConfigurationError(
         "a value is too long for the name of a folder",
+        id="RECORDS_NOT_STORABLE",
         expected=f"at most {_MAX_NAME_BYTES} bytes",
         found=f"{len(name.encode())} bytes: {name[:80]}...",
         todo="shorten it with a converter, reject such records with a row checker, or remove the field from"
@@ -133,6 +134,7 @@ def _check_field(schema: pa.Schema, name: str) -> None:
         return
     raise ConfigurationError(
         "records can't be partitioned by a field",
+        id="PARTITIONING_INVALID",
         expected="one column of that name, of text, int, bool or date32",
         found=str(kind) if kind is not None else f"columns {', '.join(schema.names)}",
         todo="set sink.partition_by to such columns; a time is a partition by `column` and `granularity`",

@@ -137,6 +137,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise CorruptError(
                 "a file's footer can't be read",
+                id="PUBLISHED_FILE_CORRUPT",
                 expected="a footer as distcommit writes it",
                 found=f"{error}: {text[:200]!r}",
             ) from error
@@ -157,6 +158,7 @@ def _check(footer: Footer, text: str) -> None:
     if footer.checksum != expected:
         raise CorruptError(
             "a file's footer has changed since it was written",
+            id="PUBLISHED_FILE_CORRUPT",
             expected=f"the checksum {expected}",
             found=f"{footer.checksum or 'none'}: {text[:200]!r}",
             todo="restore the file from a backup, or read its offsets from the source again",
@@ -301,6 +303,7 @@ def _corrupt_if_unreadable(path: str) -> Iterator[None]:
 def _corrupt(path: str, error: Exception) -> CorruptError:
     return CorruptError(
         "a file can't be read",
+        id="PUBLISHED_FILE_CORRUPT",
         expected="a whole file, as its name's ending says",
         found=f"{type(error).__name__}: {str(error)[:200]}",
         todo="compare its checksum with the one in the task state",

@@ -184,6 +184,7 @@ def _check_sorted(schema: pa.Schema, name: str) -> None:
         return
     raise ConfigurationError(
         "records can't be sorted",
+        id="SINK_COLUMN_INVALID",
         expected="one column of that name, of no list, struct, map or dictionary",
         found=str(kind) if kind is not None else f"columns {', '.join(schema.names)}",
         todo="set sink.sort_by to such columns",
@@ -197,6 +198,7 @@ def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> No
     if missing:
         raise ConfigurationError(
             "a setting names a column that the records do not have",
+            id="SINK_COLUMN_INVALID",
             expected=f"one of {', '.join(schema.names)}",
             found=missing[0],
             todo="correct sink.columns",
@@ -255,6 +257,7 @@ def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
 def _not_for(field: pa.Field, expected: str, why: str = "") -> ConfigurationError:
     return ConfigurationError(
         "a setting is not for such a column",
+        id="SINK_COLUMN_INVALID",
         expected=expected,
         found=f"{field.type}{why}",
         todo="correct sink.columns",

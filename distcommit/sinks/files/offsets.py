@@ -243,6 +243,7 @@ def _column(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
     if rows.schema.names.count(name) != 1:
         raise ConfigurationError(
             "the records have no column of their origin",
+            id="PROVENANCE_INVALID",
             expected=f"one column {name!r}",
             found=f"columns {', '.join(rows.schema.names)}",
             todo="keep the source's provenance columns in every converter, also of rejected records",
@@ -264,6 +265,7 @@ def _checksum(raw: dict[str, bytes]) -> str:
 def _wrong_type(column: str, found: pa.DataType, expected: str) -> ConfigurationError:
     return ConfigurationError(
         "a provenance column has the wrong type",
+        id="PROVENANCE_INVALID",
         expected=expected,
         found=str(found),
         todo="leave the source's provenance columns as they are in every converter",
@@ -283,6 +285,7 @@ def _no_origin(provenance: Provenance, found: str) -> SourceError:
 def _corrupt(found: str) -> CorruptError:
     return CorruptError(
         "offset sets can't be read",
+        id="PUBLISHED_FILE_CORRUPT",
         expected="what distcommit wrote",
         found=found,
         todo="audit the file's records instead",

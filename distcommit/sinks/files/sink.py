@@ -289,8 +289,8 @@ class AttemptFiles(SinkWriter):
         if len(self._folders) > self._settings.max_partitions:
             raise ConfigurationError(
                 "the records of one attempt go to too many folders",
-                expected=f"at most {self._settings.max_partitions}",
-                found=f"one more, {folder}",
+                id="PARTITIONING_INVALID",
+                expected=f"at most {self._settings.max_partitions}; found one more, {folder}",
                 todo="take a field with fewer values into sink.partition_by, or raise sink.max_partitions",
                 dataset=self._identity.dataset_urn,
             )

@@ -88,6 +88,7 @@ def check_time_column(schema: pa.Schema, column: str) -> None:
         return
     raise ConfigurationError(
         "records can't be partitioned by time",
+        id="PARTITIONING_INVALID",
         expected="one timestamp column of that name",
         found=str(schema.field(column).type) if found == 1 else f"columns {', '.join(schema.names)}",
         todo="set sink.partition_by.column to a timestamp column",

@@ -150,6 +150,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
             snapshot.forget()
             raise ConflictError(
                 "data files of the commit are no longer in the table",
+                id="COMMIT_NOT_REVERSIBLE",
                 table=".".join(name),
                 expected=f"all {len(paths)} of them",
                 found="other files in their place: the table was compacted, or rows were deleted",

@@ -41,6 +41,7 @@ def wanted_struct(schema: pa.Schema) -> StructType:
         except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConfigurationError(
                 "Iceberg can't store a column of this type",
+                id="COLUMN_UNSUPPORTED",
                 column=field.name,
                 found=f"{field.type}: {error.__cause__ or error}",
                 todo="convert the column before the sink (timestamps: at most microseconds, in UTC), or leave it out",
@@ -49,7 +50,10 @@ def wanted_struct(schema: pa.Schema) -> StructType:
     check_names(storable(schema))
     if not fields:
         raise ConfigurationError(
-            "a table must have a column", expected="records with a column that is not always null", found=str(schema)
+            "a table must have a column",
+            id="COLUMN_UNSUPPORTED",
+            expected="records with a column that is not always null",
+            found=str(schema),
         )
     return StructType(*fields)
 

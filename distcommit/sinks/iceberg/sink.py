@@ -64,6 +64,12 @@ class IcebergSink(IcebergSettings, DataFileSink):
         names = list(dict.fromkeys(map(self.table_of, datasets)))
         known_tables(self.catalog, names[0][:-1], run_id).look_up(names)
 
+    def check_connection(self) -> str:
+        with needing_client(self.type):
+            from distcommit.sinks.iceberg.catalog.opening import check_catalog  # noqa: PLC0415
+
+        return check_catalog(self.catalog)
+
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         with needing_client(self.type):
             from distcommit.sinks.iceberg.writer import IcebergWriter  # noqa: PLC0415

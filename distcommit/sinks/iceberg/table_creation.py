@@ -48,7 +48,7 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known:
                 return table
             tables.commit([_widened(sink, table, schema, problems)], lambda: None)
         table = tables.load([name]).get(name)  # another writer may have created or changed it
-    raise TransientError(ALWAYS_CHANGED, table=".".join(name))
+    raise TransientError(ALWAYS_CHANGED, id="TABLE_CHANGED_CONCURRENTLY", table=".".join(name))
 
 
 def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, known: TableCache) -> None:
@@ -82,7 +82,10 @@ def _made(sink: IcebergSettings, tables: Tables, name: Identifier, wanted: Struc
     """Create a table; None if another writer was first."""
     if not sink.create:
         raise ConfigurationError(
-            "the table does not exist", table=".".join(name), todo="create it, or set sink.create to true"
+            "the table does not exist",
+            id="TABLE_UNUSABLE",
+            table=".".join(name),
+            todo="create it, or set sink.create to true",
         )
     table = tables.create([_new(sink, name, wanted)]).get(name)
     if isinstance(table, Exception):
@@ -123,6 +126,7 @@ def _check(table: Table) -> None:
     if table.metadata.format_version > FORMAT_VERSION:
         raise ConfigurationError(
             "the table's format version is too new to be written",
+            id="TABLE_UNUSABLE",
             table=".".join(table.name()),
             expected=f"at most {FORMAT_VERSION}",
             found=str(table.metadata.format_version),
@@ -152,6 +156,7 @@ def _column(schema: Schema, name: str) -> int:
     if field_id is None:
         raise ConfigurationError(
             "a column to partition or sort by is missing",
+            id="PARTITIONING_INVALID",
             column=name,
             expected="one of the records' columns",
             found=", ".join(schema.column_names),

@@ -101,6 +101,7 @@ class KafkaTarget:
             except TimeoutError:
                 raise TransientError(
                     "the brokers do not answer",
+                    id="TARGET_UNAVAILABLE",
                     brokers=self.brokers,
                     expected=f"an answer on {name} within {self.request_timeout_s:g} s",
                     found="none",
@@ -125,6 +126,7 @@ class KafkaTarget:
         if len(found.partitions) != self.lanes:
             raise ConfigurationError(
                 "the ledger topic is not this job's",
+                id="TARGET_SETUP_INVALID",
                 topic=self.ledger,
                 expected=f"{self.lanes} partitions, as many as sink.transactional_ids",
                 found=str(len(found.partitions)),
@@ -234,6 +236,7 @@ class KafkaTarget:
                 if time.monotonic() > deadline_s:
                     raise TransientError(
                         "a topic can't be read to its end",
+                        id="TARGET_UNAVAILABLE",
                         topic=topic,
                         expected=", ".join(f"offset {end} of partition {partition}" for partition, end in left.items()),
                         found="less: the brokers do not answer, or a transaction of another producer is open",
@@ -301,6 +304,7 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
     except KafkaException as error:
         raise TransientError(
             "the ledger topic can't be described or created",
+            id="TARGET_UNAVAILABLE",
             topic=target.ledger,
             found=target.text(error),
             todo="nothing now: a later attempt repeats it; if the error stays, make the brokers reachable, and permit"
@@ -310,6 +314,7 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
     if policy != _COMPACTED:
         raise ConfigurationError(
             "the ledger topic would lose rows",
+            id="TARGET_SETUP_INVALID",
             topic=target.ledger,
             expected="cleanup.policy=compact",
             found=f"cleanup.policy={policy}",
@@ -326,6 +331,7 @@ def cluster_id(target: KafkaTarget) -> str:
     except KafkaException as error:
         raise TransientError(
             "the sink's Kafka cluster can't be asked for its id, which shows whether the source reads it",
+            id="TARGET_UNAVAILABLE",
             brokers=target.brokers,
             found=target.text(error),
             todo="make the brokers in sink.brokers reachable; the next run asks again",
@@ -342,14 +348,18 @@ def _made(target: KafkaTarget, admin: AdminClient) -> str:
     for _ in tries(_LOOKS, first_wait_s=0.05):  # until all brokers have it
         if topic_id := target.topic_id(admin):
             return topic_id
-    raise TransientError("the ledger topic does not exist after its creation", topic=target.ledger)
+    raise TransientError(
+        "the ledger topic does not exist after its creation", id="TARGET_UNAVAILABLE", topic=target.ledger
+    )
 
 
 def _row(value: bytes | None, topic: str) -> LedgerRow:
     try:
         return from_json(value or b"", LedgerRow)
     except NOT_OURS as error:
-        raise CorruptError("a row of the ledger can't be read", topic=topic, found=str(error)) from None
+        raise CorruptError(
+            "a row of the ledger can't be read", id="LEDGER_CORRUPT", topic=topic, found=str(error)
+        ) from None
 
 
 def ledger_problems(lane: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
@@ -366,6 +376,7 @@ def damaged_ledger(ledger: str, damaged: Sequence[str]) -> CorruptError:
     more = f"; and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
     return CorruptError(
         "rows of the ledger can't be read",
+        id="LEDGER_CORRUPT",
         topic=ledger,
         found="; ".join(damaged[:_NAMED]) + more,
         todo="find out who has written them. While one is there that itself can't be read, nothing is committed to its"

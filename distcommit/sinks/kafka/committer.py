@@ -170,6 +170,7 @@ class KafkaCommitter(SinkCommitter):
             return found
         raise TransientError(
             "the ledger topic is gone",
+            id="LEDGER_TOPIC_LOST",
             topic=self._target.ledger,
             expected="the topic with the record of all commits",
             found="nothing of that name",
@@ -391,6 +392,7 @@ def _revoked(row: LedgerRow | None, request: CommitRequest) -> LedgerRow:
     if row is not None and row.epoch == request.epoch:
         raise ConflictError(
             "Kafka can't take back a commit",
+            id="COMMIT_NOT_REVERSIBLE",
             dataset=request.dataset_urn,
             epoch=request.epoch,
             todo="release the dataset with accept",

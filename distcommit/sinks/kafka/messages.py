@@ -78,6 +78,7 @@ class Mapping:
             if column and (found is None or not fits(found)):
                 raise ConfigurationError(
                     "records can't be converted to messages",
+                    id="SINK_COLUMN_INVALID",
                     setting=f"sink.{setting}",
                     column=column,
                     expected=expected,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from distcommit.sinks.kafka.names import DATASET, is_topic, lane_of, topic_of
 if TYPE_CHECKING:
     from distcommit.sinks.kafka.client import KafkaTarget
 
+_SHORT_TIMEOUT_S = 10.0
 _OWNED = frozenset(
     (
         "bootstrap.servers",
@@ -156,6 +158,12 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
     def mapping(self) -> messages.Mapping:
         """The columns of messages."""
         return messages.Mapping(self.format, self.key, self.value, self.headers, self.timestamp, self.partition)
+
+    def check_connection(self) -> str:
+        from distcommit.sinks.kafka.client import cluster_id  # noqa: PLC0415 - a job file is read without a client
+
+        target = replace(self.target(), request_timeout_s=min(self.request_timeout_s, _SHORT_TIMEOUT_S))
+        return f"cluster {cluster_id(target) or 'without an id'}"
 
     def target(self) -> KafkaTarget:
         """Return cluster and ledger."""

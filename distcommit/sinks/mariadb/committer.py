@@ -95,6 +95,7 @@ class MariadbCommitter(SqlCommitter):
         if engine != "InnoDB":
             raise ConfigurationError(
                 "the ledger must use the engine InnoDB, as a rollback would leave rows behind in others",
+                id="TARGET_SETUP_INVALID",
                 table=name,
                 expected="InnoDB",
                 found=engine or "a view",
@@ -110,7 +111,9 @@ class MariadbCommitter(SqlCommitter):
         if execute(self._connection, asked, (LEDGER,)).fetchone() == (0,):
             failed = self._alter(f"ALTER TABLE {LEDGER} ADD COLUMN target_mark bigint")
             if failed is not None:
-                raise TransientError("the ledger lacks a column", table=LEDGER, found=str(failed))
+                raise TransientError(
+                    "the ledger lacks a column", id="TARGET_UNAVAILABLE", table=LEDGER, found=str(failed)
+                )
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes = [*super().commit(requests)]

@@ -93,6 +93,7 @@ def check_durable(connection: Connection[Cursor]) -> None:
     if flushed != 1 or (has_log and synced != 1):
         raise ConfigurationError(
             "the server answers COMMIT before it is on disk, so that a power loss would lose commits",
+            id="TARGET_SETUP_INVALID",
             expected="innodb_flush_log_at_trx_commit = 1, and with a binary log sync_binlog = 1",
             found=f"{flushed}, and sync_binlog = {synced} with {'a' if has_log else 'no'} binary log",
             todo="SET GLOBAL innodb_flush_log_at_trx_commit = 1, sync_binlog = 1, and in the server's configuration",
@@ -114,7 +115,12 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
         execute(connection, "BEGIN")
         yield
         if not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
-            raise TransientError("the transaction was not committed", expected="a transaction", found="none any more")
+            raise TransientError(
+                "the transaction was not committed",
+                id="TARGET_UNAVAILABLE",
+                expected="a transaction",
+                found="none any more",
+            )
         execute(connection, "COMMIT")
     except MySQLError as error:
         _undo(connection)

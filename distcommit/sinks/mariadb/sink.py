@@ -12,7 +12,6 @@ from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.core.work import MAIN_BRANCH
-from distcommit.fs.database_tls import check_mysql_url
 from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.base.table_names import table_name
 from distcommit.sinks.databases.server_sink import Driver, ServerSink
@@ -37,9 +36,6 @@ class MariadbSink(ServerSink):
                 " would wait for the locks of prepared transactions",
                 "tags",
             )
-
-    def check_options(self) -> None:
-        check_mysql_url(self.url, self.tls)
 
     @property
     def database(self) -> str:

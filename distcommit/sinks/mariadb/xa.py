@@ -80,6 +80,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
                 return False
         raise TransientError(
             "the session that has prepared a transaction does not end",
+            id="TARGET_UNAVAILABLE",
             found=name.text,
             todo="end the writer's session at the server (KILL), or wait until the server does",
         )

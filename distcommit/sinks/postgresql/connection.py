@@ -53,7 +53,9 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
         yield
         tag = connection.execute("COMMIT").statusmessage
     if tag != "COMMIT":
-        raise TransientError("the transaction was not committed", expected="COMMIT", found=str(tag))
+        raise TransientError(
+            "the transaction was not committed", id="TARGET_UNAVAILABLE", expected="COMMIT", found=str(tag)
+        )
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from pydantic import Field
 from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work import MAIN_BRANCH
-from distcommit.fs.database_tls import check_postgresql_url
 from distcommit.sinks.base.table_names import table_name
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS
@@ -34,9 +33,6 @@ class PostgresqlSettings(ServerSink):
     type: Literal["postgresql"]
     schema_name: str = Field(default="public", alias="schema", min_length=1)
     ledger_schema: str = ""
-
-    def check_options(self) -> None:
-        check_postgresql_url(self.url, self.tls)
 
     def pins(self) -> Mapping[str, FixedSetting]:
         """Return table, database and schemas. The server is not fixed, as servers may be renamed."""

@@ -49,6 +49,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         if not most:
             raise ConfigurationError(
                 "the server does not allow prepared transactions",
+                id="TARGET_SETUP_INVALID",
                 expected="max_prepared_transactions above 0",
                 found=str(most),
                 todo=f"{_TODO}; or leave out `two_phase`",
@@ -115,7 +116,12 @@ def _preparing(connection: psycopg.Connection, name: Name) -> Iterator[None]:
             tag = connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(name.text))).statusmessage
         except psycopg.errors.OutOfMemory as error:  # there is no free slot for a prepared transaction
             raise TransientError(
-                "the server has prepared as many transactions as it can", found=str(error), todo=_TODO
+                "the server has prepared as many transactions as it can",
+                id="TARGET_UNAVAILABLE",
+                found=str(error),
+                todo=_TODO,
             ) from error
     if tag != "PREPARE TRANSACTION":
-        raise TransientError("the transaction was not prepared", expected="PREPARE TRANSACTION", found=str(tag))
+        raise TransientError(
+            "the transaction was not prepared", id="TARGET_UNAVAILABLE", expected="PREPARE TRANSACTION", found=str(tag)
+        )

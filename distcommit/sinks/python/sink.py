@@ -26,6 +26,7 @@ class PythonSink(CustomClass, SinkSettings, interface=Sink, section="sink", ungu
         if not isinstance(name, str) or not name:
             raise ConfigurationError(
                 "the sink's class has no name",
+                id="CUSTOM_CLASS_INVALID",
                 class_name=self.class_name,
                 expected='a class attribute `name = "..."`, which is stored with every commit',
                 found=repr(name),
@@ -43,6 +44,7 @@ def _check_grouping(instance: Sink, class_name: str) -> None:
         return
     raise ConfigurationError(
         "the sink's class must have both or none of commit_group and grouped_by",
+        id="CUSTOM_CLASS_INVALID",
         class_name=class_name,
         expected="`commit_group`, and `grouped_by` with the rule in words, which the store records; or neither",
         found=f"grouped_by {plain_text(repr(rule), 60)}, {'a' if names_groups else 'no'} commit_group of its own",

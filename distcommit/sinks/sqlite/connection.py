@@ -52,7 +52,12 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
         if not connection.in_transaction:
-            raise TransientError("the transaction was not committed", expected="a transaction", found="none any more")
+            raise TransientError(
+                "the transaction was not committed",
+                id="TARGET_UNAVAILABLE",
+                expected="a transaction",
+                found="none any more",
+            )
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import ClassVar, Literal
@@ -81,10 +82,25 @@ class SqliteSink(TableSink):
         if self.version and pa.types.is_decimal(schema.field(self.version).type):
             raise ConfigurationError(
                 "SQLite stores decimals as text, which is ordered otherwise",
+                id="SINK_COLUMN_INVALID",
                 key="version",
                 column=self.version,
                 todo="convert it with the converter `cast`, or name another column",
             )
+
+    def check_connection(self) -> str:
+        """Check that the file, or a new one in its folder, can be written."""
+        folder = os.path.dirname(self.path)
+        written = self.path if os.path.exists(self.path) else folder
+        if not os.path.isdir(folder) or not os.access(written, os.W_OK):
+            raise ConfigurationError(
+                "the SQLite file can't be written",
+                path=self.path,
+                expected="a file, or an existing folder for it, that this user can write",
+                found="a missing folder" if not os.path.isdir(folder) else "no permission",
+                todo="create the folder, or correct sink.path or the permissions",
+            )
+        return f"{self.path} {'exists' if written == self.path else 'will be created'}"
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:
         return committing_by(connected(self.path), lambda made: SqliteCommitter(made, self, context))

@@ -38,6 +38,7 @@ def _requests_to(
     except ImportError as error:
         raise ConfigurationError(
             "the client of S3, which tables' data files there need, is not installed",
+            id="PACKAGE_MISSING",
             found=str(error),
             todo=f"run pip install 'distcommit[{extra},s3]' on the driver and on all executors",
         ) from error

@@ -194,6 +194,7 @@ class Ledgers:
         """Return the error of a damaged ledger; `found`: the damage."""
         return CorruptError(
             "the table's commits are unknown: its ledger is damaged or gone",
+            id="LEDGER_CORRUPT",
             ledger=self.name,
             expected="the ledger's text and files as they were written",
             found=found,

@@ -24,6 +24,7 @@ def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> Conf
     """Return the error of records that do not fit into a table's columns."""
     return ConfigurationError(
         "records do not fit into the table",
+        id="RECORDS_NOT_STORABLE",
         table=table,
         expected=columns[:500],
         found="; ".join(problems[:5]),

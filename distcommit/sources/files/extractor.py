@@ -134,6 +134,7 @@ class FilesExtraction(Extraction):
     def _failed(self, file: ListedFile, what: str, found: str, expected: str = "") -> SourceError:
         return SourceError(
             what,
+            id="SOURCE_FILE_UNREADABLE",
             file=self._extractor.folders[file.pattern].name_of(file.path),
             expected=expected or f"{self._extractor.format}, whole",
             found=found,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from distcommit.core.errors import SourceError, error_text
+from distcommit.core.errors import ConfigurationError, SourceError, error_text
 from distcommit.core.interfaces.targets import is_within
 from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError
 from distcommit.fs.any.input_files import InputFile, InputFolder
@@ -140,6 +140,18 @@ def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], b
     return listing
 
 
+def check_folder(url: str) -> None:
+    """Raise SourceError if a folder can't be listed."""
+    try:
+        InputFolder(url).entries("")
+    except ConfigurationError:
+        raise
+    except FileNotFoundError as error:
+        raise _unlistable(url, "the folder does not exist") from error
+    except Exception as error:
+        raise _unlistable(url, error_text(error)) from error
+
+
 @dataclass(slots=True)
 class _Walk:
     index: int
@@ -186,5 +198,9 @@ def _joined(path: str, name: str) -> str:
 
 def _unlistable(path: str, found: str) -> SourceError:
     return SourceError(
-        "a folder of files can't be listed", path=path, found=found, todo="create it, or correct source.paths"
+        "a folder of files can't be listed",
+        id="SOURCE_FILE_UNREADABLE",
+        path=path,
+        found=found,
+        todo="create it, or correct source.paths",
     )

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import takewhile
 from typing import ClassVar, Literal
 
+import msgspec
 import pyarrow as pa
 from pydantic import ConfigDict, Field, field_validator
 
@@ -22,13 +23,13 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.core.watermark_types import WATERMARK_PIN
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.fs.any.input_files import InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
-from distcommit.sources.files.patterns import PathPattern, listed
-from distcommit.sources.files.plan import FILES, WATERMARKS, Rules, plan_dataset
+from distcommit.sources.files.patterns import PathPattern, check_folder, listed
+from distcommit.sources.files.plan import FILES, LISTED, WATERMARKS, Rules, plan_dataset
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import VALUE, FileFormat
 
@@ -72,6 +73,7 @@ class FilesSource(SettingsModel, SourceSettings):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     provenance: ClassVar[Provenance | None] = Provenance(PARTITION, OFFSET, counts_reading=True)
+    size_unit: ClassVar[Literal["", "records", "bytes"]] = "bytes"
 
     type: Literal["files"]
     paths: tuple[str, ...] = Field(min_length=1)
@@ -186,6 +188,16 @@ class FilesSource(SettingsModel, SourceSettings):
             ]
             if planned := plan_dataset(urn, state.watermark, there, rules, states.to_read_again(urn)):
                 yield planned
+
+    def check_connection(self) -> str:
+        """List the folder of each pattern, without the folders in it."""
+        folders = dict.fromkeys(pattern.folder for pattern in self._patterns())
+        for folder in folders:
+            check_folder(folder)
+        return f"{', '.join(folders)} can be listed"
+
+    def planned_size(self, unit: WorkUnit) -> int:
+        return sum(file.size_bytes for file in msgspec.json.decode(unit.properties[LISTED], type=list[ListedFile]))
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Yield the problems of positions that are neither a position of `files` nor a number of rows."""

@@ -125,6 +125,7 @@ class KafkaConnection:
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigurationError(
                 "librdkafka rejects the client settings",
+                id="KAFKA_SETTINGS_INVALID",
                 found=self.masked(error_text(error)),
                 todo="correct source.client; librdkafka's CONFIGURATION.md lists the keys",
             ) from None

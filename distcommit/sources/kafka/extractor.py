@@ -119,6 +119,7 @@ class KafkaExtractor(Extractor):
         if isinstance(actual, UnknownTopicId):
             raise TransientError(
                 "Kafka does not return the topic's id, so that a recreated topic can't be ruled out",
+                id="SOURCE_SERVER_UNAVAILABLE",
                 dataset=urn,
                 expected=f"topic id {planned}",
                 found=actual.error,
@@ -127,6 +128,7 @@ class KafkaExtractor(Extractor):
         if actual != planned:
             raise SourceError(
                 "the topic was deleted and recreated while it was read",
+                id="SOURCE_READ_INCOMPLETE",
                 dataset=urn,
                 expected=f"topic id {planned}",
                 found=f"topic id {actual or 'unknown'}",
@@ -227,6 +229,7 @@ class KafkaExtractor(Extractor):
             todo = "raise receive.message.max.bytes in source.client above the topic's max.message.bytes"
         error = TransientError(
             problem,
+            id="SOURCE_SERVER_UNAVAILABLE",
             brokers=self._connection.brokers,
             expected=f"progress within {self._idle_timeout_s:g} s in {len(late)} partitions: {waiting}",
             found=self._notes.last or "no error from a broker",

@@ -248,6 +248,7 @@ def expiry_error(urn: str, logs: Mapping[int, PartitionLog | str], state: Datase
 def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> PlanError:
     return PlanError(
         "Kafka has deleted records before they were read",
+        id="KAFKA_RECORDS_EXPIRED",
         remedy=("run", "--set=source.expired_offsets=earliest"),
         dataset=urn,
         partition=partition,
@@ -275,6 +276,7 @@ def _recreated(
     positions = f", or to {json.dumps(nearest)} to continue at the nearest offsets" if nearest else ""
     return PlanError(
         "the stored position is not in the topic",
+        id="KAFKA_POSITION_MISSING",
         remedy=remedy,
         dataset=urn,
         expected=expected,
@@ -288,6 +290,7 @@ def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> 
     """Return the error of a position that was read uncommitted and is beyond the committed end of its partition."""
     return PlanError(
         "an open transaction precedes the stored position",
+        id="KAFKA_TRANSACTION_OPEN",
         remedy=("run",),
         dataset=urn,
         partition=partition,

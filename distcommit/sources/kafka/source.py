@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CHUNK = 256
-_SHORT_TIMEOUT_S = 3.0
+_SHORT_TIMEOUT_S, _CHECK_TIMEOUT_S = 3.0, 10.0
 _ANOTHER_CLUSTER = (
     "correct source.brokers. Offsets of another cluster refer to other records: to read it, give the job new folders"
     " (paths), and begin at source.start or import positions of that cluster (distcommit migrate import-watermarks"
@@ -109,6 +109,7 @@ class KafkaSource(SettingsModel, SourceSettings):
     provenance: ClassVar[Provenance | None] = Provenance(
         "kafka_partition", "kafka_offset", offset_space_of=topic_of_dataset, unique_incarnations=True
     )
+    size_unit: ClassVar[Literal["", "records", "bytes"]] = "records"
 
     type: Literal["kafka"]
     brokers: str = Field(min_length=1)
@@ -200,13 +201,23 @@ class KafkaSource(SettingsModel, SourceSettings):
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         queries = KafkaQueries(self.connection())
-        selected = list(self._datasets(queries, owned, states))
+        selected = list(_datasets(self, queries, owned, states))
         if queries.cluster_id:
             yield SourceFact("cluster", FixedSetting(queries.cluster_id, _ANOTHER_CLUSTER))
         yield from (problem for problem in selected if not isinstance(problem, KafkaDataset))
         datasets = (dataset for dataset in selected if isinstance(dataset, KafkaDataset))
         while chunk := list(islice(datasets, _CHUNK)):
             yield from self._plan_chunk(queries, chunk, states)
+
+    def check_connection(self) -> str:
+        """Request the topics, and return how many of them are selected."""
+        from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+
+        connection = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _CHECK_TIMEOUT_S))
+        names = {topic.topic for topic in KafkaQueries(connection).topics()}
+        selected, missing = [name for name in names if name in self.selection], sorted({*self.topics} - names)
+        found = f"{len(selected):,} of {len(names):,} topics selected"
+        return f"{found}; missing: {', '.join(missing)}" if missing else found
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Check offsets by partition of the job's topics. Partitions are checked only if the brokers respond soon."""
@@ -258,35 +269,6 @@ class KafkaSource(SettingsModel, SourceSettings):
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}
         return KafkaConnection(self.brokers, client, self.request_timeout_s)
 
-    def _datasets(
-        self, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
-    ) -> Iterator[KafkaDataset | DatasetProblem | SkippedDataset]:
-        """Yield owned, idle datasets that can be planned, problems of those that can't, and skipped topics."""
-        select = self.selection
-        missing = {topic for topic in self.topics if topic in select}
-        for topic in queries.topics():
-            name = topic.topic
-            missing.discard(name)
-            if self.dataset == "topic" and not owned(name):  # the cheapest check first: most topics belong to others
-                continue
-            if select.skips_internal(name) and owned(name):
-                yield SkippedDataset(name, _INTERNAL)
-            if name not in select:
-                continue
-            if topic.error or not topic.partitions:
-                if owned(name):
-                    yield DatasetProblem(name, str(unreadable(name, topic.error or "no partitions")))
-                continue
-            for dataset in topic.datasets(self.dataset):
-                state = states.get(dataset.urn)
-                busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
-                if busy or not owned(dataset.urn):
-                    continue
-                leaderless = sorted(topic.leaderless.intersection(dataset.partitions))
-                yield _without_leaders(dataset.urn, leaderless) if leaderless else dataset
-        for name in sorted(filter(owned, missing)):
-            yield DatasetProblem(name, str(no_such_topic(name)))
-
     def _plan_chunk(
         self, queries: KafkaQueries, chunk: Sequence[KafkaDataset], states: SourceState
     ) -> Iterator[DatasetPlan | DatasetProblem]:
@@ -320,6 +302,36 @@ class KafkaSource(SettingsModel, SourceSettings):
                 yield DatasetProblem(dataset.urn, str(loss), loss.remedy)
             if planned is not None:
                 yield planned
+
+
+def _datasets(
+    source: KafkaSource, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
+) -> Iterator[KafkaDataset | DatasetProblem | SkippedDataset]:
+    """Yield owned, idle datasets that can be planned, problems of those that can't, and skipped topics."""
+    select = source.selection
+    missing = {topic for topic in source.topics if topic in select}
+    for topic in queries.topics():
+        name = topic.topic
+        missing.discard(name)
+        if source.dataset == "topic" and not owned(name):  # the cheapest check first: most topics belong to others
+            continue
+        if select.skips_internal(name) and owned(name):
+            yield SkippedDataset(name, _INTERNAL)
+        if name not in select:
+            continue
+        if topic.error or not topic.partitions:
+            if owned(name):
+                yield DatasetProblem(name, str(unreadable(name, topic.error or "no partitions")))
+            continue
+        for dataset in topic.datasets(source.dataset):
+            state = states.get(dataset.urn)
+            busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
+            if busy or not owned(dataset.urn):
+                continue
+            leaderless = sorted(topic.leaderless.intersection(dataset.partitions))
+            yield _without_leaders(dataset.urn, leaderless) if leaderless else dataset
+    for name in sorted(filter(owned, missing)):
+        yield DatasetProblem(name, str(no_such_topic(name)))
 
 
 def _impatient(source: KafkaSource) -> KafkaConnection:

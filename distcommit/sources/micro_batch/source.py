@@ -74,7 +74,11 @@ class MicroBatchSource(SettingsModel, SourceSettings):
                     yield f"{urn!r}: position {number!r} of query {query_id!r} is not the number of a micro-batch"
 
     def open(self) -> Extractor:
-        raise SourceError("no micro-batch to read", todo="pass Job.on_batch to foreachBatch of a streaming query")
+        raise SourceError(
+            "no micro-batch to read",
+            id="SOURCE_READ_INCOMPLETE",
+            todo="pass Job.on_batch to foreachBatch of a streaming query",
+        )
 
 
 class SpoolIndex(msgspec.Struct, frozen=True):
@@ -144,6 +148,7 @@ class _SpoolingAttempt:
         if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)) or column.null_count:
             raise ConfigurationError(
                 "the dataset column does not name each row's dataset",
+                id="MICRO_BATCH_INVALID",
                 column=self._spool.dataset_column,
                 expected="text in every row",
                 found=f"type {column.type} with {column.null_count} nulls",
@@ -313,6 +318,7 @@ class _SpoolExtraction(Extraction):
         if self._rows != (expected := int(self._unit.properties[_ROWS])):
             raise SourceError(
                 "a micro-batch was not read as a whole",
+                id="SOURCE_READ_INCOMPLETE",
                 dataset=self._unit.dataset_urn,
                 expected=f"{expected} rows",
                 found=f"{self._rows} rows",

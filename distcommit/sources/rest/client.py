@@ -111,6 +111,7 @@ class RestClient:
         if "," in packed:
             raise SourceError(
                 "an answer is compressed more than once",
+                id="REST_PAGING_INVALID",
                 dataset=dataset,
                 expected="at most one Content-Encoding",
                 found=packed[:_SHOWN],
@@ -121,6 +122,7 @@ class RestClient:
             if len(body) > _MAX_BODY_BYTES:
                 raise SourceError(
                     "an answer is too large",
+                    id="REST_PAGING_INVALID",
                     dataset=dataset,
                     expected=f"at most {_MAX_BODY_BYTES:,} bytes",
                     found="more",
@@ -131,6 +133,7 @@ class RestClient:
     def _too_slow(self, request: Request, dataset: str, error: ResponseTimeError) -> SourceError:
         return SourceError(
             "the server takes too long for an answer",
+            id="REST_PAGING_INVALID",
             dataset=dataset,
             url=self._shown(request.url.partition("?")[0]),
             expected=f"a whole answer within source.response_timeout_s: {self.answer_s:g} s",
@@ -144,13 +147,19 @@ class RestClient:
             todo = "set source.url to where it sends: credentials are not taken elsewhere"
         url = self._shown(request.url.partition("?")[0])
         return SourceError(
-            "the server rejected the request", dataset=dataset, url=url, found=self._shown(found), todo=todo
+            "the server rejected the request",
+            id="SOURCE_REQUEST_REJECTED",
+            dataset=dataset,
+            url=url,
+            found=self._shown(found),
+            todo=todo,
         )
 
     def _away(self, request: Request, dataset: str, error: _AskLaterError) -> DistcommitError:
         asked = f", and asks to wait {error.wait_s:.0f} s" if error.wait_s is not None else ""
         return TransientError(
             "the server can't be reached, is busy, or closed the connection",
+            id="SOURCE_SERVER_UNAVAILABLE",
             dataset=dataset,
             url=self._shown(request.url.partition("?")[0]),
             found=self._shown(f"{error}{asked}"),

@@ -108,6 +108,7 @@ class RestExtraction(Extraction):
         if count > len(held):
             raise SourceError(
                 "the pages ended although the server has more records",
+                id="REST_PAGING_INVALID",
                 dataset=self._unit.dataset_urn,
                 expected=f"nothing behind {held.newest!r} and below {self._high!r}",
                 found=f"{count - len(held)} records in a request from there on",
@@ -122,6 +123,7 @@ class RestExtraction(Extraction):
         except ValueError as error:
             raise SourceError(
                 "a record has no position",
+                id="WATERMARK_VALUE_INVALID",
                 dataset=self._unit.dataset_urn,
                 field=field.field,
                 expected=f"{field.kind}",
@@ -131,6 +133,7 @@ class RestExtraction(Extraction):
         if lookback_s := field.missing_lookback_s(value):
             raise SourceError(
                 "a time is too coarse: later records of the same time would be lost",
+                id="SOURCE_SETTINGS_INVALID",
                 dataset=self._unit.dataset_urn,
                 field=field.field,
                 expected=f"a time with seconds, or a lookback of at least {lookback_s}",
@@ -150,6 +153,7 @@ class RestExtraction(Extraction):
     def _out_of_order(self, least: Position, found: Position) -> SourceError:
         return SourceError(
             "the server returned records in another order than that of their watermark field",
+            id="SOURCE_ORDER_WRONG",
             dataset=self._unit.dataset_urn,
             field=self._list.watermark.field,
             expected=f"a value from {least!r} on",

@@ -91,6 +91,7 @@ class Pages:
             return
         raise SourceError(
             "a page without records is not the last one",
+            id="REST_PAGING_INVALID",
             dataset=self._dataset,
             expected="none behind it, as source.paging.until is empty",
             found="records in the page behind it",
@@ -106,6 +107,7 @@ class Pages:
             return
         raise SourceError(
             "a page has fewer records than the server's total requires, so that others would be skipped",
+            id="REST_PAGING_INVALID",
             dataset=self._dataset,
             expected=f"{required}, or none",
             found=str(len(answer.records)),
@@ -119,6 +121,7 @@ class Pages:
         if total is not None and total < before:
             raise SourceError(
                 "the server's total shrank between two pages: records were deleted, and unread ones moved up",
+                id="SOURCE_READ_INCOMPLETE",
                 dataset=self._dataset,
                 expected=f"at least {before}, as in the page before",
                 found=str(total),
@@ -129,6 +132,7 @@ class Pages:
     def _endless(self, found: str) -> SourceError:
         return SourceError(
             "the answers would never end",
+            id="REST_PAGING_INVALID",
             dataset=self._dataset,
             expected="answers that each lead to a new one, and a last one that leads to none",
             found=found,
@@ -141,6 +145,7 @@ class Pages:
         if is_last:
             return SourceError(
                 "a page has more records than source.paging.size or the step of offsets",
+                id="REST_PAGING_INVALID",
                 dataset=self._dataset,
                 expected=f"at most {required}",
                 found=str(len(answer.records)),
@@ -148,6 +153,7 @@ class Pages:
             )
         return SourceError(
             "an answer that is not the last one does not have source.paging.step records",
+            id="REST_PAGING_INVALID",
             dataset=self._dataset,
             expected=f"source.paging.step: {required}",
             found=str(len(answer.records)),
@@ -158,6 +164,7 @@ class Pages:
         of = self._list
         return SourceError(
             "an answer can't be read",
+            id="REST_PAGING_INVALID",
             dataset=self._dataset,
             expected=f"JSON with a list of records {f'at {of.records}' if of.records else ''}".strip(),
             found=found,
@@ -211,6 +218,7 @@ class RepeatDetector:
                 return True
             raise SourceError(
                 "a page repeats a record of the page before, which would be published twice",
+                id="REST_PAGING_INVALID",
                 dataset=self._dataset,
                 expected="pages that do not overlap, and no two records that are equal byte by byte",
                 found=f"a record of {position!r} twice",
@@ -220,6 +228,7 @@ class RepeatDetector:
         if self._is_unique:
             raise SourceError(
                 "the server returned two different records of one value",
+                id="SOURCE_READ_INCOMPLETE",
                 dataset=self._dataset,
                 expected="unique values, as source.watermark.unique declares",
                 found=repr(position),

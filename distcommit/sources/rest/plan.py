@@ -58,6 +58,7 @@ def _stored(urn: str, field: WatermarkField, stored: Watermark) -> Position:
         return position
     raise SourceError(
         "the stored position is not one of the watermark field",
+        id="STORED_POSITION_FOREIGN",
         dataset=urn,
         expected=f"a position of {field.incarnation}",
         found=_NOT_KNOWN if position is None else f"{stored.positions} of {stored.incarnation or 'an unnamed field'}",

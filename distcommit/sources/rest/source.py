@@ -34,6 +34,7 @@ from distcommit.sources.rest.watermarks import ROWS, WatermarkField
 from distcommit.sources.watermark_column import PARTITION, Kind
 
 _DATASET = "{dataset}"
+_SHORT_TIMEOUT_S = 5.0
 
 
 class ListOverrides(SettingsModel):
@@ -174,6 +175,17 @@ class RestSource(SettingsModel, SourceSettings):
             if planned is not None:
                 yield planned
 
+    def check_connection(self) -> str:
+        """Request the first page of the first dataset, once."""
+        urn, timeout_s = self.datasets[0], min(self.timeout_s, _SHORT_TIMEOUT_S)
+        impatient = self.model_copy(update={"timeout_s": timeout_s, "answer_s": 2 * timeout_s, "retries": 0})
+        extractor = impatient.open()
+        try:
+            extractor.client.get(impatient._list_of(urn).request, urn)
+        finally:
+            extractor.close()
+        return f"{self.url.replace(_DATASET, urn)} responds"
+
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """The incarnations of datasets whose field in the job file is still that of their state."""
         current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
@@ -208,6 +220,7 @@ class RestSource(SettingsModel, SourceSettings):
         except ImportError as error:
             raise ConfigurationError(
                 "the REST source needs requests",
+                id="PACKAGE_MISSING",
                 found=str(error),
                 todo="pip install 'distcommit[rest]', also where the executors run",
             ) from error

@@ -187,9 +187,9 @@ class _Attempt:
             position = position_of(self._spool.kind, pc.max(column).as_py())
         except (ValueError, OverflowError) as error:  # such as a year beyond 9999
             raise SourceError(
-                "a value of the watermark column can't be a position",
+                f"a value of the watermark column can't be a position of kind {self._spool.kind}",
+                id="WATERMARK_VALUE_INVALID",
                 column=self._spool.column,
-                expected=str(self._spool.kind),
                 found=str(error),
                 todo="correct the row, exclude it with the reader's options, or set another watermark column",
             ) from error
@@ -273,10 +273,10 @@ def _plan_range(
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
         raise SourceError(
             "the dataset's watermark went back while Spark was reading",
+            id="SOURCE_READ_INCOMPLETE",
             dataset=urn,
             expected=f"{frame.bound!r} or later",
             found=repr(stored),
-            todo="run again",
         )
     newest, beginning = frame.newest, BEGINNINGS[frame.kind]
     if stored not in (None, beginning) and (newest is None or not at_or_past(newest, stored)):
@@ -305,8 +305,8 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
     if mark is not None and counted == frame.counted and reader and reader != frame.reader:
         positions = json.dumps(mark.positions)
         raise PlanError(
-            "the dataset was read by another reader, or with other options, than the job file has now: its rows"
-            " below the watermark would be left out",
+            "rows below the watermark would be left out, as the dataset was read by another reader or other options",
+            id="SOURCE_READER_CHANGED",
             remedy=("dataset set-watermark", urn, positions),
             dataset=urn,
             expected=f"format and options of reader {reader}",
@@ -321,9 +321,9 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
 def _without_value(urn: str, frame: StagedFrame, nulls: int) -> SourceError:
     return SourceError(
         "rows without a value in the watermark column are never read",
+        id="WATERMARK_VALUE_INVALID",
         dataset=urn,
         column=frame.column,
-        expected="a value in every row",
         found=f"NULL in {nulls} rows",
         todo="set a value, or exclude the rows with the reader's options",
     )
@@ -371,9 +371,9 @@ class _FrameExtraction(Extraction):
         """
         if not self._is_whole:
             raise SourceError(
-                "the rows that Spark staged were not read as a whole",
+                "the rows that Spark staged were not read as a whole: the staging folder may have been emptied",
+                id="SOURCE_READ_INCOMPLETE",
                 dataset=self._unit.dataset_urn,
-                todo="run again; the staging folder may have been emptied",
             )
         return self._unit.expected_high
 

@@ -169,6 +169,7 @@ def extract_by(reader: str, watermark: str, urn: str) -> Extract:
 def _not_staged() -> SourceError:
     return SourceError(
         "the rows that Spark reads are not staged",
+        id="SPARK_ROWS_NOT_STAGED",
         expected="a run in progress",
         todo="read the source with `distcommit run`, or Job.run",
     )

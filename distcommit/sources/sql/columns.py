@@ -84,6 +84,7 @@ class Column:
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise SourceError(
                 "a value does not fit its column",
+                id="SOURCE_VALUE_UNREADABLE",
                 column=self.name,
                 expected=str(self.type),
                 found=str(error),

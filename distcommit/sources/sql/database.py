@@ -118,6 +118,7 @@ class Database:
         except ImportError as error:
             raise ConfigurationError(
                 "the database's driver is missing",
+                id="PACKAGE_MISSING",
                 found=str(error),
                 todo="pip install 'distcommit[sql-source]', also where the executors run",
             ) from error
@@ -137,6 +138,7 @@ class Database:
         if isinstance(error, NoSuchTableError):
             return SourceError(
                 "the table does not exist",
+                id="SOURCE_TABLE_MISSING",
                 expected="a table or view that the database shows to this user",
                 found="no table or view of that name",
                 todo="create it, grant SELECT on it, or remove it from source.tables",
@@ -146,9 +148,12 @@ class Database:
         text = text.replace(self.password, "***") if self.password else text
         if _is_transient(error):
             what, todo = next((texts for said, texts in _REFUSALS if said.search(text)), _AWAY)
-            return TransientError(what, url=self.url, found=text, todo=f"{todo}; nothing was lost", **ids)
+            return TransientError(
+                what, id="SOURCE_SERVER_UNAVAILABLE", url=self.url, found=text, todo=f"{todo}; nothing was lost", **ids
+            )
         return SourceError(
             "the database rejected a statement",
+            id="SOURCE_REQUEST_REJECTED",
             found=text,
             todo="grant SELECT on the table, or correct its query in source.queries, its where or columns in"
             " source.overrides, or its values",

@@ -123,6 +123,7 @@ class SqlExtraction(Extraction):
         if self._table.is_unique and (value := next(twice, None)) is not None:
             raise SourceError(
                 "several rows have one value in the column that is declared as their key",
+                id="SOURCE_SETTINGS_INVALID",
                 table=self._table.name,
                 column=self._table.rules.watermark,
                 expected="one row of each value",
@@ -133,6 +134,7 @@ class SqlExtraction(Extraction):
     def _refused(self, least: Position, found: Position) -> SourceError:
         return SourceError(
             "the database returned rows in another order than that of their watermark column",
+            id="SOURCE_ORDER_WRONG",
             table=self._table.name,
             column=self._table.rules.watermark,
             expected=f"a value from {least!r} on, below {self._unit.expected_high.positions[PARTITION]!r}",
@@ -161,6 +163,7 @@ class WholeExtraction(Extraction):
         if not self._is_whole:
             raise SourceError(
                 "a table was not read to its end",
+                id="SOURCE_READ_INCOMPLETE",
                 table=self._unit.dataset_urn,
                 expected="all of its rows, because there are no positions between them",
                 todo="run again",

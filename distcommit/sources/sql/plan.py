@@ -43,6 +43,8 @@ __all__ = ["QueryChangedError", "missing_values_warning", "plan_table"]
 class QueryChangedError(PlanError):
     """A dataset whose position is of another query, or of a table instead of a query."""
 
+    id = "SOURCE_QUERY_CHANGED"
+
     def __init__(self, table: Table, mark: Watermark) -> None:
         now, before = (each.partition(QUERY_SEPARATOR)[2] for each in (table.incarnation, mark.incarnation))
         at = json.dumps(mark.positions)
@@ -113,6 +115,7 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
     column, where = table.rules.watermark, f"source.overrides.{table.name}.where"
     error = SourceError(
         "rows have no value in the watermark column, and are never read",
+        id="WATERMARK_VALUE_INVALID",
         table=table.name,
         column=column,
         expected="a value in every row",
@@ -180,6 +183,7 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None, note:
     if lookback:
         raise SourceError(
             "a watermark column of text must have lookback 0",
+            id="SOURCE_SETTINGS_INVALID",
             table=table.name,
             column=table.rules.watermark,
             expected="source.lookback 0 for this table",
@@ -231,6 +235,7 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
     return SourceError(
         "the watermark column ends just before the watermark, which was set while the column was a key, and the column"
         " is not a key any more: further rows of its greatest value would not be read",
+        id="WATERMARK_KEY_REMOVED",
         dataset=table.name,
         expected=f"a value past {top}, or {table.rules.watermark} as a key",
         found=f"nothing past {top}, and no key",

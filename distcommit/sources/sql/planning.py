@@ -23,7 +23,7 @@ from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["PlanRules", "plan_tables"]
+__all__ = ["PlanRules", "count_tables", "plan_tables"]
 
 _CHUNK = 256
 
@@ -80,6 +80,17 @@ def plan_tables(
                 yield DatasetProblem(name, str(error))
 
 
+def count_tables(database: Database, select: Tables) -> str:
+    """Return how many tables and queries are selected, as text. Closes the database. Raises as `plan_tables`."""
+    try:
+        with database.reading() as connection:
+            names = table_names(connection, select.schema)
+    finally:
+        database.close()
+    selected = [name for name in names if select.has_table(name)]
+    return f"{len(selected):,} of {len(names):,} tables selected, {len(select.queries):,} queries"
+
+
 def _plan_one(
     database: Database,
     rules: PlanRules,
@@ -129,6 +140,7 @@ def _plan_one(
 def _of_one_name(name: str) -> SourceError:
     return SourceError(
         "a table and a query have one name, and would be one dataset",
+        id="SOURCE_SETTINGS_INVALID",
         dataset=name,
         expected="different names",
         found=f"source.queries.{name}, and a table that source.table_patterns matches",

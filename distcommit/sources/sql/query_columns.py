@@ -95,6 +95,7 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
     if twice := _twice([column["name"] for column in columns], connection.dialect.name):
         raise SourceError(
             "a query has two columns of one name",
+            id="SOURCE_SETTINGS_INVALID",
             table=name,
             expected="different names: SELECT ... AS NAME",
             found=", ".join(twice),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import TYPE_CHECKING, ClassVar, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
@@ -19,7 +19,7 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, errors_of, rule
 from distcommit.core.support.setting_values import check_distinct, check_patterns
 from distcommit.core.watermark import Position
-from distcommit.fs.database_tls import Tls, check_mysql_url, check_postgresql_url
+from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.sql.queries import check_condition, queries_of
 from distcommit.sources.sql.rules import TableRules, Tables, is_incarnation_of, position_problems, reads_table
@@ -100,7 +100,7 @@ class SqlSource(SettingsModel, SourceSettings):
     """
 
     model_config = ConfigDict(hide_input_in_errors=True, ignored_types=(cached_property,))
-
+    size_unit: ClassVar[Literal["", "records", "bytes"]] = "records"
     type: Literal["sql"]
     url: str
     password: SecretStr = SecretStr("")
@@ -127,8 +127,7 @@ class SqlSource(SettingsModel, SourceSettings):
         parts = urlsplit(url)
         if parts.scheme not in ("postgresql", "mysql", "sqlite"):
             raise SettingError("must begin with postgresql://, mysql:// or sqlite:////")
-        if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
-            raise SettingError("must not contain a password", remedy="set source.password instead")
+        check_no_password(url, "source")
         if parts.scheme == "sqlite" and (parts.netloc or not re.match(r"//[^/]", parts.path) or parts.query):
             raise SettingError("must name a SQLite file by its absolute path only: sqlite:////path")
         if parts.scheme != "sqlite" and (parts.port == 0 or not parts.path.strip("/")):
@@ -140,9 +139,7 @@ class SqlSource(SettingsModel, SourceSettings):
 
     @rule
     def _url_options_are_valid(self) -> Iterator[SettingError]:
-        checks = {"mysql": check_mysql_url, "postgresql": check_postgresql_url}
-        if self._dialect in checks:
-            yield from errors_of(partial(checks[self._dialect], self.url, self.tls), "url")
+        yield from errors_of(partial(check_url_options, self.url, self.tls), "url")
 
     @rule
     def _has_tables(self) -> Iterator[SettingError]:
@@ -236,6 +233,12 @@ class SqlSource(SettingsModel, SourceSettings):
         finally:
             database.close()
 
+    def check_connection(self) -> str:
+        database = self._database()
+        from distcommit.sources.sql.planning import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+
+        return count_tables(database, self.selection)
+
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """The incarnations of datasets whose column and query in the job file are still those of their state."""
         rules = {urn: self.selection.rules_of(urn) for urn in states}
@@ -291,6 +294,7 @@ class SqlSource(SettingsModel, SourceSettings):
         except ImportError as error:
             raise ConfigurationError(
                 "the SQL source needs SQLAlchemy",
+                id="PACKAGE_MISSING",
                 found=str(error),
                 todo="pip install 'distcommit[sql-source]', also where the executors run",
             ) from error

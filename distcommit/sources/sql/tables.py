@@ -68,6 +68,7 @@ class Reflected:
         if missing := [key for key in keys if key not in names]:
             raise SourceError(
                 "a key is not a column",
+                id="SOURCE_SETTINGS_INVALID",
                 table=table,
                 expected=f"columns {', '.join(names)}",
                 found=", ".join(missing),
@@ -174,6 +175,7 @@ class Table:
         except ValueError as error:
             raise SourceError(
                 "a value of the watermark column can't be a position",
+                id="WATERMARK_VALUE_INVALID",
                 table=self.name,
                 column=self.rules.watermark,
                 expected=f"{self.kind}",
@@ -322,6 +324,7 @@ def _unreadable(table: str, column: str, declared: Mapping[str, ReflectedColumn]
     actual = f"type {declared[column]['type']!r}" if column in declared else "no such column"
     return SourceError(
         "a column can't be read",
+        id="SOURCE_VALUE_UNREADABLE",
         table=table,
         column=column,
         expected="integer, decimal with a precision, float, text, bytes, boolean, date, time or timestamp",
@@ -336,6 +339,7 @@ def _no_watermark(table: str, rules: TableRules, declared: Mapping[str, Reflecte
     instead = "leave the table out: source.exclude" if rules.query is None else f"select it in source.queries.{table}"
     return SourceError(
         f"the {'table' if rules.query is None else 'query'} has no such watermark column",
+        id="SOURCE_SETTINGS_INVALID",
         table=table,
         expected=f"column {column!r} of integers, text or timestamps",
         found=actual,

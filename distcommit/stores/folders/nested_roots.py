@@ -80,6 +80,7 @@ def _claim_of(fs: FileSystem, folder: str) -> str:
 def _inside(root: str, found: str) -> ConfigurationError:
     return ConfigurationError(
         "a job's folder is inside a folder of another job",
+        id="JOB_FOLDERS_INVALID",
         path=root,
         expected="folders that are not inside one another",
         found=found,

@@ -81,7 +81,15 @@ def read_claim(fs: FileSystem, root: str) -> Owner | None:
     """
     path = f"{root}/{OWNERSHIP_FOLDER}/{OWNER}"
     try:
-        return decode_document(fs.read(path), Owner, OWNER_VERSION, "the claim of a folder", path, todo=_REMEDY)
+        return decode_document(
+            fs.read(path),
+            Owner,
+            OWNER_VERSION,
+            "the claim of a folder",
+            path,
+            error_id="FOLDER_CLAIM_CORRUPT",
+            todo=_REMEDY,
+        )
     except FileNotFoundError:
         return None
 
@@ -91,6 +99,7 @@ def wrong_owner_error(root: str, found: Owner, job: str, store: str = "no store"
     if found.job == job:
         return StaleStoreError(
             "the folder was filled from another store of the job",
+            id="FOLDER_OF_ANOTHER_STORE",
             path=root,
             expected=f"the store with id {found.store_id}, which was at {found.store}",
             found=store,
@@ -99,6 +108,7 @@ def wrong_owner_error(root: str, found: Owner, job: str, store: str = "no store"
         )
     return ConfigurationError(
         "the folder belongs to another job",
+        id="FOLDER_OF_ANOTHER_JOB",
         path=root,
         expected=f"a folder that belongs to job {job!r}",
         found=f"job {found.job!r}, with its store at {found.store}",

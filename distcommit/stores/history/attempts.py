@@ -87,7 +87,9 @@ def _attempts_in(data: bytes, path: str) -> Iterable[Attempt]:
         columns = [*_COLUMNS, *(name for name in _NESTED if name in present)]
         rows: list[dict[str, Any]] = file.read(columns=columns, use_threads=False).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptError("task states cannot be read", path=path, found=str(error)[:500]) from error
+        raise CorruptError(
+            "task states cannot be read", id="RUN_STATISTICS_CORRUPT", path=path, found=str(error)[:500]
+        ) from error
     writer = writer_of(path)
     return [_attempt(row, writer) for row in rows]
 

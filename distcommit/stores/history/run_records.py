@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from distcommit.core.errors import ConflictError, DistcommitError, storage_error
+from distcommit.core.errors import ConflictError, DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import BEGUN, CANCEL, RUNS, record_name, record_of
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
@@ -120,7 +121,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     outcome: RunOutcome
     """Outcome of the run."""
     error_kind: str
-    """Type of the error that ended the run; empty if there is none."""
+    """Id of the error that ended the run (of a library's error the class name); empty if there is none."""
     error: str
     """Text of the error that ended the run, or of a failed ingest job."""
     phases: tuple[RecordedPhase, ...]

@@ -281,4 +281,10 @@ def _row(row: Mapping[str, Any]) -> TableRow:
 
 
 def _corrupt(path: str, found: str) -> CorruptError:
-    return CorruptError(f"{_WHAT} is corrupt", path=path, found=found[:500], todo="delete it: nothing depends on it")
+    return CorruptError(
+        f"{_WHAT} is corrupt",
+        id="RUN_STATISTICS_CORRUPT",
+        path=path,
+        found=found[:500],
+        todo="delete it: nothing depends on it",
+    )

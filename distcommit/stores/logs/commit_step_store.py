@@ -192,7 +192,9 @@ class LogCommitStepStore(CommitStepStore):
             DistcommitError: if a step cannot be undone now; "abandon" resumes.
         """
         if how not in [*Release]:
-            raise ConfigurationError("how to release is unknown", expected=", ".join(Release), found=how)
+            raise ConfigurationError(
+                "how to release is unknown", id="ARGUMENT_INVALID", expected=", ".join(Release), found=how
+            )
         in_doubt = operator_actions.release(
             self._opened(store).store, urn, Release(how), who or _WHO, self._context.committers
         )
@@ -252,7 +254,9 @@ class LogCommitStepStore(CommitStepStore):
     def _opened(self, store: str) -> OpenStore:
         if store not in self._open:
             if not self.exists(store):
-                raise ConfigurationError("the commit step store does not exist", store=store, todo="create it first")
+                raise ConfigurationError(
+                    "the commit step store does not exist", id="STORE_NOT_FOUND", store=store, todo="create it first"
+                )
             self.create(store)
         return self._open[store]
 
@@ -273,6 +277,7 @@ def _in_doubt_error(store: str, urn: str, steps: Sequence[CommitStep]) -> Transi
     attempts = dict.fromkeys(attempt for step in steps for attempt in step.prepared_by)
     return TransientError(
         "the dataset is released, but data prepared for it at a target could not be rolled back",
+        id="ROLLBACK_UNFINISHED",
         store=store,
         dataset=urn,
         expected="a target that can roll it back now",
@@ -291,6 +296,7 @@ def _pending_error(store: str, state: DatasetState) -> ConflictError:
     )
     return ConflictError(
         f"a sealed sequence is {state.status.value}",
+        id="SEQUENCE_OPEN",
         store=store,
         dataset=urn,
         expected="no sequence that is not done",

@@ -74,6 +74,7 @@ def require_newest(store: JobStore) -> None:
     if problem:
         raise StaleStoreError(
             "the output is older than the store, or belongs to another store",
+            id="OUTPUT_OLDER_THAN_STORE",
             store=store.roots.store,
             output=store.roots.output,
             expected="the output of the newest run",
@@ -83,6 +84,7 @@ def require_newest(store: JobStore) -> None:
     if is_other_staging(store):
         raise StaleStoreError(
             "the staging folder is not the one that contains pending staged files",
+            id="STAGING_OF_ANOTHER_STORE",
             store=store.roots.store,
             staging=store.roots.staging,
             expected="the folder claimed by the job",
@@ -94,6 +96,7 @@ def require_newest(store: JobStore) -> None:
     if problem:
         raise StaleStoreError(
             "the store is older than its published output",
+            id="STORE_OLDER_THAN_OUTPUT",
             store=store.roots.store,
             output=store.roots.output,
             expected="the store of the newest run",

@@ -21,6 +21,7 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
     if fold.generation != store.generation:
         raise ConflictError(
             "the number of buckets was changed since the store was opened",
+            id="STORE_MOVED",
             store=store.roots.store,
             expected=f"generation {store.generation}, of {store.buckets} buckets",
             found=f"generation {fold.generation}, of {fold.buckets}",
@@ -31,6 +32,7 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
         settings = [f"{name}: {value}" for name, value in sorted(move.settings.items())]
         raise ConflictError(
             "a change of the number of buckets is in progress",
+            id="MOVE_IN_PROGRESS",
             store=store.roots.store,
             expected=f"generation {store.generation}, of {store.buckets} buckets, and no change in progress",
             found=", ".join([f"unfinished generation {move.generation}, of {move.buckets} buckets", *settings]),
@@ -48,6 +50,7 @@ def require_not_moved(store: JobStore, fold: Fold) -> None:
     require_current_generation(store, store.job_log().refresh())
     raise StaleStoreError(
         "the job log is older than a bucket's log",
+        id="JOB_LOG_OLDER_THAN_LOGS",
         store=store.roots.store,
         expected=f"generation {fold.moved_to}, in which this bucket continues",
         found=f"generation {store.generation}",

@@ -127,6 +127,7 @@ def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_ep
             if gone is not None:
                 raise StaleStoreError(
                     "the output is older than its store",
+                    id="OUTPUT_OLDER_THAN_STORE",
                     output=context.output_root,
                     dataset=sequence.dataset_urn,
                     epoch=sequence.epoch,

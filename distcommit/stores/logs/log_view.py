@@ -63,6 +63,7 @@ class LogView:
                 if missing_before == (missing, len(listed)):  # the same in a fresh listing: not caused by truncation
                     raise CorruptError(
                         "a log segment is missing",
+                        id="LOG_SEGMENT_MISSING",
                         path=f"{self.folder}/{segment_name(missing)}",
                         expected="every number from the newest checkpoint on",
                         found=f"{len(listed)} segments, the newest {max(listed, default=0)}",

@@ -147,6 +147,7 @@ def _require_same(store: JobStore, fold: Fold, move: Move) -> None:
     if under_way is not None and (under_way.buckets, under_way.settings) != (move.buckets, dict(move.settings)):
         raise ConflictError(
             "another change of the number of buckets or of settings is in progress",
+            id="MOVE_IN_PROGRESS",
             store=store.roots.store,
             expected=_description(under_way.buckets, under_way.settings),
             found=_description(move.buckets, move.settings),
@@ -165,6 +166,7 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
     if busy:
         raise ConflictError(
             "the job cannot be moved to other logs while sequences are not done",
+            id="MOVE_WITH_OPEN_SEQUENCES",
             store=store.roots.store,
             expected="all datasets to be idle",
             found=_first_names(busy),
@@ -174,6 +176,7 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
     if stopped:
         raise ConflictError(
             "stopped datasets cannot be renamed",
+            id="RENAME_OF_STOPPED_DATASET",
             store=store.roots.store,
             expected="no stopped dataset",
             found=_first_names(stopped),
@@ -249,6 +252,7 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
         require_fence(job_log.refresh(), epoch, job_log.folder)  # after a switch by another process runs write there
         raise CorruptError(
             "a log of the new generation exists with other content",
+            id="FOREIGN_FILE_FOUND",
             path=foreign_folders[0],
             expected="only its first record, as this command writes it",
             todo=f"find out what created it, move {foreign_folders[0].rpartition('/')[0]} away and repeat the command",

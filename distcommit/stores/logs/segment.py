@@ -93,6 +93,7 @@ def checksum_in(data: bytes) -> str:
 def _corrupt(path: str, found: str) -> CorruptError:
     return CorruptError(
         "a log segment is corrupt",
+        id="LOG_SEGMENT_CORRUPT",
         path=path,
         expected=f"a segment of format version {FORMAT_VERSION}",
         found=found,

@@ -65,6 +65,7 @@ class SequenceEnd:
         )
         return LostError(
             error.what,
+            id="SEQUENCE_LOST",
             expected=error.expected,
             found=error.found,
             todo=f"{todo} 'accept' (its unpublished data is lost) or 'abandon'",
@@ -90,12 +91,11 @@ class SequenceEnd:
         fold = self._count_failure(failure.reason, for_good=failure.lost, max_attempts=max_attempts)
         if fold.state_of(name.dataset_urn).status is not DatasetStatus.QUARANTINED:
             return error
-        fields = {"expected": error.expected, "found": error.found, **error.ids}
         todo = (
             f"the dataset is quarantined after {max_attempts} failed redos: correct the cause, then call"
             f" release({opened.store.job!r}, {name.dataset_urn!r}, how) with 'retry', 'accept' or 'abandon'"
         )
-        return type(error).rebuilt(error.what, {**fields, "todo": todo})
+        return type(error).rebuilt(error.what, {**error.fields(), "todo": todo})
 
     def _count_failure(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
         fold = run_alone(

@@ -120,6 +120,7 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
         if state.open.held and sequence.epoch not in store.job_log().refresh().decided_epochs:
             raise ConflictError(
                 "the dataset was held back with its whole run",
+                id="SEQUENCE_HELD_BACK",
                 dataset=urn,
                 expected="a sequence that the next run replays",
                 found=f"epoch {sequence.epoch}, which has not decided to publish",
@@ -225,6 +226,7 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who
         _act(log, OperatorAction.RESTORED, sequence, who)
         raise ConflictError(
             "this kind of commit step cannot be abandoned",
+            id="ROLLBACK_NOT_SUPPORTED",
             dataset=urn,
             step=repr(irrevocable),
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
@@ -320,6 +322,7 @@ def _require_published_tombstone(store: JobStore, sequence: SealedSequence) -> N
             if replaces and step.verify() is not Verdict.DONE:
                 raise ConflictError(
                     "the sequence replaces files, and its tombstone is not published",
+                    id="TOMBSTONE_NOT_PUBLISHED",
                     dataset=sequence.dataset_urn,
                     epoch=sequence.epoch,
                     found=repr(step),
@@ -346,21 +349,29 @@ def _act(
 
 
 _REMEDIES = {
-    DatasetStatus.IDLE: "nothing: the dataset has no sequence that is not done",
-    DatasetStatus.PENDING: "commit it: the next run does, or `distcommit recover`; if it never can be, quarantine it",
-    DatasetStatus.QUARANTINED: "release it with retry, accept or abandon",
-    DatasetStatus.REVOKING: "release it with abandon, which resumes; or with accept, if that can never succeed",
+    DatasetStatus.IDLE: ("DATASET_IDLE", "nothing: the dataset has no sequence that is not done"),
+    DatasetStatus.PENDING: (
+        "DATASET_PENDING",
+        "commit it: the next run does, or `distcommit recover`; if it never can be, quarantine it",
+    ),
+    DatasetStatus.QUARANTINED: ("DATASET_IN_QUARANTINE", "release it with retry, accept or abandon"),
+    DatasetStatus.REVOKING: (
+        "DATASET_BEING_ABANDONED",
+        "release it with abandon, which resumes; or with accept, if that can never succeed",
+    ),
 }
-"""The remedy for a dataset by its status."""
-_REMEDY_STOPPED = "release it with retry; or set its watermark past the unreadable records"
+"""The error id and the remedy for a dataset by its status."""
+_REMEDY_STOPPED = ("DATASET_NOT_READ", "release it with retry; or set its watermark past the unreadable records")
 
 
 def _wrong_status(urn: str, state: DatasetState, expected: str) -> DistcommitError:
     watermark = format_watermark(state.watermark.positions if state.watermark else {})
+    error_id, todo = _REMEDY_STOPPED if state.is_stopped else _REMEDIES[state.status]
     return ConflictError(
         "the action is not possible in the dataset's status",
+        id=error_id,
         dataset=urn,
         expected=f"it to be {expected}",
         found=f"{'stopped' if state.is_stopped else state.status.value}, watermark {watermark}",
-        todo=_REMEDY_STOPPED if state.is_stopped else _REMEDIES[state.status],
+        todo=todo,
     )

@@ -130,6 +130,7 @@ def _read(store: JobStore, source: DatasetState, converter: str) -> dict[int, Ma
     if by_urn and by_urn[max(by_urn)] is None and any(schema is not None for schema in by_urn.values()):
         raise CorruptError(
             "the inferred columns of a dataset are lost",
+            id="SCHEMA_HISTORY_LOST",
             dataset=source.dataset_urn,
             converter=converter,
             expected=f"{folder}/{numbered_name(max(by_urn))}",
@@ -145,6 +146,7 @@ def _put(store: JobStore, item: tuple[str, StoredSchema]) -> None:
     if not store.fs.put_if_absent(path, encode_document(document)) and read_stored_schema(store.fs, path) != document:
         raise CorruptError(
             "inferred columns cannot be copied to a dataset's new name",
+            id="FOREIGN_FILE_FOUND",
             dataset=document.dataset,
             converter=document.converter,
             path=path,

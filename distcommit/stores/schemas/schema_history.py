@@ -105,6 +105,7 @@ class _DatasetSchemas:
             if found is None:
                 raise CorruptError(
                     "the inferred columns of a dataset are lost",
+                    id="SCHEMA_HISTORY_LOST",
                     dataset=self.dataset_urn,
                     converter=self.converter,
                     expected=path,
@@ -125,6 +126,7 @@ class _DatasetSchemas:
         if number >= first + _NUMBERS_PER_RUN:
             raise ConfigurationError(
                 "the columns of a dataset's records change too often to be inferred",
+                id="RECORD_COLUMNS_UNSTABLE",
                 dataset=self.dataset_urn,
                 converter=self.converter,
                 expected=f"at most {_NUMBERS_PER_RUN} sets of fields in a run",

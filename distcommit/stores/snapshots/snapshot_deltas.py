@@ -90,6 +90,7 @@ def read_chain(fs: FileSystem, store_root: str, seen: BucketSnapshot) -> dict[st
 def _corrupt_chain(path: str, expected: str, found: str) -> CorruptError:
     return CorruptError(
         "snapshot deltas differ from those that the manifest names",
+        id="SNAPSHOT_CORRUPT",
         path=path,
         expected=expected,
         found=found,

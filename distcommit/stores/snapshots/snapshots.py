@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError, storage_error
+from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.job_records import CutPhase
 from distcommit.core.records.snapshot_names import BucketSnapshot, SnapshotName
+from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import (
     SNAPSHOT_DELTAS,
@@ -107,7 +108,11 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
         return None
     if root.name != name:
         raise CorruptError(
-            "the manifest of a snapshot is another one", path=path, expected=str(name), found=str(root.name)
+            "the manifest of a snapshot is another one",
+            id="SNAPSHOT_CORRUPT",
+            path=path,
+            expected=str(name),
+            found=str(root.name),
         )
     return root
 

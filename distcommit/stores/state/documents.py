@@ -39,9 +39,10 @@ def decode_document(
     what: str,
     path: str,
     *,
+    error_id: str = "",
     todo: str = _RESTORE,
 ) -> Document:
-    """Decode a document of that version. `what`, `path` and `todo` are for the error.
+    """Decode a document of that version. `what`, `path`, `error_id` and `todo` are for the error.
 
     Raises:
         UnknownVersionError: if the document is undamaged and of another version.
@@ -49,13 +50,13 @@ def decode_document(
     """
     body, label, check = data.rpartition(_LABEL)
     if not label or check != xxh3_64_hexdigest(body).encode() + b"\n":
-        raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}", todo)
+        raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}", error_id, todo)
     try:
         found = from_json(body, _Version).version
         if found == version:
             return from_json(body, kind)
     except UNREADABLE as error:
-        raise _corrupt(what, path, f"{error}: {data[:80]!r}", todo) from error
+        raise _corrupt(what, path, f"{error}: {data[:80]!r}", error_id, todo) from error
     raise UnknownVersionError(
         f"{what} has an unknown format version",
         path=path,
@@ -65,5 +66,5 @@ def decode_document(
     )
 
 
-def _corrupt(what: str, path: str, found: str, todo: str) -> CorruptError:
-    return CorruptError(f"{what} is corrupt", path=path, found=found, todo=todo)
+def _corrupt(what: str, path: str, found: str, error_id: str, todo: str) -> CorruptError:
+    return CorruptError(f"{what} is corrupt", id=error_id, path=path, found=found, todo=todo)

@@ -103,6 +103,7 @@ def _full_problem(fs: FileSystem, folder: str) -> ConfigurationError | None:
 def _unsupported(fs: FileSystem, root: str, what: str) -> ConfigurationError:
     return ConfigurationError(
         f"this {fs.scheme} file system lacks an ability that exactly-once needs: {what}",
+        id="FILE_SYSTEM_UNSUPPORTED",
         path=root,
         todo="choose another file system for the job's folders",
     )

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from distcommit.core.errors import ConfigurationError, storage_error
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
+from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
 from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.stores.state.documents import decode_document, encode_document
@@ -146,7 +147,15 @@ def _newest_record(store: JobStore) -> tuple[int, RecordedSettings]:
         return 0, RecordedSettings(SETTINGS_VERSION, {})
     path = f"{_folder(store)}/{numbered_name(number)}"
     data = store.fs.read(path)
-    return number, decode_document(data, RecordedSettings, SETTINGS_VERSION, "the record of settings", path, todo=_TODO)
+    return number, decode_document(
+        data,
+        RecordedSettings,
+        SETTINGS_VERSION,
+        "the record of settings",
+        path,
+        error_id="FIXED_SETTINGS_CORRUPT",
+        todo=_TODO,
+    )
 
 
 def _require(
@@ -167,6 +176,7 @@ def _require(
     otherwise = " ".join(dict.fromkeys(now[name].otherwise for name in changed if now[name].otherwise))
     raise ConfigurationError(
         "a setting differs from the one that this store was filled with; it would change the meaning of stored data",
+        id="SETTING_FIXED",
         store=store.roots.store,
         setting=", ".join(changed),
         expected=", ".join(f"{name}: {values[name]}" for name in changed),

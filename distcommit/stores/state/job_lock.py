@@ -160,6 +160,12 @@ def holders(fs: FileSystem, store_root: str) -> dict[str, LockRecord]:
     return {holder.run_id: holder for holder in records if holder is not None}
 
 
+def is_held(fs: FileSystem, store_root: str, clock: Clock) -> bool:
+    """Return whether a live run holds the job's lock."""
+    holder = JobLock(fs, store_root, "", 1, clock)._newest()[1]
+    return holder is not None and is_alive(holder, clock)
+
+
 def is_alive(holder: LockRecord, clock: Clock) -> bool:
     """Return whether the holder is alive, as far as is visible from this machine."""
     if holder.released:

@@ -144,32 +144,42 @@ def open_store(
         marker = _decode(fs.read(path), path)
     except FileNotFoundError:
         if not create:
-            todo = "run the job once, or correct paths.store"
             raise ConfigurationError(
-                "the store does not exist", path=roots.store, expected=f"a file {STORE_MARKER}", todo=todo
+                "the store does not exist",
+                id="STORE_NOT_FOUND",
+                path=path,
+                todo="run the job once, or correct paths.store",
             ) from None
         marker = _create(fs, roots, job, buckets or DEFAULT_BUCKETS, lost_store_id)
     except PermissionError as error:
-        raise ConfigurationError("the store cannot be read", path=path, found=str(error)) from error
+        raise ConfigurationError(
+            "the store cannot be read", id="JOB_FOLDERS_NOT_ACCESSIBLE", path=path, found=str(error)
+        ) from error
     if marker.job != job:
         raise ConfigurationError(
             "the store belongs to another job",
+            id="FOLDER_OF_ANOTHER_JOB",
             path=roots.store,
             expected=f"job {job!r}",
             found=f"job {marker.job!r}",
             todo="give each job its own paths.store",
         )
     store = _in_current_generation(JobStore(fs, roots, job, marker.buckets, marker.store_id, groups))
+    _require_buckets(store, buckets)
+    return store
+
+
+def _require_buckets(store: JobStore, buckets: int | None) -> None:
     if buckets is not None and store.buckets != buckets:
         raise ConfigurationError(
             "the store has another number of buckets",
-            path=roots.store,
+            id="BUCKET_COUNT_DIFFERS",
+            path=store.roots.store,
             expected=f"commit.buckets: {buckets}",
             found=f"{store.buckets} buckets",
             todo=f"set commit.buckets to {store.buckets}, or remove it; for {buckets} buckets, run"
             f" `distcommit store rebucket JOB.yaml --buckets {buckets}`",
         )
-    return store
 
 
 def _in_current_generation(store: JobStore) -> JobStore:
@@ -191,6 +201,7 @@ def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
     if published is not None:
         raise StaleStoreError(
             "the output has published files, and its store does not exist",
+            id="STORE_LOST",
             store=roots.store,
             output=roots.output,
             found=published,
@@ -207,7 +218,7 @@ def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
     except FileNotFoundError:
         todo = "correct the path, or run the job once"
         raise ConfigurationError(
-            "the store does not exist", path=roots.store, expected=STORE_MARKER, todo=todo
+            "the store does not exist", id="STORE_NOT_FOUND", path=roots.store, expected=STORE_MARKER, todo=todo
         ) from None
     return _in_current_generation(JobStore(fs, roots, marker.job, marker.buckets, marker.store_id))
 
@@ -254,7 +265,15 @@ def put_marker(store: JobStore) -> None:
 
 
 def _decode(data: bytes, path: str) -> StoreMarker:
-    marker = decode_document(data, StoreMarker, STORE_VERSION, "the store's marker", path, todo=_MARKER_REMEDY)
+    marker = decode_document(
+        data,
+        StoreMarker,
+        STORE_VERSION,
+        "the store's marker",
+        path,
+        error_id="STORE_MARKER_CORRUPT",
+        todo=_MARKER_REMEDY,
+    )
     if marker.format != STORE_FORMAT:
         raise UnknownVersionError(
             "the store's format is unknown: it was never released, or belongs to another program",
@@ -313,6 +332,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
     except OSError as error:
         raise ConfigurationError(
             "the job's folders cannot be created or written",
+            id="JOB_FOLDERS_NOT_ACCESSIBLE",
             found=f"{type(error).__name__}: {error}",
             todo="correct paths.store, paths.staging and paths.output, or their permissions and free space",
         ) from error

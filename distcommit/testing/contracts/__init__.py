@@ -11,8 +11,15 @@
             return sorted(place.iterdir())
 
 Suites need pytest, unlike other packages of `testing`. A suite uses a part through its interface alone, on the real
-disk, and must not know simulations or models. Start reading at `commit_steps`, or at the suite of your part.
+disk, and must not know simulations or models. Failures show values, because pytest rewrites the
+suites' assertions. Start reading at `commit_steps`, or at the suite of your part.
 """
+
+import pkgutil
+
+import pytest
+
+pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
 from distcommit.testing.contracts.commit_steps import CommitStepContract, CommitStepStoreContract, NoteCommitStep
 from distcommit.testing.contracts.converter import ConverterContract

@@ -70,11 +70,11 @@ def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORL
             return world.violation(machine, source, {})
         kinds = {reason.kind for reason in result.reasons.kept}
         if kinds == {
-            LostError.__name__,
+            LostError.id,
             "skipped, quarantined",
         }:  # sealed files, published and lost by the restore
             return ""
-        if kinds != {LostTailError.__name__, "not fenced"}:
+        if kinds != {LostTailError.id, "not fenced"}:
             return f"the run did not succeed: {result.reasons.kept}"
     store = world.store(machine)
     plan = plan_rebuild(store, known_states(store), accept_gaps=False)

@@ -122,7 +122,7 @@ class TestHelp:
     @pytest.mark.parametrize("name", [name for name in commands_by_name() if name != "dataset files"])
     def test_every_command_takes_the_shared_options(self, name: str) -> None:
         options = {option for parameter in commands_by_name()[name].params for option in parameter.opts}
-        needs_job_file = name not in ("demo", "migrate convert-gobblin")
+        needs_job_file = name not in ("demo", "init", "migrate convert-gobblin")
         assert {"--json", "--verbose", "-v"} <= options
         assert ("--set" in options) == needs_job_file
 
@@ -172,7 +172,7 @@ class TestWrongJobFile:
         result = invoke("status", job_file, "--json")
         assert result.exit_code == 2
         first, *lines = result.stderr.splitlines()
-        assert first == "error: the job file has 2 problems:"
+        assert first == "error: JOB_FILE_INVALID: the job file has 2 problems:"
         assert [line.split(": ", 1)[1] for line in lines] == [
             "commit.bukets is not a setting; did you mean 'buckets'?",
             "retention.runs must be at least 1; found 0",
@@ -214,10 +214,13 @@ class TestWrongJobFile:
     def test_json_error_is_printed_on_stdout_and_stderr(self, tmp_path: Path) -> None:
         result = invoke("run", tmp_path / "none.yaml", "--json")
         assert result.exit_code == 2
-        document = last_json(result)
-        assert document["kind"] == "JobFileError"
-        assert document["exit_code"] == 2
-        assert f"error: {document['error']}\n" == result.stderr
+        error = last_json(result)["error"]
+        assert list(error) == ["id", "title", "text", "cause", "action", "command", "exit_code"]
+        assert (error["id"], error["title"], error["exit_code"]) == ("JOB_FILE_INVALID", "The job file is invalid", 2)
+        assert error["cause"].startswith("No such file or directory")
+        assert error["command"] == "distcommit explain JOB.yaml"
+        assert f"error: {error['text']}\n" == result.stderr
+        assert error["text"].endswith(f"; {error['action']}")
 
 
 class TestRelease:
@@ -356,7 +359,7 @@ class TestStatus:
         Path(f"{store.roots.store}/runs/0000000001.json").write_text("{}")
         result = invoke("status", job_file)
         assert result.exit_code == 0
-        assert "no record: the record of a run is corrupt" in " ".join(result.stdout.split())
+        assert "no record: STORED_DATA_CORRUPT: the record of a run is corrupt" in " ".join(result.stdout.split())
         assert last_json(invoke("status", job_file, "--json"))["unreadable"] == {}
 
     def test_status_as_json_has_the_states_of_all_datasets(self, store: JobStore, job_file: Path) -> None:
@@ -515,20 +518,25 @@ class TestRunsThatDoNotBegin:
         with JobLock(store.fs, store.roots.store, "run-2", 30, SystemClock()):
             result = invoke(command, job_file, "--json")
         assert result.exit_code == 3
-        assert last_json(result)["kind"] == "LockHeldError"
+        assert last_json(result)["error"]["id"] == "JOB_LOCK_HELD"
         assert "another run of this job is alive [run=run-2]" in result.stderr
 
     @pytest.mark.parametrize(
-        "command",
-        [["recover"], ["dataset", "release", "--all"], ["dataset", "release", "stuck"]],
+        ("command", "words"),
+        [
+            (["recover"], []),
+            (["dataset", "release", "--all"], ["retry"]),
+            (["dataset", "release"], ["stuck", "retry"]),
+        ],
         ids=" ".join,
     )
-    def test_dry_run_is_refused_like_the_command(self, store: JobStore, job_file: Path, command: list[str]) -> None:
+    def test_dry_run_is_refused_like_the_command(
+        self, store: JobStore, job_file: Path, command: list[str], words: list[str]
+    ) -> None:
         record_settings(store, Job.from_file(job_file)._folders.pinned())
         changed = "--set=source.dataset=partition"
-        name, words = command[:2], [*command[2:], *(["retry"] if "release" in command else [])]
-        dry, real = (invoke(*name, job_file, *words, changed, "--json", *more) for more in (["--dry-run"], []))
-        assert last_json(dry)["kind"] == last_json(real)["kind"] == "ConfigurationError"
+        dry, real = (invoke(*command, job_file, *words, changed, "--json", *more) for more in (["--dry-run"], []))
+        assert last_json(dry)["error"]["id"] == last_json(real)["error"]["id"] == "SETTING_FIXED"
         assert (dry.exit_code, dry.stdout) == (real.exit_code, real.stdout) == (2, real.stdout)
 
     def test_recover_dry_run_shows_the_exit_code_of_recover(self, store: JobStore, job_file: Path) -> None:
@@ -576,14 +584,18 @@ class TestErrors:
             raise PermissionError(13, "user=x, access=WRITE", "/jobs")
         assert ended.value.code == 4
         assert capsys.readouterr().err == (
-            "error: a storage operation failed; found user=x, access=WRITE (EACCES). "
+            "error: STORAGE_REFUSED: a storage operation failed; found user=x, access=WRITE (EACCES). "
             "To do: correct the permissions: let this user write /jobs, and run again; nothing was lost\n"
         )
 
     @pytest.mark.parametrize(
         ("last_line", "text", "code"),
         [
-            ("distcommit.core.errors.TransientError: storage is away", "storage is away", 4),
+            (
+                "distcommit.core.errors.TransientError: SPARK_UNAVAILABLE: no answer. To do: start it",
+                "SPARK_UNAVAILABLE: no answer. To do: start it",
+                4,
+            ),
             ("ImportError: cannot import name 'x'", "ImportError: cannot import name 'x'", 1),
         ],
     )

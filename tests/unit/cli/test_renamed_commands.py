@@ -12,6 +12,8 @@ from distcommit.cli.main import app, commands_by_name
 
 NEW_NAMES = {
     "gc": "recover",
+    "explain": "check",
+    "serve": "schedule serve",
     "datasets": "dataset list",
     "steps": "dataset steps",
     "files": "dataset files",
@@ -42,7 +44,8 @@ def test_former_command_name_is_refused_with_the_new_name_and_no_file_is_touched
     assert result.exit_code == 2
     assert result.stdout == ""
     new = NEW_NAMES[old]
-    assert result.stderr == f"error: the command `distcommit {old}` was renamed. To do: use `distcommit {new}`\n"
+    text = f"COMMAND_RENAMED: the command `distcommit {old}` was renamed"
+    assert result.stderr == f"error: {text}. To do: use `distcommit {new}`\n"
     assert new in commands_by_name()
     assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]
 
@@ -50,18 +53,19 @@ def test_former_command_name_is_refused_with_the_new_name_and_no_file_is_touched
 @pytest.mark.parametrize(
     ("words", "command", "old", "new"),
     [
-        (["serve", "jobs", "--look", "1"], "serve", "--look", "--poll"),
-        (["serve", "jobs", "--look=1"], "serve", "--look", "--poll"),
+        (["schedule", "serve", "jobs", "--look", "1"], "schedule", "--look", "--poll"),
+        (["schedule", "serve", "jobs", "--look=1"], "schedule", "--look", "--poll"),
         (["dataset", "expire", "job.yaml", "--when-unread"], "dataset", "--when-unread", "--keep-snapshots"),
     ],
 )
 def test_former_option_name_is_refused_with_the_new_name(words: list[str], command: str, old: str, new: str) -> None:
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2
-    assert result.stderr == f"error: the option {old} of `distcommit {command}` was renamed. To do: use {new}\n"
+    text = f"COMMAND_RENAMED: the option {old} of `distcommit {command}` was renamed"
+    assert result.stderr == f"error: {text}. To do: use {new}\n"
 
 
 def test_former_command_name_is_refused_as_json_error() -> None:
     result = CliRunner().invoke(app, ["gc", "job.yaml", "--json"])
-    error = json.loads(result.stdout)
-    assert (result.exit_code, error["exit_code"], "`distcommit recover`" in error["error"]) == (2, 2, True)
+    error = json.loads(result.stdout)["error"]
+    assert (result.exit_code, error["exit_code"], error["action"]) == (2, 2, "use `distcommit recover`")

@@ -102,5 +102,5 @@ def test_hostile_record_is_printed_without_control_characters_and_unchanged_in_j
 def test_unknown_run_ends_with_exit_code_2(store: JobStore, job_file: Path) -> None:
     assert "retention has deleted" in invoke("runs", job_file, "2").stderr
     result = invoke("runs", job_file, "99", "--json")
-    assert (result.exit_code, last_json(result)["kind"]) == (2, "ConfigurationError")
+    assert (result.exit_code, last_json(result)["error"]["id"]) == (2, "RUN_UNKNOWN")
     assert invoke("runs", job_file, "soon").exit_code == 2

@@ -95,5 +95,8 @@ def test_connection_error_of_a_custom_class_is_transient(error: OSError) -> None
 
 
 def test_typed_error_of_a_custom_class_is_raised_unchanged() -> None:
-    with raising(DistcommitError("no such column")), pytest.raises(DistcommitError, match=r"^no such column$"):
+    with (
+        raising(DistcommitError("no such column")),
+        pytest.raises(DistcommitError, match=r"^OPERATION_FAILED: no such column$"),
+    ):
         instance(PythonConverter, "HostileConverter").convert_schema(ROWS)

@@ -16,7 +16,25 @@ def test_every_error_pickles_with_its_parts(kind: type[errors.DistcommitError]) 
     error = kind("it failed", expected="a", found="b", todo="c", dataset="d", epoch=3)
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind
-    assert str(again) == str(error) == "it failed [dataset=d, epoch=3]; expected a; found b. To do: c"
+    assert str(again) == str(error) == f"{kind.id}: it failed [dataset=d, epoch=3]; expected a; found b. To do: c"
+
+
+def test_error_keeps_the_id_of_its_raise_site_when_pickled_copied_or_read_from_its_text() -> None:
+    error = errors.ConfigurationError("it failed", id="JOB_FILE_INVALID", todo="correct it", dataset="d")
+    texts = [str(pickle.loads(pickle.dumps(error))), str(errors.copied(error)), errors.error_text(error)]
+    assert {*texts, str(errors.ConfigurationError.from_text(str(error)))} == {
+        "JOB_FILE_INVALID: it failed [dataset=d]. To do: correct it"
+    }
+
+
+def test_chain_of_errors_prints_the_outer_subject_the_innermost_cause_and_one_remedy() -> None:
+    inner = errors.TransientError("no answer", host="h", todo="start it")
+    middle = errors.SinkUnavailableError("the sink cannot be opened", found=errors.error_text(inner), todo="repair it")
+    text = "SOURCE_UNAVAILABLE: no dataset could be planned; found SERVICE_UNAVAILABLE: no answer [host=h]. To do: "
+    for todo, printed in (("", "repair it"), ("run again", "run again")):
+        assert str(errors.SourceUnavailableError("no dataset could be planned", found=str(middle), todo=todo)) == (
+            text + printed
+        )
 
 
 LONG = errors.StaleStoreError(
@@ -28,11 +46,18 @@ LONG = errors.StaleStoreError(
 def test_truncated_text_keeps_its_remedy_whole(limit: int) -> None:
     cut = errors.plain_text(LONG, limit)
     assert len(cut) <= limit
-    assert cut.startswith("it failed; found xxx")
+    assert cut.startswith("STORE_OUTPUT_MISMATCH: it failed; found xxx")
     assert cut.endswith("x.... To do: `distcommit store rebuild` repairs it. Then run again")
     assert errors.plain_text(cut, limit) == cut
 
 
+def test_remedy_stays_whole_if_only_the_beginning_of_the_cause_has_room() -> None:
+    text = errors.plain_text(errors.LostError("it failed" * 50, todo="y" * 900), 1000)
+    assert (len(text), text[:18], text[-911:]) == (1000, "STEP_LOST: it fail", f"... To do: {'y' * 900}")
+
+
 def test_remedy_that_takes_most_of_the_space_is_truncated_itself() -> None:
-    assert errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300).startswith("it failed. To do: yyy")
+    assert errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300).startswith(
+        "STEP_LOST: it failed. To do: yyy"
+    )
     assert len(errors.plain_text(errors.LostError("it failed", todo="y" * 500), 300)) == 300

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from distcommit.constructs.by_record import Record, RecordConverter
-from distcommit.core.errors import SourceError
+from distcommit.core.errors import SourceError, kind_of
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.extract import Extract, TableType, with_extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
@@ -140,7 +140,7 @@ def test_record_that_cannot_be_decoded_fails_the_work_unit_and_is_shown() -> Non
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
     assert counts(state) == (4, 2, 0)
     ids = "[construct=numbers, dataset=a, work_unit=00000_000001]"
-    assert state.error.startswith(f"RecordError: a record is turned away {ids}")
+    assert state.error.startswith(f"RECORD_REJECTED: a record is turned away {ids}")
     assert "'one'" in state.error
 
 
@@ -171,7 +171,7 @@ def test_source_exception_yields_a_failed_state_without_outputs(error: Exception
     state = run_unit(ListSource(((GOOD, GOOD),), error))
     assert (state.outcome, state.files, state.actual_high) == (TaskOutcome.FAILED, (), UNIT.low)
     assert counts(state) == (2, 2, 0)
-    assert state.error.encode().startswith(type(error).__name__.encode())
+    assert state.error.encode().startswith(kind_of(error).encode())
 
 
 @pytest.mark.parametrize("high", [9, 15])
@@ -312,7 +312,7 @@ def test_sink_writer_exception_yields_a_failed_state_and_the_writer_is_aborted(f
 def test_exception_in_abort_does_not_hide_the_cause() -> None:
     sink = NotingSink(fails="abort")
     state = run_unit(ListSource(((GOOD,),), SourceError("lost")), sink=sink)
-    assert (state.outcome, state.error) == (TaskOutcome.FAILED, "SourceError: lost")
+    assert (state.outcome, state.error) == (TaskOutcome.FAILED, "SOURCE_FAILED: lost")
 
 
 @pytest.mark.parametrize("info", [("a", "tuple"), {1: "key"}, object(), 2**64, {"deep": [{1, 2}]}])

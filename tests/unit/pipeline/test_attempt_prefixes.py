@@ -139,7 +139,7 @@ def test_record_that_fails_the_work_unit_leaves_the_state_of_reading_up_to_the_b
     if not before:
         assert (attempt[0].outcome, attempt[0].actual_high, attempt[0].files) == (TaskOutcome.FAILED, UNIT.low, ())
         return
-    assert (attempt[0].outcome, attempt[0].error[:11]) == (TaskOutcome.PARTIAL, "RecordError")
+    assert (attempt[0].outcome, attempt[0].error[:15]) == (TaskOutcome.PARTIAL, "RECORD_REJECTED")
     assert attempt[0].bytes_read == 100 * len(before)
     assert kept(attempt) == kept(read(HoleSource(batches_of(before))))
 
@@ -149,7 +149,7 @@ def test_record_that_fails_the_work_unit_leaves_the_state_of_reading_up_to_the_b
 @given(st.lists(VALUES, min_size=1, max_size=3))
 def test_failing_source_keeps_all_batches_that_it_delivered(before: list[list[int]]) -> None:
     attempt = read(HoleSource(batches_of(before), SourceError("lost")))
-    assert (attempt[0].outcome, attempt[0].error) == (TaskOutcome.PARTIAL, "SourceError: lost")
+    assert (attempt[0].outcome, attempt[0].error) == (TaskOutcome.PARTIAL, "SOURCE_FAILED: lost")
     assert kept(attempt) == kept(read(HoleSource(batches_of(before))))
 
 
@@ -194,7 +194,7 @@ def test_prefix_that_fails_a_mandatory_check_is_not_kept() -> None:
 
     short, _ = read(HoleSource(batches_of([[0], [5]])), flow=checked)
     assert (short.outcome, short.files) == (TaskOutcome.FAILED, ())
-    assert "RecordError" in short.error, "the reason of the attempt, not the reason for keeping nothing"
+    assert "RECORD_REJECTED" in short.error, "the reason of the attempt, not the reason for keeping nothing"
     long, _ = read(HoleSource(batches_of([[0], [0], [5]])), flow=checked)
     assert long.outcome is TaskOutcome.PARTIAL
     assert [check.passed for result in long.branches for check in result.checks] == [True]

@@ -275,8 +275,8 @@ NO_RECENT_RUN = ProblemKind(
     cause="The service or scheduler of the job is not alive, or all of its slots are taken.",
     impact="Datasets fall behind their freshness targets.",
     action=(
-        "Start the service or scheduler; if its slots are taken, give `distcommit serve` a larger --at-once. The"
-        " command runs the job once."
+        "Start the service or scheduler; if its slots are taken, give `distcommit schedule serve` a larger --at-once."
+        " The command runs the job once."
     ),
     command="run",
 )

@@ -58,10 +58,16 @@ class JobFileError(ConfigurationError):
         problems: all of its problems that were found; at least one.
     """
 
+    id = "JOB_FILE_INVALID"
+
     def __init__(self, problems: Sequence[SettingProblem]) -> None:
         self.problems = tuple(problems)
-        count = f"has {len(problems)} problems: " if len(problems) > 1 else "is invalid: "
-        super().__init__(f"the job file {count}{' | '.join(map(str, self.problems))}")
+        if len(self.problems) == 1:
+            text = f"is invalid: {self.problems[0]}"
+        else:
+            listed = "; ".join(f"({number}) {problem}" for number, problem in enumerate(self.problems, 1))
+            text = f"has {len(self.problems)} problems: {listed}"
+        super().__init__(f"the job file {text}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, ([asdict(problem) for problem in self.problems],)

@@ -16,8 +16,8 @@ _LONGEST_S = 366 * 24 * 3600
 
 
 class ScheduleSettings(SettingsModel):
-    """When `distcommit serve` runs the job: by a cron expression, or at an interval. Without the section no service
-    runs it.
+    """When `distcommit schedule serve` runs the job: by a cron expression, or at an interval. Without the section no
+    service runs it.
 
     Attributes:
         cron: minute, hour, day of the month, month, day of the week, as in Debian's cron.

@@ -59,6 +59,7 @@ class JsonSchemaConverter(RegistryConverter, ignored_types=(cached_property,), p
         except ImportError as error:
             raise ConfigurationError(
                 "the reader of JSON schemas is not installed",
+                id="PACKAGE_MISSING",
                 expected="distcommit[registry], on the driver's machine and on each executor's",
                 found=str(error),
                 todo="pip install 'distcommit[registry]'",

@@ -34,6 +34,7 @@ class ProtobufConverter(RegistryConverter, ignored_types=(cached_property,), pop
         except ImportError as error:
             raise ConfigurationError(
                 "the reader of Protobuf is not installed",
+                id="PACKAGE_MISSING",
                 expected="distcommit[registry], on the driver's machine and on each executor's",
                 found=str(error),
                 todo="pip install 'distcommit[registry]'",

@@ -48,6 +48,7 @@ def compile_texts(
     if tools is None or tools.origin is None:
         raise ConfigurationError(
             "the compiler of Protobuf schemas is not installed",
+            id="PACKAGE_MISSING",
             expected="distcommit[registry], on the driver's machine and on each executor's",
             found="no grpcio-tools",
             todo="pip install 'distcommit[registry]'",

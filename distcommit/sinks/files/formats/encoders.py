@@ -102,6 +102,7 @@ def _check_parquet(schema: pa.Schema) -> None:
         field, found = next((each for each in refusals if each[1]), (schema.field(0), _refusal(schema)))
         raise ConfigurationError(
             "a column can't be written to Parquet",
+            id="COLUMN_UNSUPPORTED",
             column=field.name,
             expected="a type that Parquet and this pyarrow have",
             found=f"{field.type}: {found}",

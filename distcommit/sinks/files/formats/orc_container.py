@@ -122,6 +122,7 @@ def _check_structs(file: pa.Buffer, rows: pa.Table) -> None:
     if content_sum(pa_orc.ORCFile(pa.BufferReader(file)).read().cast(rows.schema)) != content_sum(rows):
         raise ConfigurationError(
             "pyarrow writes wrong values of these records to ORC",
+            id="COLUMN_UNSUPPORTED",
             expected="the same values when they are read back",
             found=f"other values in a column with structs: {rows.schema.to_string()[:300]}",
             todo="write this branch as parquet or avro, or replace structs by columns with the converter `flatten`",
@@ -174,6 +175,7 @@ def _stored(field: pa.Field) -> pa.DataType:
     except UnstorableTypeError as error:
         raise ConfigurationError(
             "a column can't be written to ORC",
+            id="COLUMN_UNSUPPORTED",
             expected="text, binary, bool, int (no uint64), float32, float64, decimal of at most 38 digits and a scale"
             " from 0 to as many, date32, timestamp, or lists and structs of these",
             found=str(error.kind),
@@ -195,6 +197,7 @@ def _check_times(array: pa.Array, column: str) -> None:
         if numbers["min"] is not None and (numbers["min"] < -limit or numbers["max"] > limit):
             raise ConfigurationError(
                 "a timestamp can't be written to ORC",
+                id="RECORDS_NOT_STORABLE",
                 expected="one of the years 1677 to 2262",
                 found=f"{numbers['min']} to {numbers['max']} {kind.unit} since 1970",
                 todo="reject such records with the row checker range, or write Parquet",

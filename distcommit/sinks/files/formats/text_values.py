@@ -56,6 +56,7 @@ def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
         except UnstorableTypeError as error:
             raise ConfigurationError(
                 f"a column can't be written to {file_format}",
+                id="COLUMN_UNSUPPORTED",
                 expected="text, binary, bool, int, float32, float64, decimal, date32, time or timestamp"
                 + (", or lists and structs of these" if nested else ""),
                 found=str(error.kind),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 from collections import OrderedDict
+from contextlib import closing
 from functools import lru_cache
 from threading import Lock
 
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 
+from distcommit.core.errors import ConfigurationError, SinkUnavailableError, error_text
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalog.rest_tables import RestTables
 from distcommit.sinks.iceberg.catalog.sql_tables import SqlTables
@@ -18,6 +21,7 @@ from distcommit.sinks.iceberg.settings import CatalogSettings
 
 _OPENING_TRIES = 5
 _MOST_OPEN = 8
+_SQLITE = "sqlite:///"
 _lock = Lock()
 _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
 """Open catalogs by settings and process, the least recently used first."""
@@ -34,6 +38,35 @@ def opened(settings: CatalogSettings) -> Tables:
         while len(_opened) > _MOST_OPEN:
             _close(*_opened.popitem(last=False))
         return _opened[key]
+
+
+def check_catalog(settings: CatalogSettings) -> str:
+    """Connect to a catalog without creating its tables, and describe it.
+
+    Raises:
+        ConfigurationError: if the folder of an SQLite catalog does not exist.
+        SinkUnavailableError: if the catalog can't be reached.
+    """
+    if settings.uri.startswith(_SQLITE):
+        folder = os.path.dirname(settings.uri.removeprefix(_SQLITE))
+        if not os.access(folder or ".", os.W_OK):
+            raise ConfigurationError(
+                "the folder of the SQLite catalog does not exist, or can't be written",
+                path=folder,
+                todo="create it, or correct sink.catalog.uri",
+            )
+        return f"catalog {settings.uri}"
+    try:
+        with closing(load_catalog(settings.name, **settings.properties, init_catalog_tables="false")) as catalog:
+            if isinstance(catalog, SqlCatalog):
+                catalog.engine.connect().close()
+    except Exception as error:
+        raise SinkUnavailableError(
+            "the Iceberg catalog can't be reached",
+            found=error_text(error),
+            todo="check sink.catalog, the network and the credentials",
+        ) from error
+    return f"catalog {settings.name} responds"
 
 
 def _close(key: tuple[str, int], tables: Tables) -> None:

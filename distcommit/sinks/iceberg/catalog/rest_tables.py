@@ -193,7 +193,9 @@ class RestTables(Tables):
         """Return whether a change was applied, and set `_tried` if the change that removes its mark was applied too."""
         table = self._read(change.table.name())
         if not isinstance(table, Table):
-            return table or TransientError("the table is gone", table=".".join(change.table.name()))
+            return table or TransientError(
+                "the table is gone", id="TABLE_CHANGED_CONCURRENTLY", table=".".join(change.table.name())
+            )
         added = _adds(change)
         is_there = added <= {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
         is_marked = _PROBE in table.metadata.properties
@@ -208,7 +210,11 @@ class RestTables(Tables):
         )
         if is_marked:
             self._commit(Change(table, (unmarked,), ()))
-        return is_there or TransientError("the catalog has not applied the change", table=".".join(change.table.name()))
+        return is_there or TransientError(
+            "the catalog has not applied the change",
+            id="TABLE_CHANGED_CONCURRENTLY",
+            table=".".join(change.table.name()),
+        )
 
 
 def _adds(change: Change) -> set[int]:

@@ -86,7 +86,11 @@ class SqlTables(Tables):
                     break
             # a pointer has moved between query and update: query again
         else:
-            raise TransientError("other writers changed the tables during each try", catalog=self._catalog_name)
+            raise TransientError(
+                "other writers changed the tables during each try",
+                id="TABLE_CHANGED_CONCURRENTLY",
+                catalog=self._catalog_name,
+            )
         moved_on = [(change, after) for (change, (_, after)), ok in zip(made, same, strict=True) if ok]
         run_parallel(self.parallel_calls, self._forget_old, moved_on)
         return same
@@ -118,7 +122,11 @@ class SqlTables(Tables):
                     there = self._locations(connection, [table.name() for table in remaining])
                 remaining = [table for table in remaining if table.name() not in there]
         else:
-            raise TransientError("other writers created some of the tables during each try", catalog=self._catalog_name)
+            raise TransientError(
+                "other writers created some of the tables during each try",
+                id="TABLE_CHANGED_CONCURRENTLY",
+                catalog=self._catalog_name,
+            )
         created = {table.name() for table in remaining}
         forgotten = [t.metadata_location for t in begun if isinstance(t, Table) and t.name() not in created]
         run_parallel(self.parallel_calls, self._forget, forgotten)

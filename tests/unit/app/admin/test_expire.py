@@ -18,8 +18,8 @@ from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
-from distcommit.maintenance.expire import ExpirableFiles
-from distcommit.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.expire import ExpirableFiles
+from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.sink import FileSink

@@ -90,7 +90,10 @@ class TestDatasets:
             yield
 
         store = WORLD.store(machine)
-        assert list_datasets(store, read_status(store), Query(), unavailable_lags).lag_unknown == "no broker"
+        assert (
+            list_datasets(store, read_status(store), Query(), unavailable_lags).lag_unknown
+            == "SOURCE_UNAVAILABLE: no broker"
+        )
 
 
 class TestSteps:

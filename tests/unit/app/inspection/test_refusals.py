@@ -128,7 +128,7 @@ def test_replay_plan_reports_an_unrecoverable_bucket_in_the_words_of_recover() -
     with recorded_run(settings, "recover", "ann") as recorder:
         result = recover(launch, settings, recorder)
     assert not result.succeeded
-    assert plan.unreadable == {reason.subject: reason.text for reason in result.reasons.kept}
+    assert plan.unreadable == {reason.subject: f"{reason.kind}: {reason.text}" for reason in result.reasons.kept}
 
 
 def test_log_that_lost_published_segments_is_reported_as_unrecoverable() -> None:

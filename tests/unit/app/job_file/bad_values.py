@@ -37,7 +37,6 @@ PAGING = (
 )
 FILES = "source: {type: files, paths: ['/a/{dataset}/*'], %s}"
 POSTGRESQL = "sink: {type: postgresql, url: 'postgresql://h/a', %s}"
-AVRO = "converters: [{type: avro, registry: {url: 'http://r'}, %s}]"
 EMAIL = "alerts: {on_loss: true, emails: [{host: h, sender: a, recipients: [b], %s}]}"
 FORK = "fork: {type: all, branches: {%s}}"
 TO_KAFKA = "sink: {type: kafka, brokers: b, topic: %s, ledger: l}"
@@ -318,9 +317,9 @@ BAD: dict[str, Bad] = {
         "converters: [{type: cast, columns: {▶a: [string]}}]", "converters.0.columns.a", "must not be a list, a struct"
     ),
     "EvolutionSettings._schema_goes_with_evolution": Bad(
-        AVRO % "evolution: pin",
+        "converters: [{type: avro, registry: {url: 'http://r'}, ▶schema: {subject: s, version: 1}}]",
         "converters.0.schema",
-        "must be set with evolution: pin",
+        "must only be set with evolution: pin or fail",
     ),
     "RegistrySettings._is_http": Bad(
         "converters: [{type: avro, registry: {▶url: r}}]", "converters.0.registry.url", "must begin with http://"

@@ -1,4 +1,4 @@
-"""The example job files in conf/jobs can be loaded, and their flows can be explained."""
+"""The example job files in conf/jobs can be loaded, and their flows can be described."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.explain import explained
+from distcommit.app.checks.flow import describe_flow
 from distcommit.app.job_file.loading import load_config, parse_config
 from tests.cluster.flow import flow_sections, repaired
 
@@ -18,7 +18,7 @@ EXAMPLES = sorted(CONF.glob("*.yaml"))
 def test_example_job_file_is_a_valid_job(path: Path) -> None:
     config = load_config(path)
     assert config.job in ("clicks", "events", "shop", "tickets")
-    assert explained(config).parts
+    assert describe_flow(config).parts
 
 
 def test_flow_of_the_size_benchmark_is_the_example_with_another_registry_and_can_be_repaired(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_flow_of_the_size_benchmark_is_the_example_with_another_registry_and_can
     sections["source"] |= {"type": "kafka", "brokers": "localhost:9092"}
     sections.pop("sink")  # a sink of the job itself, beside those of its branches
     configs = [parse_config({**common, **config}, tmp_path / "job.yaml") for config in (sections, repaired(sections))]
-    assert explained(configs[0]).parts[1:] == explained(example).parts[1:]
+    assert describe_flow(configs[0]).parts[1:] == describe_flow(example).parts[1:]
     for flow in (config.task_flow() for config in configs):
         assert [branch.name for branch in flow.branches] == ["lake", "archive"]
         assert [len(branch.stages) for branch in flow.branches] == [2, 0]

@@ -73,7 +73,7 @@ def test_printed_command_hides_the_value_of_an_override_that_may_be_secret(overr
 
 def test_error_that_quotes_a_secret_shows_stars_in_its_place() -> None:
     parse_config(tree(source={**KAFKA, "client": {"sasl.password": "planted-in-client"}}), Path("/jobs/job.yaml"))
-    assert str(SourceError("refused", found="login planted-in-client")) == "refused; found login ***"
+    assert str(SourceError("refused", found="login planted-in-client")) == "SOURCE_FAILED: refused; found login ***"
     assert reason_text("ValueError: planted-in-client") == "ValueError: ***"
 
 

@@ -88,15 +88,15 @@ def test_existing_watermark_is_kept_unless_overwrite_is_given(job_file: Path) ->
 def test_import_with_one_invalid_line_writes_nothing(job_file: Path) -> None:
     code, result = imported(job_file, "t1,0,5\nt2,0,\n")
     assert code == 2
-    assert "line 3" in result["error"]
+    assert "line 3" in result["error"]["text"]
     assert not (job_file.parent / "store").exists()
 
 
 def test_lines_with_invalid_positions_are_named(job_file: Path) -> None:
     code, result = imported(job_file, 't1,0,5\nt2,1,6\nt2,0,"""x"""\nt3,0,"[1, 2]"\n')
     assert code == 2
-    assert "positions.csv, lines 3, 4: 't2': position 'x'" in result["error"]
-    assert "positions.csv, line 5: 't3': position (1, 2)" in result["error"]
+    assert "positions.csv, lines 3, 4: 't2': position 'x'" in result["error"]["text"]
+    assert "positions.csv, line 5: 't3': position (1, 2)" in result["error"]["text"]
     assert watermarks(job_file) == {}
 
 
@@ -105,8 +105,8 @@ def test_import_is_refused_if_a_dataset_has_an_open_sequence(job_file: Path) -> 
     epoch = fence_job(store, "r1")
     seal(store, epoch, "t1")
     code, result = imported(job_file, "t1,0,5\nt2,0,5\n")
-    assert (code, result["kind"]) == (3, "ConflictError")
-    assert "t1" in result["error"]
+    assert (code, result["error"]["id"]) == (3, "IMPORT_WITH_OPEN_SEQUENCES")
+    assert "t1" in result["error"]["text"]
     assert "t2" not in watermarks(job_file)
 
 

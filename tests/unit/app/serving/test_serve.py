@@ -566,9 +566,9 @@ def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path
     for name, why in {
         "cron": "'61 * * * *' is not a cron expression: bad minute",
         "zone": "schedule.time_zone must be an IANA time zone such as Europe/Brussels; found 'Mars/Phobos'",
-        "interval": "schedule.interval_s: Input should be greater than or equal to 1",
+        "interval": "schedule.interval_s must be at least 1; found 0",
         "none": "the job has no schedule",
-        "both": "and not both",
+        "both": "schedule.interval_s must not be set beside cron",
         "spark": "spark.master or spark.conf are not those of the others",
         "connect": "can't share one of Spark Connect",
         "console": "console is for previews",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
@@ -13,13 +16,20 @@ from distcommit.app.auditing.shared_positions import SharedRange
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.migration.compare import CompareResult, CompareRow
 from distcommit.app.migration.imports import ImportResult, ImportRow
-from distcommit.cli.progress_display import Rate, describe, describe_speed
+from distcommit.cli.progress_display import Rate, Target, describe, describe_speed, shown_progress
 from distcommit.cli.views.audit_view import audit_view
-from distcommit.cli.views.result_views import compare_view, demo_view, import_view, rebuild_view, run_view
+from distcommit.cli.views.result_views import (
+    compare_view,
+    demo_view,
+    import_view,
+    rebuild_view,
+    rejected_view,
+    run_view,
+)
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.events import Progressed
+from distcommit.engine.events import PhaseBegan, PhaseEnded, Progressed
 
 
 def rendered(view: Any) -> str:
@@ -112,13 +122,53 @@ def test_demo_view_shows_why_the_result_is_not_exact() -> None:
     assert "exactly once: every produced record" in rendered(demo_view(DemoResult(exact=True)))
 
 
-def test_progress_is_described_in_one_line() -> None:
-    text = describe(
-        "ingest",
-        Progressed("ingest", RunCounts(datasets_committed=40, records_read=1_500_000, work_units_failed=1), 2, 3),
-    )
-    assert text == "ingest   · 2 tasks running, 3 finished · 40 datasets committed · 1,500,000 records · 1 failures"
-    assert describe("plan", Progressed()) == "plan"
+def progress_of(**counts: Any) -> Progressed:
+    return Progressed("ingest", RunCounts(**counts), 1)
+
+
+def test_progress_shows_what_is_done_of_how_much_and_the_time_left_in_80_columns() -> None:
+    target = Target("records")
+    target.observe(PhaseEnded("plan", 1, True, RunCounts(datasets_planned=120, size_planned=3_000_000)), 0)
+    target.observe(PhaseBegan("ingest", 0), 100)
+    progress = progress_of(datasets_committed=40, records_read=1_500_000, work_units_failed=1)
+    text = describe("ingest", progress, target, 220)
+    assert text == "ingest · 1 failures · 40 of 120 datasets · 1.5 M of 3.0 M records · 2 min left"
+    assert describe("ingest", progress, target, 220, 70).endswith("3.0 M records")
+    many = progress_of(datasets_committed=12_345, records_read=1_500_000_000)
+    large = Target("records", 100_000, 3_000_000_000, 1)
+    for width in range(20, 100):
+        assert len(describe("ingest", many, large, 5000, width)) <= width
+    assert describe("ingest", many, large, 5000, 78).endswith("1,500.0 M of 3,000.0 M records")
+    assert describe("ingest", many, large, 5000).endswith("1 h 23 min left")
+    assert describe("plan", Progressed(), Target(), 0) == "plan"
+
+
+def test_time_left_follows_the_datasets_if_the_source_counts_no_records() -> None:
+    target = Target("bytes")
+    target.observe(PhaseEnded("plan", 1, True, RunCounts(datasets_planned=4, size_planned=10**9)), 0)
+    target.observe(PhaseBegan("ingest", 0), 10)
+    text = describe("ingest", progress_of(datasets_committed=1, records_read=5), target, 20)
+    assert text == "ingest · 1 of 4 datasets · 5 records · 30 s left"
+    assert "left" not in describe("ingest", progress_of(datasets_committed=1), target, 11), "too early for an estimate"
+
+
+def test_progress_without_a_terminal_is_a_line_every_30_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, out = [1000.0], StringIO()
+    monkeypatch.setattr("distcommit.cli.progress_display.time", SimpleNamespace(monotonic=lambda: now[0]))
+    with shown_progress(Console(file=out, width=80), "check the job") as observer:
+        for second in range(100):
+            now[0] = 1000.0 + second
+            observer.observe(progress_of(datasets_committed=second, records_read=1000 * second))
+    lines = out.getvalue().splitlines()
+    assert [line.split(" s ")[0].strip() for line in lines] == ["0.0", "0.0", "30.0", "60.0", "90.0"]
+    assert lines[2] == "  30.0 s  ingest · 30 datasets · 30,000 records · 1,000 records/s, 0.0 MB/s"
+    assert max(map(len, lines)) <= 80
+
+
+def test_rejected_records_are_shown_with_datasets_folder_and_command() -> None:
+    shown = rendered(rejected_view(12, {"orders": 10, "clicks": 2, "none": 0}, "/out/_rejected", "distcommit x"))
+    assert "rejected: 12 records of orders (10), clicks (2), in /out/_rejected" in shown
+    assert "process them again: distcommit x" in shown
 
 
 def test_speed_and_time_shares_are_described_in_one_line() -> None:

@@ -176,8 +176,8 @@ def test_report_of_five_thousand_datasets_is_below_five_megabytes_and_counts_the
 def test_report_of_an_unknown_run_ends_with_exit_code_2_and_writes_no_page(job_file: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     result = invoke("report", job_file, "99", "-o", output, "--json")
-    assert (result.exit_code, last_json(result)["kind"]) == (2, "ConfigurationError")
-    assert "the newest epoch is 1" in last_json(result)["error"]
+    assert (result.exit_code, last_json(result)["error"]["id"]) == (2, "RUN_UNKNOWN")
+    assert "the newest epoch is 1" in last_json(result)["error"]["text"]
     assert not output.exists()
     empty = tmp_path / "job.yaml"
     empty.write_text(JOB)

@@ -128,8 +128,8 @@ class TypedFailureRequest(Asks):
 def test_shared_error_names_the_bucket_of_each_work() -> None:
     works = [with_ids(asking(TypedFailureRequest(1)), bucket=bucket) for bucket in (3, 4)]
     assert [str(outcome) for outcome in run_batched_outcomes(works)] == [
-        "a folder cannot be synced [path=/log, bucket=3]",
-        "a folder cannot be synced [path=/log, bucket=4]",
+        "OPERATION_FAILED: a folder cannot be synced [path=/log, bucket=3]",
+        "OPERATION_FAILED: a folder cannot be synced [path=/log, bucket=4]",
     ]
 
 

@@ -118,7 +118,7 @@ def test_corrupt_log_record_stops_only_the_datasets_of_its_bucket() -> None:
     machine.put(newest, whole[:-5])
     result = go(world, machine, more)
     assert not result.succeeded
-    assert {r.kind for r in result.reasons.kept if r.subject == f"bucket {bucket}"} == {"CorruptError"}
+    assert {r.kind for r in result.reasons.kept if r.subject == f"bucket {bucket}"} == {"LOG_SEGMENT_CORRUPT"}
     assert result.totals.datasets_published == 5 - len(stuck) > 0
     machine.put(newest, whole)
     check_recovery(machine, more, world)
@@ -132,7 +132,7 @@ def test_bucket_log_that_lost_its_segments_is_damaged_never_new() -> None:
         machine.remove(path)
     result = go(WORLD, machine, source(a=5))
     assert (result.succeeded, result.totals.datasets_planned) == (False, 0)
-    assert {reason.kind for reason in result.reasons.kept} == {"CorruptError"}
+    assert {reason.kind for reason in result.reasons.kept} == {"LOG_SEGMENT_MISSING"}
     assert published(machine) == files
 
 

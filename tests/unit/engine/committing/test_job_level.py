@@ -135,7 +135,9 @@ def test_nothing_is_dropped_when_the_job_log_view_lacks_the_run_s_own_fence() ->
     stale = JobStore(SimulatedFileSystem(StaleView(machine)), ROOTS, "job", 2)
     report = recover_partition(replace(settings, store=stale), 0).report
     assert report.counts.sequences_dropped == 0
-    assert [(reason.kind, "older job log" in reason.text) for reason in report.reasons] == [("TransientError", True)]
+    assert [(reason.kind, "older job log" in reason.text) for reason in report.reasons] == [
+        ("EXECUTOR_READS_OLD_STORE", True)
+    ]
     check_recovery(machine, SIX, JOB)
 
 

@@ -89,7 +89,8 @@ def test_all_sequences_of_a_bucket_that_fail_permanently_are_quarantined_and_can
         machine.restart()
         assert {len(state.tried_epochs) for state in states(WORLD, machine).values()} == {attempt}
         assert {kind for kind, _ in reasons(result).values()} <= {
-            "DistcommitError",
+            "STORAGE_FAILED",
+            "STORAGE_REFUSED",
             "skipped, pending",
             "skipped, quarantined",
         }

@@ -190,7 +190,7 @@ def test_dataset_that_cannot_be_replayed_is_not_planned_and_others_continue() ->
     result = go(WORLD, machine, source(a=9, b=2))
     assert (result.totals.datasets_planned, result.totals.datasets_skipped) == (1, 1)
     assert (result.totals.records_read, result.succeeded) == (2, False)
-    assert {r.kind for r in result.reasons.kept if r.subject == "a"} == {"TransientError", "skipped, pending"}
+    assert {r.kind for r in result.reasons.kept if r.subject == "a"} == {"STORAGE_UNAVAILABLE", "skipped, pending"}
     assert statuses(WORLD, machine) == {"a": "pending", "b": "idle"}
     machine.restart()
     check_recovery(machine, source(a=9, b=2))

@@ -152,7 +152,7 @@ def test_run_ended_by_an_error_reports_the_phase_and_the_reason() -> None:
     assert [(event.phase, event.completed) for event in noting.of(PhaseEnded)] == [("recover", True), ("plan", False)]
     last = noting.events[-1]
     assert isinstance(last, RunEnded)
-    assert (last.outcome, last.kind) == (RunOutcome.FAILED, "SourceUnavailableError")
+    assert (last.outcome, last.kind) == (RunOutcome.FAILED, "SOURCE_UNAVAILABLE")
     assert "no route to the source" in last.reason
 
 

@@ -169,7 +169,7 @@ def test_bucket_that_lost_its_newest_segments_is_left_alone_until_they_are_resto
     remaining = segments(machine)
     for _ in range(2):
         result = WORLD.run(machine, AFTER)
-        assert kinds(result) == {LostTailError.__name__, "not fenced"}
+        assert kinds(result) == {LostTailError.id, "not fenced"}
         assert not result.succeeded
         assert result.totals.datasets_published <= 1  # that of the other bucket
         assert segments(machine) == remaining
@@ -190,7 +190,7 @@ def test_different_segment_in_place_of_the_newest_one_is_reported() -> None:
     files = files_below(machine, LOG_OF_A)
     files[segments(machine)[-1]] = files[newest]
     replace_files(machine, LOG_OF_A, files)
-    assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
+    assert LostTailError.id in kinds(WORLD.run(machine, THEN))
 
 
 def test_log_continued_by_an_older_program_after_losing_its_tail_is_reported() -> None:
@@ -208,7 +208,7 @@ def test_log_continued_by_an_older_program_after_losing_its_tail_is_reported() -
                 )
             )
         )
-    assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
+    assert LostTailError.id in kinds(WORLD.run(machine, THEN))
 
 
 def test_lost_operator_record_is_reported() -> None:
@@ -216,7 +216,7 @@ def test_lost_operator_record_is_reported() -> None:
     log = files_below(machine, LOG_OF_A)
     set_watermark(WORLD.store(machine), "a", Watermark({"0": 1}), "person")
     replace_files(machine, LOG_OF_A, log)
-    assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
+    assert LostTailError.id in kinds(WORLD.run(machine, THEN))
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3])
@@ -232,7 +232,7 @@ def test_lost_commit_of_a_dead_run_is_reported_by_every_later_run(partitions: in
         shown = show_sweeps(WORLD.store(machine), DEFAULT_RETENTION, 2).files
         before_it = files_below(machine, ROOTS.store)
         result = later.run(machine, ModelSource({"a": ModelDataset({"0": 5}), "g": ModelDataset({"0": records})}))
-        assert LostTailError.__name__ in kinds(result)
+        assert LostTailError.id in kinds(result)
         assert result.totals.datasets_published == 1
         assert len(machine.scandir(f"{ROOTS.store}/plans")) <= DEFAULT_RETENTION.tables + 1, (
             "older plans are not needed"
@@ -266,7 +266,7 @@ def test_run_paused_since_its_recovery_deletes_nothing_that_newer_runs_need() ->
         machine.gate = None
         cut_back_before(machine, Intent)
         for records in (3, 4, 5):
-            assert LostTailError.__name__ in looks(records)
+            assert LostTailError.id in looks(records)
 
     class Sleeps(SimulatedFileSystem):
         def list_folder(self, path: str) -> list[FolderEntry]:
@@ -278,7 +278,7 @@ def test_run_paused_since_its_recovery_deletes_nothing_that_newer_runs_need() ->
     settings = world.begin(machine, THEN)
     recover(launch_here, replace(settings, store=replace(settings.store, fs=Sleeps(machine))))
     assert slept
-    assert LostTailError.__name__ in looks(6)
+    assert LostTailError.id in looks(6)
 
 
 def test_bucket_without_a_head_in_any_cut_is_checked_by_every_run() -> None:
@@ -306,7 +306,7 @@ def test_bucket_without_a_head_in_any_cut_is_checked_by_every_run() -> None:
     assert failed
     cut_back_before(machine, Intent)
     for _ in range(3):
-        assert LostTailError.__name__ in kinds(WORLD.run(machine, THEN))
+        assert LostTailError.id in kinds(WORLD.run(machine, THEN))
 
 
 def test_staging_emptied_after_a_run_died_raises_no_alarm() -> None:
@@ -355,7 +355,7 @@ def test_bucket_that_loses_its_tail_after_a_rebucket_is_reported_by_its_new_head
     files = files_below(machine, folder)
     set_watermark(after, "a", Watermark({"0": 1}), "person")
     replace_files(machine, folder, files)
-    assert LostTailError.__name__ in kinds(resized.run(machine, AFTER))
+    assert LostTailError.id in kinds(resized.run(machine, AFTER))
 
 
 def test_operator_actions_during_and_after_a_run_raise_no_alarm() -> None:

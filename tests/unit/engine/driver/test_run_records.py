@@ -144,7 +144,7 @@ def test_failed_run_records_its_progress_and_the_reason() -> None:
         go(WORLD, machine, OddSource({}, planning=planning))
     epoch = WORLD.store(machine).job_log().refresh().fence_epoch
     record = recorded(machine, epoch)
-    assert (record.outcome, record.error_kind) == (RunOutcome.FAILED, "SourceUnavailableError")
+    assert (record.outcome, record.error_kind) == (RunOutcome.FAILED, "SOURCE_UNAVAILABLE")
     assert "no route to the source" in record.error
     assert [(phase.name, phase.completed) for phase in record.phases] == [("recover", True), ("plan", False)]
     assert record.totals.buckets == 1

@@ -53,7 +53,7 @@ def test_dataset_of_another_bucket_is_looked_up_and_an_unknown_one_is_absent() -
     log = f"/job/store/log/bucket={bucket_of('a', 4):05d}"
     for path in machine.paths(log):
         machine.put(path, b"not ours")
-    with pytest.raises(SourceUnavailableError, match="it is unknown whether another dataset was read before"):
+    with pytest.raises(SourceUnavailableError, match=r"LOG_SEGMENT_CORRUPT: .* rebuild"):
         go(SPREAD, machine, asking)
 
 
@@ -105,7 +105,7 @@ def test_custom_source_sees_the_previous_read_failure_and_a_work_unit_property_t
     second = CarryingSource(source(a=2, b=2).datasets)
     assert go(SPREAD, machine, second).succeeded
     ((_, of_a),) = {seen_state for seen_state in second.seen if seen_state[0] == "a"}
-    assert of_a == "failed 1 times: SourceError: it is away"
+    assert of_a == "failed 1 times: SOURCE_FAILED: it is away"
     assert {seen_state for seen_state in second.seen if seen_state[0] == "b"} == {("b", "the job's")}
     third = CarryingSource(source(a=3, b=2).datasets)
     assert go(SPREAD, machine, third).succeeded

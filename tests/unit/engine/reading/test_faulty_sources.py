@@ -44,7 +44,7 @@ def raising(unit: WorkUnit, high: Watermark) -> Watermark:
 @pytest.mark.parametrize(
     ("odd", "expected_error"),
     [
-        ({"extracting": refuse}, "SourceError: bad header \\udcff"),
+        ({"extracting": refuse}, "SOURCE_FAILED: bad header \\udcff"),
         ({"highs": behind}, "outside its work unit"),
         ({"highs": beyond}, "outside its work unit"),
         ({"highs": elsewhere}, "outside its work unit"),
@@ -71,7 +71,7 @@ def test_source_that_cannot_be_opened_fails_its_work_units_not_the_run(where: st
     odd: dict[str, Any] = {where: gone}
     result = go(WORLD, machine, OddSource(good.datasets, **odd))
     assert (result.succeeded, result.totals.datasets_failed, result.totals.work_units_failed) == (False, 2, 2)
-    assert {r.text for r in result.reasons.kept} == {"SourceError: broker gone \\udcff"}
+    assert {r.text for r in result.reasons.kept} == {"SOURCE_FAILED: broker gone \\udcff"}
     check_recovery(machine, good)
 
 

@@ -46,7 +46,7 @@ from tests.unit.engine.driver.machines import (
 
 WORLD = World()
 STOPPING = World(stop_after_failed_runs=3)
-WHY = "SourceError: a partition cannot be read"
+WHY = "SOURCE_FAILED: a partition cannot be read"
 
 
 def at(**positions: int) -> Watermark:

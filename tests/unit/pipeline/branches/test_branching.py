@@ -409,7 +409,7 @@ def test_column_nested_too_deep_to_be_read_again_is_not_written(in_error_branch:
         flow = TaskFlow(ListSource(values), (Branch(FileSink()),), (Stage("deep", Deep()),))
     state, _ = run_flow(flow, range(2))
     assert (state.outcome, state.files) == (TaskOutcome.FAILED, ())
-    assert "ConfigurationError: a column is nested too deep [column=deep]" in state.error
+    assert "COLUMN_UNSUPPORTED: a column is nested too deep [column=deep]" in state.error
 
 
 @pytest.mark.parametrize(("most", "mandatory", "good"), [(3, True, True), (2, True, False), (2, False, True)])
@@ -425,7 +425,7 @@ def test_mandatory_task_check_decides_and_an_optional_one_reports(most: int, man
     (outcome,) = state.branches[0].checks
     assert (outcome.checker, outcome.passed, outcome.mandatory) == ("at_most", most >= 3, mandatory)
     if not good:
-        assert "QualityError" in state.error
+        assert "QUALITY_CHECK_FAILED" in state.error
         assert "main: at_most: at most 2, found 3" in state.error
 
 

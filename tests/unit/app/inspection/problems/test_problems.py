@@ -390,7 +390,7 @@ def test_damaged_log_is_reported_with_the_rebuild_command() -> None:
     machine.remove(path)
     machine.put(path, b"torn")
     first, *_ = problems_of(machine)
-    assert first.what.startswith("bucket 0 can't be read: a log segment is corrupt")
+    assert first.what.startswith("bucket 0 can't be read: LOG_SEGMENT_CORRUPT: a log segment is corrupt")
     assert first.command == "distcommit store rebuild /jobs/job.yaml"
 
 

@@ -9,12 +9,12 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
-from distcommit.app.job_file.explain import ExplainResult, FlowColumn, FlowPart
+from distcommit.app.checks.flow import FlowColumn, FlowDescription, FlowPart
 
 COLUMNS_SHOWN = 12
 
 
-def explain_view(result: ExplainResult) -> RenderableType:
+def flow_view(result: FlowDescription) -> RenderableType:
     """Show the constructs before the fork in order, then each branch as a branch of the tree."""
     tree = Tree(Text.assemble("job ", (result.job, "bold")), guide_style="dim")
     _add(tree, result.parts, None)

@@ -18,9 +18,9 @@ from distcommit.core.interfaces.source import Extraction, SourceState
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit
-from distcommit.maintenance.published_files import LiveFile, PublishedFiles
-from distcommit.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.branches.error_columns import given_records
+from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedFiles
+from distcommit.pipeline.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.sinks.files.footer import Footer, read_batches, read_footer, read_written_schema
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, RetiredFile, Tombstone
@@ -74,6 +74,7 @@ class ReprocessSource(MaintenanceSource):
             if branch and branch not in names:
                 raise ConfigurationError(
                     "an error file belongs to a branch that is not in the job file",
+                    id="BRANCH_MISSING",
                     dataset=state.dataset_urn,
                     path=file.path,
                     expected=f"one of {', '.join(names)}",
@@ -103,6 +104,7 @@ def _epochs(footer: Footer) -> tuple[int, ...]:
 def _nothing(urn: str, found: str) -> ConfigurationError:
     return ConfigurationError(
         "the dataset has nothing to reprocess",
+        id="MAINTENANCE_NOT_POSSIBLE",
         dataset=urn,
         expected="rejected records (on_rejected: divert) that were not reprocessed since",
         found=found,
@@ -132,6 +134,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
             if records != footer.records:
                 raise CorruptError(
                     "an error file has another number of records than its footer states",
+                    id="PUBLISHED_FILE_CORRUPT",
                     path=path,
                     expected=str(footer.records),
                     found=str(records),

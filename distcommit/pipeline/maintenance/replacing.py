@@ -17,7 +17,7 @@ from distcommit.core.errors import DistcommitError, printable
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.work import ERRORS, MAIN_BRANCH, DatasetPlan, StagedFile
-from distcommit.maintenance.published_files import PublishedFiles
+from distcommit.pipeline.maintenance.published_files import PublishedFiles
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.readiness import Ready

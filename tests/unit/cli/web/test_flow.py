@@ -1,4 +1,4 @@
-"""`distcommit explain` shows a job's task flow as text, JSON or drawing, without connecting to any system."""
+"""`distcommit check --offline` shows a job's task flow as text, JSON or drawing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from distcommit.app.job_file import explain
-from distcommit.app.job_file.explain import ExplainResult, FlowPart
+from distcommit.app.checks.flow import FlowDescription, FlowPart, describe_flow
 from distcommit.app.job_file.loading import load_config
 from distcommit.cli.main import app
 from distcommit.cli.web.flow_svg import flow_svg
@@ -62,13 +61,13 @@ def job_file(folder: Path, tree: Mapping[str, Any]) -> Path:
     return path
 
 
-def explained(folder: Path, tree: Mapping[str, Any]) -> ExplainResult:
-    return explain.explained(load_config(job_file(folder, tree)))
+def described(folder: Path, tree: Mapping[str, Any]) -> FlowDescription:
+    return describe_flow(load_config(job_file(folder, tree)))
 
 
 def shown(folder: Path, tree: Mapping[str, Any], *options: str) -> str:
     """Return the output of the command."""
-    done = CliRunner().invoke(app, ["explain", str(job_file(folder, tree)), *options])
+    done = CliRunner().invoke(app, ["check", str(job_file(folder, tree)), "--offline", *options])
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -78,14 +77,14 @@ def heads(parts: Sequence[FlowPart]) -> list[tuple[str, str]]:
 
 
 def test_flow_without_a_fork_has_one_branch(tmp_path: Path) -> None:
-    result = explained(tmp_path, PLAIN)
+    result = described(tmp_path, PLAIN)
     assert heads(result.parts) == [("source", "kafka")]
     assert [heads(branch.parts) for branch in result.branches] == [[("sink", "files")]]
     assert (result.fork, result.errors) == (None, None)
 
 
 def test_constructs_are_shown_in_their_order(tmp_path: Path) -> None:
-    result = explained(tmp_path, FORKED)
+    result = described(tmp_path, FORKED)
     assert heads(result.parts) == [
         ("source", "kafka"),
         ("converter", "json"),
@@ -102,7 +101,7 @@ def test_optional_branch_is_marked(tmp_path: Path) -> None:
     fork = FORKED["fork"]
     dear = {**fork["branches"]["dear"], "optional": True}
     tree = {**FORKED, "fork": {**fork, "branches": {**fork["branches"], "dear": dear}}}
-    result = explained(tmp_path, tree)
+    result = described(tmp_path, tree)
     assert [(branch.name, branch.optional) for branch in result.branches] == [("dear", True), ("cheap", False)]
     assert [part.turned_away for part in result.branches[0].parts if part.kind == "task checker"] == [
         "not passed: the branch fails",
@@ -113,7 +112,7 @@ def test_optional_branch_is_marked(tmp_path: Path) -> None:
 
 
 def test_outcome_of_rejected_records_is_shown_for_each_construct(tmp_path: Path) -> None:
-    result = explained(tmp_path, FORKED)
+    result = described(tmp_path, FORKED)
     dear, cheap = result.branches
     assert [part.turned_away for part in result.parts[1:]] == [
         "not converted: the work unit fails",
@@ -147,7 +146,7 @@ def test_outcome_of_rejected_records_is_shown_for_each_construct(tmp_path: Path)
 def test_error_branch_is_shown_only_if_a_construct_diverts_records(
     tmp_path: Path, more: Mapping[str, Any], has_errors: bool
 ) -> None:
-    assert (explained(tmp_path, {**PLAIN, **more}).errors is not None) == has_errors
+    assert (described(tmp_path, {**PLAIN, **more}).errors is not None) == has_errors
 
 
 def test_columns_are_shown_as_far_as_they_are_known(tmp_path: Path) -> None:
@@ -171,7 +170,7 @@ def test_columns_are_shown_as_far_as_they_are_known(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_job_file_are_shown_without_defaults(tmp_path: Path) -> None:
-    result = explained(tmp_path, FORKED)
+    result = described(tmp_path, FORKED)
     assert result.parts[0].settings == "brokers: '127.0.0.1:1', topics: [a, b]"
     assert result.parts[2].settings == "columns: [id]"
     assert result.fork is not None
@@ -179,7 +178,7 @@ def test_settings_of_the_job_file_are_shown_without_defaults(tmp_path: Path) -> 
     assert [branch.parts[-1].settings for branch in result.branches] == ["min: 1", ""]
 
 
-def test_explain_shows_no_secret(tmp_path: Path) -> None:
+def test_flow_shows_no_secret(tmp_path: Path) -> None:
     secret = "correct horse battery"
     tree = {
         **PLAIN,
@@ -202,12 +201,14 @@ def test_explain_shows_no_secret(tmp_path: Path) -> None:
 def test_constructs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     tree = {**PLAIN, "converters": [JSON, {"type": "drop", "columns": ["prize"]}]}
     with pytest.raises(ConfigurationError, match=r"drop can take, from json.*prize"):
-        explained(tmp_path, tree)
+        described(tmp_path, tree)
     chosen = {"type": "select", "columns": ["id", "value"]}
     behind = {**PLAIN, "converters": [{"type": "json"}, chosen, {"type": "mask", "columns": ["email"]}]}
     with pytest.raises(ConfigurationError, match=r"mask can take, from select.*'email'.*columns id, value"):
-        explained(tmp_path, behind)
-    done = CliRunner().invoke(app, ["explain", str(job_file(tmp_path, tree)), "--svg", str(tmp_path / "flow.svg")])
+        described(tmp_path, behind)
+    done = CliRunner().invoke(
+        app, ["check", str(job_file(tmp_path, tree)), "--offline", "--svg", str(tmp_path / "flow.svg")]
+    )
     assert done.exit_code == 2
     assert not (tmp_path / "flow.svg").exists()
 
@@ -224,24 +225,24 @@ def test_constructs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 )
 def test_sink_that_cannot_store_its_columns_is_refused(tmp_path: Path, sink: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        explained(tmp_path, {**PLAIN, "converters": [JSON], "sink": sink})
+        described(tmp_path, {**PLAIN, "converters": [JSON], "sink": sink})
 
 
 def test_layout_settings_of_files_are_shown(tmp_path: Path) -> None:
     sink = {"format": "jsonl", "partition_by": [{"field": "id"}], "sort_by": [{"column": "price"}]}
-    (branch,) = explained(tmp_path, {**PLAIN, "converters": [JSON], "sink": sink}).branches
+    (branch,) = described(tmp_path, {**PLAIN, "converters": [JSON], "sink": sink}).branches
     assert branch.parts[-1].settings == "format: jsonl, partition_by: [{field: id}], sort_by: [{column: price}]"
 
 
 def test_json_output_has_all_columns(tmp_path: Path) -> None:
-    document = json.loads(shown(tmp_path, FORKED, "--json"))
+    document = json.loads(shown(tmp_path, FORKED, "--json"))["flow"]
     assert document["parts"][1]["columns"][-1] == {"name": "tags", "type": "list<item: string>"}
     assert [branch["name"] for branch in document["branches"]] == ["dear", "cheap"]
 
 
 @pytest.mark.parametrize("tree", [PLAIN, FORKED])
 def test_drawing_shows_every_part_without_overlaps(tmp_path: Path, tree: Mapping[str, Any]) -> None:
-    result = explained(tmp_path, tree)
+    result = described(tmp_path, tree)
     svg = ET.fromstring(flow_svg(result))
     words = " ".join(element.text or "" for element in svg.iter() if element.tag.endswith("text"))
     for part in (*result.parts, *(part for branch in result.branches for part in branch.parts)):
@@ -267,14 +268,14 @@ def rectangle(box: ET.Element) -> tuple[float, float, float, float]:
 def test_hostile_names_are_escaped_in_the_drawing(tmp_path: Path) -> None:
     tree = {**PLAIN, "job": "<b>\x1b[31m&\u202e", "row_checkers": [{"type": "not_null", "columns": ["]]><script>"]}]}
     with pytest.raises(ConfigurationError, match="script"):
-        explained(tmp_path, tree)
+        described(tmp_path, tree)
     tree = {
         **PLAIN,
         "job": tree["job"],
         "converters": [{"type": "json"}],
         "task_checkers": [{"type": "unique", "columns": ["<script>\x07" + "x" * 5000]}],
     }
-    svg = flow_svg(explained(tmp_path, tree))
+    svg = flow_svg(described(tmp_path, tree))
     assert "<script" not in svg
     assert "\x1b" not in svg
     assert "\u202e" not in svg
@@ -307,7 +308,7 @@ class Keyed(RowChecker):
 def test_sink_without_atomic_commits_is_marked(tmp_path: Path) -> None:
     sink = {"type": "postgresql", "url": "postgresql://host/database"}
     for two_phase in (False, True):
-        result = explain.explained(load_config(job_file(tmp_path, {**PLAIN, "sink": {**sink, "two_phase": two_phase}})))
+        result = describe_flow(load_config(job_file(tmp_path, {**PLAIN, "sink": {**sink, "two_phase": two_phase}})))
         (part,) = result.branches[0].parts
         assert ("not atomic: readers may see a part" in part.turned_away) is two_phase
         assert ("two_phase: true" in part.settings) is two_phase

@@ -1,4 +1,4 @@
-"""A job's task flow, as `distcommit explain` shows it. Nothing is connected to, and nothing is read."""
+"""The description of a job's task flow, from its settings alone."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from distcommit.core.interfaces.constructs import Converter
 from distcommit.pipeline.task_flow import Branch, FlowColumns, Stage, TaskFlow
 from distcommit.schemas.columns import UNKNOWN, Columns
 
-_SAID_ELSEWHERE = {"type", "level", "on_failure"}
+_SHOWN_ELSEWHERE = {"type", "level", "on_failure"}
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
-_FATES = {
+_OUTCOMES = {
     "divert": "to the error branch",
     "drop": "dropped, and counted",
     "fail": "the work unit fails",
@@ -31,7 +31,7 @@ _UNCHECKED = {
     (False, True): "not passed: only reported",
 }
 
-_SEEN_IN_PART = "not atomic: readers may see a part of a dataset while it is committed, and after a kill until it is"
+_VISIBLE_IN_PART = "not atomic: readers may see a part of a dataset while it is committed, and after a kill until it is"
 
 
 class FlowColumn(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class FlowBranch(msgspec.Struct, frozen=True):
     optional: bool = False
 
 
-class ExplainResult(msgspec.Struct, frozen=True):
+class FlowDescription(msgspec.Struct, frozen=True):
     """A job's task flow: the constructs before branches, the source first; the fork, if any; the branches; and the
     error branch, if records are diverted."""
 
@@ -83,7 +83,7 @@ class ExplainResult(msgspec.Struct, frozen=True):
     errors: FlowPart | None
 
 
-def explained(config: JobConfig) -> ExplainResult:
+def describe_flow(config: JobConfig) -> FlowDescription:
     """Return the flow of a job.
 
     Raises:
@@ -92,14 +92,16 @@ def explained(config: JobConfig) -> ExplainResult:
     flow = config.task_flow()
     flow.check()
     begin = FlowColumns.of(flow.source)
-    source = FlowPart("source", _type_of(flow.source), _settings(flow.source), "", *_columns(begin.columns))
+    source = FlowPart("source", _type_of(flow.source), _settings(flow.source), "", *known_columns(begin.columns))
     parts = [source, *_stages(flow.stages, begin)]
     reached = begin.after(flow.stages)
     fork = None
     if flow.fork is not None:
-        nowhere = f"sent nowhere: {_FATES[flow.on_rejected]}"
+        nowhere = f"sent nowhere: {_OUTCOMES[flow.on_rejected]}"
         fork = FlowPart("fork", _type_of(flow.fork), _settings(flow.fork), nowhere)
-    return ExplainResult(config.job, parts, fork, [_branch(branch, reached) for branch in flow.branches], _errors(flow))
+    return FlowDescription(
+        config.job, parts, fork, [_branch(branch, reached) for branch in flow.branches], _errors(flow)
+    )
 
 
 def _errors(flow: TaskFlow) -> FlowPart | None:
@@ -123,22 +125,22 @@ def _branch(branch: Branch, reached: FlowColumns) -> FlowBranch:
         for check in branch.checks
     ]
     able = branch.sink.abilities
-    seen = "" if able.atomic or able.files else _SEEN_IN_PART
+    seen = "" if able.atomic or able.files else _VISIBLE_IN_PART
     sink = FlowPart("sink", branch.sink.name, _settings(branch.sink), seen)
     return FlowBranch(branch.name, [*_stages(branch.stages, reached), sink, *checks], branch.optional)
 
 
 def _stages(stages: Sequence[Stage], reached: FlowColumns) -> Iterator[FlowPart]:
     for stage in stages:
-        construct, fate = stage.construct, _FATES[stage.on_failure]
+        construct, outcome = stage.construct, _OUTCOMES[stage.on_failure]
         reached = reached.after([stage])
-        columns, others = _columns(reached.columns)
+        columns, others = known_columns(reached.columns)
         if isinstance(construct, Converter):
             several = "makes several records of one; " if construct.makes_several else ""
-            turned_away = f"{several}not converted: {fate}"
+            turned_away = f"{several}not converted: {outcome}"
             yield FlowPart("converter", stage.name, _settings(construct), turned_away, columns, others)
         else:
-            turned_away = f"expects {construct.describe()}; else {fate if stage.is_mandatory else 'only counted'}"
+            turned_away = f"expects {construct.describe()}; else {outcome if stage.is_mandatory else 'only counted'}"
             yield FlowPart("row checker", stage.name, _settings(construct), turned_away, columns, others)
 
 
@@ -150,7 +152,7 @@ def _settings(construct: object) -> str:
     """Return the settings that differ from the defaults, as YAML on one line."""
     if not isinstance(construct, BaseModel):
         return ""
-    dumped = construct.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_SAID_ELSEWHERE)
+    dumped = construct.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_SHOWN_ELSEWHERE)
     shown = _masked(dumped)
     text = yaml.safe_dump(shown, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True)
     return _PASSWORD.sub(r"\1:***@", text.strip().removeprefix("{").removesuffix("}"))
@@ -169,7 +171,7 @@ def _masked(value: Any) -> Any:
     }
 
 
-def _columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
+def known_columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
     """Return the known columns, and whether there may be others."""
     types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.fields.types]
     nullable = ["" if field.nullable else " not null" for field in columns.fields]

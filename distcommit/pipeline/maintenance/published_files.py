@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from distcommit.core.ports import FileSystem
 from distcommit.core.work import ERRORS
-from distcommit.maintenance.superseded_records import SupersededRecords
+from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.stores.folders.tombstones import (

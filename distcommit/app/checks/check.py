@@ -1,0 +1,374 @@
+"""The check of a job before it runs: settings, secrets, flow, Java, folders, store, source and sinks.
+
+`distcommit check` and each run make the same check. All problems are collected, each with its position in the job file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from distcommit.app.checks.dry_run import DryRun, plan_dry_run
+from distcommit.app.checks.flow import FlowDescription, describe_flow
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.app.job_file.loading import load_tree, parse_config
+from distcommit.app.job_file.locations import require_apart
+from distcommit.app.job_file.problems.setting_problems import JobFileError
+from distcommit.app.job_file.yaml_loading import Positions
+from distcommit.core.errors import (
+    ConfigurationError,
+    DistcommitError,
+    SourceUnavailableError,
+    TransientError,
+    add_ids,
+    error_text,
+    shortened,
+    split_remedy,
+)
+from distcommit.core.ports import FileSystem
+from distcommit.core.redaction import redacted
+from distcommit.core.support.notebook import NotebookTable
+from distcommit.engine.clock import SystemClock
+from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
+from distcommit.protocol.paths.temporary import store_probe_name
+from distcommit.spark.java import check_java
+from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.state.fixed_settings import require_settings
+from distcommit.stores.state.job_lock import is_held
+from distcommit.stores.state.job_store import has_store
+
+logger = logging.getLogger(__name__)
+
+_ADDRESSES = ("brokers", "url", "path", "paths", "location", "catalog", "class", "type")
+"""Settings of a source or a sink that an error of its connection is reported at, the first one that is set."""
+
+
+class CheckedPart(msgspec.Struct, frozen=True):
+    """One check. `outcome`: `passed`, `failed` or `skipped`; `found`: details, or the reason for skipping."""
+
+    name: str
+    outcome: str
+    found: str = ""
+
+
+class CheckProblem(msgspec.Struct, frozen=True):
+    """A problem that a run would meet.
+
+    Attributes:
+        check: the check that found it.
+        text: the problem.
+        remedy: one imperative clause; empty if the text has it.
+        setting: the setting's dotted key; empty if none is known.
+        file: the job file.
+        line: the line of the setting or of the nearest section around it, from 1; 0 if unknown.
+        exit_code: the exit code of a run that meets this problem alone.
+    """
+
+    check: str
+    text: str
+    remedy: str = ""
+    setting: str = ""
+    file: str = ""
+    line: int = 0
+    exit_code: int = 2
+
+
+class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
+    """The result of `distcommit check`.
+
+    Attributes:
+        job: the job's name; empty if the job file can't be read.
+        passed: whether no problem was found.
+        checks: the checks in order.
+        problems: all problems.
+        flow: the task flow; None if the settings are invalid.
+        plan: the datasets that a run would read; None without `--plan`, or if the check failed.
+    """
+
+    job: str
+    passed: bool
+    checks: list[CheckedPart]
+    problems: list[CheckProblem]
+    flow: FlowDescription | None = None
+    plan: DryRun | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command: the least of the problems' codes, so that a wrong setting comes first."""
+        return min((problem.exit_code for problem in self.problems), default=0)
+
+
+class CheckFailedError(ConfigurationError):
+    """Several checks failed before a run. `problems` has them with positions and remedies."""
+
+    def __init__(self, what: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
+        super().__init__(what, **details)
+        self.problems = tuple(problems)
+
+
+def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = True, plan: bool = False) -> CheckResult:
+    """Check a job file without starting Spark. Writes nothing but a probe into existing remote folders.
+
+    Args:
+        path: the job file.
+        overrides: `section.key=value` texts that override it.
+        connect: whether to connect to the job's folders, source and sinks.
+        plan: whether to list the datasets that a run would read.
+    """
+    checks = _Checks(path)
+    with checks.part("settings"):
+        tree = load_tree(path, overrides)
+        config = parse_config(tree, path, overrides)
+        folders = JobFolders(config, path, tuple(overrides), tree=tree)
+    if checks.failures:
+        return checks.result("")
+    _check(folders, checks, connect=connect, needs_java=connect)
+    dry_run = None
+    if plan and connect and not checks.failures:
+        with checks.part("plan"):
+            dry_run = plan_dry_run(folders)
+            checks.found = f"{dry_run.datasets_count:,} to read"
+    return checks.result(config.job, dry_run)
+
+
+def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
+    """Make the check before a run, and raise its problems.
+
+    If an earlier run may have left sealed commits, an unavailable source does not prevent their replay. If the job has
+    run before, an unavailable sink only delays commits. In these cases the run begins, and reports the outage itself.
+
+    Raises:
+        DistcommitError: if a check failed. Several problems raise one CheckFailedError.
+    """
+    checks = _Checks(folders.path)
+    _check(folders, checks, connect=True, needs_java=needs_java)
+    failures = checks.failures
+    if any(failure.is_outage for failure in failures):
+        tolerated = _tolerated_outages(folders)
+        failures = [failure for failure in failures if not (failure.is_outage and failure.name in tolerated)]
+    if not failures:
+        return
+    if len(failures) == 1:
+        error = failures[0].as_run_error(folders.config.job)
+        if (at := checks.position(failures[0])) is not None:
+            add_ids(error, at=at)
+        raise error from failures[0].error
+    problems = [checks.problem(failure) for failure in failures]
+    raise CheckFailedError(
+        f"the job can't run: {len(problems)} problems were found before it began",
+        problems=problems,
+        found="; ".join(f"{problem.setting or problem.check}: {shortened(problem.text, 120)}" for problem in problems),
+        todo="correct them; `distcommit check JOB.yaml` lists each with its line",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    name: str
+    setting: str
+    error: Exception
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether a system could not be reached, rather than a setting being wrong."""
+        return self.name in ("source", "sink") and not isinstance(self.error, ConfigurationError)
+
+    def as_run_error(self, job: str) -> DistcommitError:
+        """Return the error of a run that can't begin because of this failure alone."""
+        if self.name == "source" and self.is_outage:
+            todo = "repair the source or its settings, and run again"
+            return SourceUnavailableError("no dataset could be planned", job=job, found=str(self.error), todo=todo)
+        if isinstance(self.error, DistcommitError):
+            return self.error
+        return TransientError(f"the check of the {self.name} failed", found=error_text(self.error))
+
+
+@dataclass(slots=True)
+class _Checks:
+    """Collects the outcome of each check."""
+
+    path: Path | None
+    parts: list[CheckedPart] = field(default_factory=list)
+    failures: list[_Failure] = field(default_factory=list)
+    flow: FlowDescription | None = None
+    found: str = ""
+    _positions: Positions | None = None
+
+    @contextmanager
+    def part(self, name: str, setting: str = "") -> Iterator[None]:
+        """Run one check, and record its outcome. `setting`: the key that an error is reported at."""
+        self.found = ""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - of any client; each is reported
+            self.failures.append(_Failure(name, setting, error))
+            self.parts.append(CheckedPart(name, "failed"))
+        else:
+            self.parts.append(CheckedPart(name, "passed", redacted(self.found)))
+
+    def skip(self, name: str, why: str) -> None:
+        self.parts.append(CheckedPart(name, "skipped", why))
+
+    def position(self, failure: _Failure) -> str | None:
+        """Return the position of a failure as `FILE:LINE`; None without a file."""
+        if self.path is None:
+            return None
+        return f"{self.path}:{self._line_of(failure.setting) or 1}"
+
+    def problem(self, failure: _Failure) -> CheckProblem:
+        error = failure.error
+        text, remedy = split_remedy(redacted(str(error)) if isinstance(error, DistcommitError) else error_text(error))
+        code = error.exit_code if isinstance(error, DistcommitError) else TransientError.exit_code
+        code = SourceUnavailableError.exit_code if failure.is_outage else code
+        line, file = self._line_of(failure.setting), str(self.path or "")
+        return CheckProblem(failure.name, text, remedy, failure.setting, file, line, code)
+
+    def result(self, job: str, plan: DryRun | None = None) -> CheckResult:
+        problems = [problem for failure in self.failures for problem in self._problems(failure)]
+        return CheckResult(job, not problems, self.parts, problems, self.flow, plan)
+
+    def _problems(self, failure: _Failure) -> list[CheckProblem]:
+        """Return the problem, or those that the error of a job file lists."""
+        if not isinstance(failure.error, JobFileError):
+            return [self.problem(failure)]
+        problems = failure.error.problems
+        return [CheckProblem(failure.name, each.text, "", each.key, each.file, each.line) for each in problems]
+
+    def _line_of(self, setting: str) -> int:
+        if self.path is None:
+            return 0
+        if self._positions is None:
+            self._positions = Positions(_text_of(self.path))
+        keys = (int(key) if key.isdecimal() else key for key in setting.split("."))
+        return self._positions.of(tuple(keys))[0]
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: bool) -> None:
+    """Make all checks of a valid configuration."""
+    config = folders.config
+    _check_secrets(folders.tree, checks)
+    with checks.part("flow", "converters" if config.converters else "source"):
+        checks.flow = describe_flow(config)
+    if not connect:
+        for name in ("java", "folders", "source", "sink"):
+            checks.skip(name, "--offline")
+        return
+    if needs_java and not config.spark.remote:
+        with checks.part("java", "spark"):
+            check_java()
+    _check_folders(folders, checks)
+    with checks.part("source", _address("source", config.source)):
+        checks.found = config.source.check_connection() or f"type {config.source.type}: not checked before a run"
+    for section, sink in config.sink_sections().items():
+        with checks.part("sink", _address(section, sink)):
+            checks.found = sink.check_connection() or f"type {sink.type}: needs no connection"
+
+
+def _check_secrets(tree: Mapping[str, Any], checks: _Checks) -> None:
+    named = [*_secret_files(tree, ())]
+    for keys, text in named:
+        with checks.part("secret files", ".".join(keys)):
+            with_secret_files(text)
+            checks.found = f"{'.'.join(keys)} can be read"
+
+
+def _secret_files(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the texts that name files with secrets, with their keys."""
+    if isinstance(tree, Mapping):
+        for key, below in tree.items():
+            yield from _secret_files(below, (*keys, str(key)))
+    elif isinstance(tree, list):
+        for number, below in enumerate(tree):
+            yield from _secret_files(below, (*keys, str(number)))
+    elif isinstance(tree, str) and SECRET_FILE.search(tree):
+        yield keys, tree
+
+
+def _check_folders(folders: JobFolders, checks: _Checks) -> None:
+    """Check that the folders can be written, and that the store, if there is one, fits the settings."""
+    config = folders.config
+    opened: list[tuple[FileSystem, bool]] = []
+    with checks.part("folders", "paths.store"):
+        require_apart(config.source, config.paths.model_dump())
+        fs, roots = folders.places()
+        opened.append((fs, has_store(fs, roots)))
+        checks.found = f"on a file system of type {fs.scheme}"
+    for fs, is_used in opened:
+        for name, path in (("store", roots.store), ("staging", roots.staging), ("output", roots.output)):
+            with checks.part(f"paths.{name}", f"paths.{name}"):
+                checks.found = _check_folder(fs, path, is_used=is_used)
+        if config.tries_out or not is_used:
+            checks.skip("store", "the first run creates it")
+            continue
+        with checks.part("store", "commit.buckets"):
+            store = folders.open_store(create=False)
+            checks.found = f"{store.buckets} buckets"
+        if checks.parts[-1].outcome == "passed":
+            with checks.part("fixed settings", "source"):
+                require_settings(store, folders.pinned())
+
+
+def _check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
+    """Check that a folder, or the nearest one above it, can be written, and describe it.
+
+    Raises:
+        ConfigurationError: if not.
+        OSError: if the file system can't be reached.
+    """
+    nearest = path
+    while (status := fs.status(nearest)) is None and nearest.strip("/"):
+        nearest = nearest.rpartition("/")[0] or "/"
+    exists = nearest == path
+    is_writable = status is None or status.is_folder
+    if fs.scheme == "file":
+        is_writable = is_writable and os.access(nearest, os.W_OK | os.X_OK)
+    elif (exists or not fs.has_folders) and not is_used:
+        probe = f"{path}/{store_probe_name(uuid.uuid4().hex)}"
+        try:
+            fs.put_if_absent(probe, b"")
+            fs.delete(probe)
+        except PermissionError:
+            is_writable = False
+    if not is_writable:
+        raise ConfigurationError(
+            "a folder of the job can't be written",
+            path=path,
+            expected="a folder that this user can write, or can create",
+            found="a file" if status is not None and not status.is_folder else f"no permission to write {nearest}",
+            todo="correct the path in section paths, or the permissions",
+        )
+    return path if exists else f"{path} will be created"
+
+
+def _address(section: str, construct: Any) -> str:
+    """Return the key of the setting with the address of a source or a sink."""
+    key = next((name for name in _ADDRESSES if getattr(construct, name, None)), "type")
+    return f"{section}.{key}"
+
+
+def _tolerated_outages(folders: JobFolders) -> Sequence[str]:
+    """Return the parts whose outage does not prevent a run."""
+    fs, roots = folders.places()
+    if not has_store(fs, roots):
+        return ()
+    if is_held(fs, roots.store, SystemClock()):
+        return ("source", "sink")  # another run is alive, and this one is refused
+    marks = read_marks(fs, roots.output)
+    if not marks[Mark.BEGAN]:
+        return ()
+    return ("sink",) if marks[Mark.CLEAN] == marks[Mark.BEGAN] else ("source", "sink")

@@ -1,0 +1,116 @@
+"""The dry run: the datasets that a run would read, how much of each, and with which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from distcommit.app.checks.flow import FlowColumn, known_columns
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.core.errors import error_text
+from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, Source, SourceSettings, SourceState
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.work import DatasetPlan
+from distcommit.schemas.columns import Columns
+from distcommit.stores.state.job_store import JobStore
+
+_MOST_OPENED = 20
+"""Datasets whose first records are read to show their columns."""
+
+
+class PlannedDataset(msgspec.Struct, frozen=True):
+    """A dataset that a run would read.
+
+    Attributes:
+        dataset: the dataset.
+        work_units: the number of its work units.
+        size: records or bytes to read, as the plan's `unit` names them; None if unknown.
+        columns: the columns that the source delivers; None if they are not known.
+        problem: why the dataset, or its columns, can't be read; empty if they can.
+    """
+
+    dataset: str
+    work_units: int = 0
+    size: int | None = None
+    columns: list[FlowColumn] | None = None
+    problem: str = ""
+
+
+class DryRun(msgspec.Struct, frozen=True):
+    """The datasets with new data, as the source plans them now.
+
+    Attributes:
+        unit: `records`, `bytes`, or empty if the source knows no sizes.
+        size: the sum over all datasets, in `unit`; None if the source does not know.
+        datasets_count: the number of datasets that would be read.
+        datasets: these, and datasets with a problem.
+        notes: datasets that are skipped by a rule, and why.
+        unknown: why nothing can be planned without a run; empty if it can.
+    """
+
+    unit: str
+    size: int | None
+    datasets_count: int
+    datasets: list[PlannedDataset]
+    notes: list[str] = []
+    unknown: str = ""
+
+
+def plan_dry_run(folders: JobFolders) -> DryRun:
+    """Plan as the next run would, and read the first records of some datasets. Nothing is written.
+
+    Raises:
+        DistcommitError: if the source as a whole can't be planned.
+    """
+    source = folders.config.source
+    if source.staged_by or source.batch_column:
+        return DryRun("", None, 0, [], unknown=f"the source of type {source.type} is planned by Spark, in a run")
+    states = SourceState()
+    if folders.has_store():
+        states.update(_states(folders.open_store(create=False)))
+    datasets, notes = list[PlannedDataset](), list[str]()
+    for planned in source.plan(lambda _: True, states):
+        match planned:
+            case DatasetPlan():
+                datasets.append(_planned(source, planned, opened=len(datasets)))
+            case DatasetProblem(urn, error):
+                datasets.append(PlannedDataset(urn, problem=error))
+            case SkippedDataset(urn, reason):
+                notes.append(f"{urn}: {reason}")
+    sizes = [each.size for each in datasets if each.size is not None]
+    total = sum(sizes) if source.size_unit else None
+    count = len([each for each in datasets if each.work_units])
+    return DryRun(source.size_unit, total, count, datasets, notes)
+
+
+def _states(store: JobStore) -> Iterator[tuple[str, DatasetState]]:
+    for bucket in range(store.buckets):
+        yield from store.bucket_log(bucket).refresh().datasets.items()
+
+
+def _planned(source: Source, plan: DatasetPlan, *, opened: int) -> PlannedDataset:
+    size = sum(map(source.planned_size, plan.work_units)) if source.size_unit else None
+    units = len(plan.work_units)
+    try:
+        columns = _columns(source, plan, may_open=opened < _MOST_OPENED)
+    except Exception as error:  # noqa: BLE001 - of any client, or of a damaged file
+        return PlannedDataset(plan.dataset_urn, units, size, problem=f"can't be read: {error_text(error)}")
+    return PlannedDataset(plan.dataset_urn, units, size, columns)
+
+
+def _columns(source: Source, plan: DatasetPlan, *, may_open: bool) -> list[FlowColumn] | None:
+    """Return the columns that the source declares, or those of the dataset's first records; None if it has none."""
+    if source.batch_schema is not None:
+        return known_columns(Columns.of(source.batch_schema))[0]
+    if not may_open:
+        return None
+    extractor = source.open()
+    try:
+        batch = next(iter(extractor.extract(plan.work_units[0])), None) if plan.work_units else None
+    finally:
+        extractor.close()
+    if batch is None:
+        return None
+    schema, check = batch.schema, source.rejection_check if isinstance(source, SourceSettings) else None
+    return known_columns(Columns.of(schema if check is None else check.convert_schema(schema)))[0]

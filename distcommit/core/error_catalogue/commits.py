@@ -1,0 +1,187 @@
+"""Errors of commit steps and of sealed sequences."""
+
+from __future__ import annotations
+
+from distcommit.core.error_catalogue.entry import DATASET_WAITS, NOTHING_CHANGED, QUARANTINED, ErrorEntry
+
+_RELEASE = "dataset release JOB.yaml DATASET retry"
+_ACCEPT = "dataset release JOB.yaml DATASET accept"
+_ABANDON = "dataset release JOB.yaml DATASET abandon"
+
+ENTRIES = (
+    ErrorEntry(
+        id="STEP_LOST",
+        error="LostError",
+        title="A commit step is lost",
+        cause="The effect of a sealed step can be neither verified nor repeated, because its data is missing.",
+        impact=QUARANTINED,
+        action="Restore the missing data and release the dataset with retry; or release it with accept or abandon.",
+        command=_RELEASE,
+    ),
+    ErrorEntry(
+        id="STAGED_FILE_LOST",
+        error="LostError",
+        title="Staged data was lost before its publication",
+        cause="A staged file was deleted or altered before its commit was executed.",
+        impact=DATASET_WAITS,
+        action="Run again, which reads the records again. If the dataset is quarantined, release it with abandon.",
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
+        id="STAGED_FILE_NOT_PUBLISHABLE",
+        error="LostError",
+        title="A staged file cannot be published",
+        cause="The staged file is missing and its target does not exist, or the target is another file.",
+        impact=QUARANTINED,
+        action="Restore the file and release the dataset with retry; or release it with accept or abandon.",
+        command=_RELEASE,
+    ),
+    ErrorEntry(
+        id="PREPARED_ROWS_LOST",
+        error="LostError",
+        title="Prepared transactions are gone",
+        cause="Another client rolled the prepared transactions back, or the database was restored from a copy.",
+        impact=QUARANTINED,
+        action="Release the dataset with abandon. The next run reads its records again.",
+        command=_ABANDON,
+    ),
+    ErrorEntry(
+        id="COMMIT_REJECTED",
+        error="LostError",
+        title="The target rejects a sealed commit",
+        cause="The sink's committer reports that the target can never accept the commit.",
+        impact=QUARANTINED,
+        action="Correct the target and release the dataset with retry; or release it with accept or abandon.",
+        command=_RELEASE,
+    ),
+    ErrorEntry(
+        id="SEQUENCE_LOST",
+        error="LostError",
+        title="A sequence of a program's store is lost",
+        cause="A step that the program sealed through the `CommitStepStore` is lost.",
+        impact=QUARANTINED,
+        action="Restore the missing data and call release() with 'retry'; or release the dataset with another way.",
+        command=_RELEASE,
+    ),
+    ErrorEntry(
+        id="SEQUENCE_OPEN",
+        error="ConflictError",
+        title="A sealed sequence is still open",
+        cause="The dataset has a sealed sequence that is pending or quarantined.",
+        impact=NOTHING_CHANGED,
+        action="Commit the sequence, or release it; then repeat the call.",
+    ),
+    ErrorEntry(
+        id="STEP_FAILED",
+        error="DistcommitError",
+        title="A commit step failed",
+        cause="A custom commit step or committer raised an error or returned a wrong value.",
+        impact=DATASET_WAITS,
+        action="Correct the code of the step or committer, then commit again.",
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
+        id="ROLLBACK_FAILED",
+        error="DistcommitError",
+        title="A rollback at the target failed",
+        cause="The sink's committer raised an error while it rolled a commit back.",
+        impact="The dataset stays as it was before the command.",
+        action="Repair the sink's target, then abandon the dataset again.",
+        command=_ABANDON,
+    ),
+    ErrorEntry(
+        id="ROLLBACK_NOT_SUPPORTED",
+        error="ConflictError",
+        title="The commit cannot be rolled back by design",
+        cause="The commit step or the sink does not implement a rollback.",
+        impact=NOTHING_CHANGED,
+        action="Release the dataset with retry or accept, or implement the rollback.",
+        command=_ACCEPT,
+    ),
+    ErrorEntry(
+        id="ROLLBACK_UNFINISHED",
+        error="TransientError",
+        title="Prepared data was not rolled back",
+        cause="The dataset is released, but the target did not roll back the data that was prepared for it.",
+        impact="Prepared data remains at the target. The dataset continues.",
+        action="Roll back at the target the attempts that the message names.",
+    ),
+    ErrorEntry(
+        id="COMMIT_NOT_REVERSIBLE",
+        error="ConflictError",
+        title="The commit can no longer be rolled back",
+        cause="The target has published the commit, or its data was changed or compacted since.",
+        impact=NOTHING_CHANGED,
+        action="Release the dataset with accept.",
+        command=_ACCEPT,
+    ),
+    ErrorEntry(
+        id="COMMIT_UNCONFIRMED",
+        error="ConflictError",
+        title="The target does not show whether it committed",
+        cause="The ledger's row is missing or belongs to another table.",
+        impact=NOTHING_CHANGED,
+        action="Compare the target's records with the commit, then release the dataset.",
+        command="dataset steps JOB.yaml DATASET",
+    ),
+    ErrorEntry(
+        id="TARGET_EPOCH_DIFFERS",
+        error="ConflictError",
+        title="The target has another epoch of the dataset",
+        cause="The store or the target was restored from a copy.",
+        impact=QUARANTINED,
+        action=(
+            "Release the dataset with accept if the target has all records of the epoch. Otherwise delete the"
+            " dataset's data and its row in the ledger, and release it with retry."
+        ),
+        command=_ACCEPT,
+    ),
+    ErrorEntry(
+        id="SINK_UNAVAILABLE",
+        error="SinkUnavailableError",
+        title="The sink is unavailable",
+        cause="The target does not respond, does not exist, or the sink's settings are wrong.",
+        impact="Commits stay pending, and no attempt is counted.",
+        action="Repair the target or correct the sink's settings, then run again.",
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
+        id="SINK_EXCHANGED",
+        error="SinkUnavailableError",
+        title="A pending commit belongs to another sink",
+        cause="The job file's sink, or its version, differs from the one that prepared the commit.",
+        impact="Commits stay pending, and no attempt is counted.",
+        action="Run the job with the sink and version that the message names until nothing is pending.",
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
+        id="TARGET_UNAVAILABLE",
+        error="TransientError",
+        title="The target is temporarily unavailable",
+        cause="The database or the brokers do not respond, or end a transaction.",
+        impact="Commits stay pending. A later attempt or run repeats the request.",
+        action="Repair the target if the error persists, then run again.",
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
+        id="LEDGER_TOPIC_LOST",
+        error="TransientError",
+        title="The ledger topic was deleted",
+        cause="Another client deleted the topic that records the commits.",
+        impact="Commits stay pending.",
+        action=(
+            "Find out which commits were made. Then run again, which creates a new ledger, and release the datasets"
+            " that were prepared."
+        ),
+        command="run JOB.yaml",
+    ),
+    ErrorEntry(
+        id="TABLE_CHANGED_CONCURRENTLY",
+        error="TransientError",
+        title="Other writers changed the table meanwhile",
+        cause="Another writer changed, created or dropped the table during each attempt.",
+        impact="Commits stay pending. A later attempt or run repeats the request.",
+        action="Run again. If the error persists, run the other writers at another time.",
+        command="run JOB.yaml",
+    ),
+)

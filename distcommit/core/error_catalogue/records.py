@@ -1,0 +1,142 @@
+"""Errors of records and of the constructs that transform them."""
+
+from __future__ import annotations
+
+from distcommit.core.error_catalogue.entry import DATASET_WAITS, NO_RUN_BEGINS, ErrorEntry
+
+ENTRIES = (
+    ErrorEntry(
+        id="RECORD_UNREADABLE",
+        error="RecordError",
+        title="A record cannot be decoded",
+        cause="A record does not have the format that the source or a converter requires.",
+        impact=DATASET_WAITS,
+        action="Correct the producer or the converter, or divert such records (`on_failure: divert`).",
+    ),
+    ErrorEntry(
+        id="RECORD_REJECTED",
+        error="RecordError",
+        title="A record is rejected",
+        cause="A construct rejects the record, and its setting is `fail`.",
+        impact=DATASET_WAITS,
+        action="Correct the producer or the construct, or divert such records (`on_rejected`, `on_failure`).",
+    ),
+    ErrorEntry(
+        id="RECORD_FIELDS_NEW",
+        error="RecordError",
+        title="A record has new fields",
+        cause="The record has fields that earlier records do not have, and `evolution` is `fail`.",
+        impact=DATASET_WAITS,
+        action="Check the change in the producer. Set evolution to evolve to add the fields, or to pin to ignore them.",
+    ),
+    ErrorEntry(
+        id="RECORD_FIELDS_TOO_MANY",
+        error="RecordError",
+        title="Records have too many fields",
+        cause="The records have more different fields than columns can be inferred for.",
+        impact=DATASET_WAITS,
+        action="Declare the converter's fields, with a map for keys of any name.",
+    ),
+    ErrorEntry(
+        id="RECORD_COLUMNS_UNSTABLE",
+        error="ConfigurationError",
+        title="The columns change too often",
+        cause="The inferred columns of the dataset have changed more often than the store records.",
+        impact=DATASET_WAITS,
+        action="Declare the converter's fields, or set evolution to pin.",
+    ),
+    ErrorEntry(
+        id="RECORD_SCHEMA_INCOMPATIBLE",
+        error="RecordError",
+        title="A record's schema is not compatible",
+        cause="The schema differs from earlier ones in a way that the converter's policy does not accept.",
+        impact=DATASET_WAITS,
+        action="Check the change in the producer. To accept the schema, change the converter's policy.",
+    ),
+    ErrorEntry(
+        id="RECORD_SCHEMA_UNKNOWN",
+        error="RecordError",
+        title="Records name unknown schema ids",
+        cause="Many records of a work unit name schema ids that the registry does not have.",
+        impact=DATASET_WAITS,
+        action="Check that the registry is the producers' registry, with all of its schemas.",
+    ),
+    ErrorEntry(
+        id="QUALITY_CHECK_FAILED",
+        error="QualityError",
+        title="A mandatory quality check failed",
+        cause="A task quality checker rejected the work unit.",
+        impact="Nothing of the work unit is published. Other datasets continue.",
+        action="Correct the data or the checker.",
+    ),
+    ErrorEntry(
+        id="TIME_LIMIT_EXCEEDED",
+        error="OverdueError",
+        title="A construct exceeded its time limit",
+        cause="A converter, checker or fork operator needed longer for a batch than its limit.",
+        impact=DATASET_WAITS,
+        action="Correct the construct, or raise its time limit.",
+    ),
+    ErrorEntry(
+        id="CONSTRUCT_STUCK",
+        error="StuckError",
+        title="A construct did not return",
+        cause="The construct did not return from native code, so that the worker process was killed.",
+        impact="The work unit fails, and other work units of the task continue in a new process.",
+        action="Correct the construct or the records, or raise its time limit.",
+    ),
+    ErrorEntry(
+        id="WORK_UNIT_KILLS_WORKER",
+        error="WorkerDiedError",
+        title="Reading a work unit kills the worker",
+        cause="The worker process died twice, the second time while it read this work unit alone.",
+        impact="The dataset is not read. All other datasets are published.",
+        action=(
+            "Find the cause in the executor's log. Raise spark.executor.memoryOverhead if memory ran out; otherwise"
+            " correct the library or the records."
+        ),
+        command="status JOB.yaml",
+    ),
+    ErrorEntry(
+        id="CONSTRUCT_SETTINGS_INVALID",
+        error="ConfigurationError",
+        title="A construct does not fit the records",
+        cause="A construct's columns, types or expression do not fit the records that it receives.",
+        impact=DATASET_WAITS,
+        action="Correct the construct's settings, or the converters before it.",
+        command="explain JOB.yaml",
+    ),
+    ErrorEntry(
+        id="CONSTRUCT_CONTRACT_BROKEN",
+        error="ConfigurationError",
+        title="A custom construct breaks its contract",
+        cause="A custom construct returned a value that its interface does not allow.",
+        impact=DATASET_WAITS,
+        action="Correct the construct, and test it with a contract of distcommit.testing.contracts.",
+    ),
+    ErrorEntry(
+        id="BRANCH_MISSING",
+        error="ConfigurationError",
+        title="A branch is not in the job file",
+        cause="Stored data belongs to a branch that was removed from the job file.",
+        impact=DATASET_WAITS,
+        action="Restore the branch in the job file.",
+    ),
+    ErrorEntry(
+        id="REGISTRY_SETTINGS_REJECTED",
+        error="ConfigurationError",
+        title="The schema registry rejects the client",
+        cause="The URL, the credentials or a client setting of the schema registry is wrong.",
+        impact=NO_RUN_BEGINS,
+        action="Correct the registry's settings in the job file.",
+    ),
+    ErrorEntry(
+        id="REGISTRY_UNAVAILABLE",
+        error="TransientError",
+        title="The schema registry is unavailable",
+        cause="The registry does not respond, or has lost its schemas.",
+        impact=DATASET_WAITS,
+        action="Check that the registry runs and has its schemas, then run again.",
+        command="run JOB.yaml",
+    ),
+)

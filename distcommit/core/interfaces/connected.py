@@ -1,0 +1,33 @@
+"""Hooks of sources and sinks for `distcommit check`, the check before a run, and the display of progress."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from distcommit.core.work import WorkUnit
+
+
+class Connected:
+    """An object that connects to an external system."""
+
+    def check_connection(self) -> str:
+        """Connect as a run would, within seconds, and return a short text such as `12 of 40 topics`.
+
+        Called on the driver by `distcommit check` and before a run. Reads metadata only and creates nothing. The
+        default connects to nothing.
+
+        Raises:
+            DistcommitError, OSError: if the system can't be reached or rejects the credentials.
+        """
+        return ""
+
+
+class ConnectedSource(Connected):
+    """A source that may know how much there is to read."""
+
+    size_unit: ClassVar[Literal["", "records", "bytes"]] = ""
+    """The unit of the sizes of work units; empty if they only estimate the effort."""
+
+    def planned_size(self, unit: WorkUnit) -> int:
+        """Return the size of a work unit for display, in `size_unit`."""
+        return unit.size

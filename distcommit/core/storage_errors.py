@@ -1,0 +1,58 @@
+"""Typed errors for failed operations of a file system."""
+
+from __future__ import annotations
+
+import errno
+
+from distcommit.core.errors import DistcommitError, StorageRefusedError, TransientError
+
+_OUTAGES = {
+    errno.EAGAIN,
+    errno.EBUSY,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EDQUOT,
+    errno.EHOSTUNREACH,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOSPC,
+    errno.EROFS,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
+
+
+REFUSALS = {
+    errno.ENOSPC: "free space on the file system of {}",
+    errno.EDQUOT: "free space on the file system of {}, or have the quota raised",
+    errno.EROFS: "make the file system of {} writable again (a failing disk is often mounted read-only, HDFS may be in"
+    " safe mode)",
+    errno.EACCES: "correct the permissions: let this user write {}",
+    errno.EPERM: "correct the permissions: let this user write {}",
+    errno.ELOOP: "remove the symbolic link or the mount at {}",
+}
+"""By errno: rejections of a whole operation before any effect, with the remedy for each."""
+
+
+def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
+    """Return the typed error for a failed storage operation: transient unless the data is the cause."""
+    if error.errno in REFUSALS:
+        path = error.filename or ids.get("path", "the job's folders")
+        return StorageRefusedError(
+            what,
+            found=f"{error.strerror} ({errno.errorcode[error.errno]})",
+            todo=f"{REFUSALS[error.errno].format(path)}, and run again; nothing was lost",
+            **ids,
+        )
+    kind, id_ = (
+        (TransientError, "STORAGE_UNAVAILABLE") if error.errno in _OUTAGES else (DistcommitError, "STORAGE_FAILED")
+    )
+    return kind(
+        what,
+        id=id_,
+        found=f"{type(error).__name__}: {error}",
+        todo="repair the storage (space, permissions, connection) and run again; nothing was lost",
+        **ids,
+    )

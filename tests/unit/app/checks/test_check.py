@@ -1,0 +1,241 @@
+"""The check of a job reports all problems at once, each with its line and a remedy, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from distcommit.app.checks.check import CheckFailedError, CheckResult, check_before_run, check_file
+from distcommit.app.job import Job
+from distcommit.cli.main import app
+from distcommit.core.errors import ConfigurationError, SourceUnavailableError
+from distcommit.stores.folders.ownership import Mark, put_mark
+
+FILES = """\
+job: orders
+source:
+  type: files
+  paths: ["{folder}/in/{{dataset}}/*.csv"]
+  format: csv
+  min_file_age_s: 0
+sink:
+  type: sqlite
+  path: {folder}/orders.db
+paths:
+  store: state/store
+  staging: state/staging
+  output: state/output
+"""
+
+
+def written(folder: Path, text: str = FILES, **values: object) -> Path:
+    path = folder / "job.yaml"
+    path.write_text(text.format(folder=folder, **values))
+    return path
+
+
+def with_input(folder: Path) -> Path:
+    (folder / "in" / "orders").mkdir(parents=True)
+    (folder / "in" / "orders" / "1.csv").write_text("id,price\n1,2.50\n2,3.00\n")
+    return written(folder)
+
+
+def found(result: CheckResult) -> list[tuple[str, int]]:
+    return [(problem.setting, problem.line) for problem in result.problems]
+
+
+def names_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_job_without_problems_passes_and_nothing_is_written(tmp_path: Path) -> None:
+    path = with_input(tmp_path)
+    before = names_below(tmp_path)
+    result = check_file(path, plan=True)
+    assert (result.passed, result.problems, result.exit_code) == (True, [], 0)
+    assert names_below(tmp_path) == before
+
+
+def test_all_problems_are_reported_at_once_with_line_and_remedy(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace("state/store", "/proc/store").replace("orders.db", "missing/orders.db"))
+    text = path.read_text().replace("state/staging", "/proc/staging").replace("state/output", "/proc/output")
+    path.write_text(text)
+    result = check_file(path)
+    assert {setting for setting, _ in found(result)} >= {"source.paths", "sink.path"}
+    assert dict(found(result))["source.paths"] == 4
+    assert dict(found(result))["sink.path"] == 9
+    assert all(problem.file == str(path) and problem.text for problem in result.problems)
+    assert all(problem.remedy for problem in result.problems)
+    assert result.exit_code == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_folder_without_permission_is_a_problem(tmp_path: Path) -> None:
+    path = with_input(tmp_path)
+    (tmp_path / "state").mkdir(mode=0o500)
+    assert found(check_file(path)) == [("paths.store", 11), ("paths.staging", 12), ("paths.output", 13)]
+
+
+def test_file_in_the_place_of_a_folder_is_a_problem(tmp_path: Path) -> None:
+    path = with_input(tmp_path)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "output").write_text("")
+    result = check_file(path)
+    assert found(result) == [("paths.output", 13)]
+    assert "found a file" in result.problems[0].text
+
+
+def test_unreadable_secret_file_is_a_problem_of_its_setting(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "job: shop\nsource:\n  type: sql\n  url: sqlite:///{folder}/shop.db\n  password: ${{file:/no/such/file}}\n"
+        "  tables: [t]\n  watermark: id\n  lookback: 0\npaths: {{store: s, staging: t, output: o}}\n",
+    )
+    sqlite3.connect(tmp_path / "shop.db").close()
+    result = check_file(path, connect=False)
+    assert found(result) == [("source.password", 5)]
+    assert "/no/such/file" in result.problems[0].text
+
+
+def test_unreachable_brokers_are_noticed_within_seconds(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = written(
+        tmp_path,
+        "job: shop\nsource:\n  type: kafka\n  brokers: 127.0.0.1:{port}\n  topics: [orders]\n"
+        "  request_timeout_s: 1\n"
+        "paths: {{store: s, staging: t, output: o}}\n",
+        port=port,
+    )
+    result = check_file(path)
+    assert found(result) == [("source.brokers", 4)]
+    assert result.exit_code == 4
+    with pytest.raises(SourceUnavailableError, match=r"no dataset could be planned.*job\.yaml:4.*brokers can't be"):
+        check_before_run(Job.from_file(path)._folders, needs_java=False)
+    assert not (tmp_path / "s").exists()
+
+
+def test_offline_check_connects_to_nothing(tmp_path: Path) -> None:
+    result = check_file(written(tmp_path), connect=False)
+    assert result.passed
+    assert [part.name for part in result.checks if part.outcome == "skipped"] == ["java", "folders", "source", "sink"]
+
+
+def test_invalid_settings_are_reported_without_further_checks(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace("format: csv", "format: cvs"))
+    result = check_file(path)
+    assert (result.job, result.passed, result.exit_code) == ("", False, 2)
+    assert "format" in result.problems[0].text
+
+
+def test_setting_that_differs_from_the_store_is_a_problem(tmp_path: Path) -> None:
+    path = with_input(tmp_path)
+    job = Job.from_file(path)
+    job._folders.opened(create=True)
+    from distcommit.stores.state.fixed_settings import record_settings
+
+    record_settings(job.open_store(create=False), job._folders.pinned())
+    path.write_text(path.read_text().replace("orders.db", "other.db"))
+    result = check_file(path)
+    assert [problem.check for problem in result.problems] == ["fixed settings"]
+    assert "sink.file" in result.problems[0].text
+    assert result.problems[0].remedy
+
+
+class TestBeforeARun:
+    def test_several_problems_raise_one_error_with_all_of_them(self, tmp_path: Path) -> None:
+        path = written(tmp_path)
+        path.write_text(path.read_text().replace("orders.db", "missing/orders.db"))
+        with pytest.raises(CheckFailedError, match=r"2 problems.*source\.paths.*sink\.path") as failed:
+            check_before_run(Job.from_file(path)._folders, needs_java=False)
+        assert [problem.line for problem in failed.value.problems] == [4, 9]
+
+    def test_run_after_an_unclean_one_begins_although_the_source_is_unavailable(self, tmp_path: Path) -> None:
+        path = written(tmp_path)
+        job = Job.from_file(path)
+        store = job._folders.opened(create=True)
+        put_mark(store.fs, store.roots.output, 1, Mark.BEGAN)
+        check_before_run(job._folders, needs_java=False)
+        put_mark(store.fs, store.roots.output, 1, Mark.CLEAN)
+        with pytest.raises(SourceUnavailableError):
+            check_before_run(job._folders, needs_java=False)
+
+    def test_missing_java_is_reported_before_anything_is_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("JAVA_HOME", "/no/java")
+        with pytest.raises(ConfigurationError, match="Spark needs Java"):
+            Job.from_file(with_input(tmp_path)).run()
+        assert not (tmp_path / "state").exists()
+
+
+class TestDryRun:
+    def test_datasets_are_listed_with_size_and_columns(self, tmp_path: Path) -> None:
+        plan = check_file(with_input(tmp_path), plan=True).plan
+        assert plan is not None
+        assert (plan.unit, plan.size, plan.datasets_count) == ("bytes", 23, 1)
+        (orders,) = plan.datasets
+        assert (orders.dataset, orders.work_units, orders.size) == ("orders", 1, 23)
+        assert orders.columns is not None
+        assert [column.name for column in orders.columns][:2] == ["id", "price"]
+
+    def test_rows_of_tables_are_counted(self, tmp_path: Path) -> None:
+        with sqlite3.connect(tmp_path / "shop.db") as database:
+            database.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)")
+            database.executemany("INSERT INTO t VALUES (?, ?)", [(n, "x") for n in range(7)])
+        path = written(
+            tmp_path,
+            "job: shop\nsource: {{type: sql, url: 'sqlite:///{folder}/shop.db', tables: [t, missing], watermark: id,"
+            " lookback: 0}}\npaths: {{store: s, staging: t, output: o}}\n",
+        )
+        plan = check_file(path, plan=True).plan
+        assert plan is not None
+        assert (plan.unit, plan.size, plan.datasets_count) == ("records", 7, 1)
+        assert [(each.dataset, bool(each.problem)) for each in plan.datasets] == [("missing", True), ("t", False)]
+
+
+class TestCommand:
+    def run(self, path: Path, *options: str, code: int = 0) -> str:
+        done = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["check", str(path), *options])
+        assert done.exit_code == code, done.output
+        return done.stdout
+
+    def test_problem_is_shown_with_its_line_and_what_to_do(self, tmp_path: Path) -> None:
+        path = written(tmp_path)
+        text = " ".join(self.run(path, code=4).split())
+        assert "not ready: 1 problem was found" in text
+        assert f"{path}:4 source.paths" in text
+        assert "To do: create it, or correct source.paths" in text
+
+    def test_plan_is_shown(self, tmp_path: Path) -> None:
+        text = self.run(with_input(tmp_path), "--plan")
+        assert "ready: no problem was found" in text
+        assert "a run would read 1 dataset, 23 bytes" in text
+        assert "id string, price string" in " ".join(text.split())
+
+    def test_json_has_the_whole_result(self, tmp_path: Path) -> None:
+        document: Mapping[str, Any] = json.loads(self.run(with_input(tmp_path), "--plan", "--json"))
+        assert document["passed"] is True
+        assert document["plan"]["datasets"][0]["size"] == 23
+        outcomes: Sequence[str] = [part["outcome"] for part in document["checks"]]
+        assert set(outcomes) == {"passed", "skipped"}
+
+    def test_run_lists_several_problems_before_its_error(self, tmp_path: Path) -> None:
+        path = written(tmp_path)
+        path.write_text(path.read_text().replace("orders.db", "missing/orders.db"))
+        done = CliRunner().invoke(app, ["run", str(path)])
+        assert done.exit_code == 2
+        assert f"{path}:4  source.paths" in done.stderr
+        assert f"{path}:9  sink.path" in done.stderr
+        assert "error: the job can't run: 2 problems" in done.stderr
