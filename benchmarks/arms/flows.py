@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.typed_records import CASTS, JSON_FIELDS, NOISE, TYPED, HeldSource
-from distcommit.app.job_file.flow_settings import FlowSettings
+from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Sink, StagingArea
 from distcommit.core.work import TaskOutcome
 from distcommit.engine.clock import SystemClock

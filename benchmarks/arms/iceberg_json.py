@@ -17,7 +17,7 @@ import msgspec
 from pyiceberg.catalog.sql import SqlCatalog
 
 from benchmarks.workloads.typed_records import HeldSource, as_batches
-from distcommit.app.job_file.flow_settings import FlowSettings
+from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.engine.clock import SystemClock

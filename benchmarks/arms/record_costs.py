@@ -17,7 +17,7 @@ from benchmarks.arms.flows import TYPED_JSON, WriterAlone, place
 from benchmarks.arms.typed_topics import TopicsArm, TypedTopics
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.typed_records import HeldSource
-from distcommit.app.job_file.flow_settings import FlowSettings
+from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import TaskOutcome, WorkUnit
 from distcommit.engine.clock import SystemClock

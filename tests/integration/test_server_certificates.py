@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.alert_settings import EmailHook, WebHook
+from distcommit.app.job_file.sections.alert_settings import EmailHook, WebHook
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.constructs.registry.client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError

@@ -91,7 +91,9 @@ def test_settings_named_on_the_task_flow_page_exist() -> None:
     named = [key for cell in cells for key in re.findall(rf"`({'|'.join(sections)})\.(\w+)", cell)]
     assert len(named) > 5
     for section, key in named:
-        assert key in object_at(f"app.job_file.job_sections.{sections[section]}").model_fields, f"{section}.{key}"
+        assert key in object_at(f"app.job_file.sections.job_sections.{sections[section]}").model_fields, (
+            f"{section}.{key}"
+        )
 
 
 def test_tests_named_on_the_task_flow_page_exist() -> None:

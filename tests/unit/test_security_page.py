@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.job_sections import RunLimits
+from distcommit.app.job_file.sections.job_sections import RunLimits
 from distcommit.constructs.registry import client, converter
 from distcommit.formats.avro import containers
 from distcommit.pipeline.limits import watchdog

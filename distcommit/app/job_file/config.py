@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from distcommit.app.job_file.alert_settings import AlertSettings
-from distcommit.app.job_file.flow_settings import FlowSettings
-from distcommit.app.job_file.freshness_settings import FreshnessSettings
-from distcommit.app.job_file.job_sections import (
+from distcommit.app.job_file.sections.alert_settings import AlertSettings
+from distcommit.app.job_file.sections.flow_settings import FlowSettings
+from distcommit.app.job_file.sections.freshness_settings import FreshnessSettings
+from distcommit.app.job_file.sections.job_sections import (
     CommitSettings,
     LockSettings,
     PathSettings,
@@ -20,8 +20,8 @@ from distcommit.app.job_file.job_sections import (
     RunLimits,
     TaskSettings,
 )
-from distcommit.app.job_file.schedule_settings import ScheduleSettings
-from distcommit.app.job_file.telemetry_settings import TelemetrySettings
+from distcommit.app.job_file.sections.schedule_settings import ScheduleSettings
+from distcommit.app.job_file.sections.telemetry_settings import TelemetrySettings
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.redaction import Redaction
 from distcommit.core.support.setting_errors import SettingError, rule

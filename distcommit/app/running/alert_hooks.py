@@ -20,7 +20,7 @@ from typing import IO, assert_never
 
 import msgspec
 
-from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
+from distcommit.app.job_file.sections.alert_settings import CommandHook, EmailHook, WebHook
 from distcommit.core.errors import error_text, printable
 from distcommit.fs.secret_files import with_secret_files
 

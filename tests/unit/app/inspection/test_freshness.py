@@ -41,7 +41,7 @@ def test_freshness_targets_apply_by_pattern_in_job_file_order(tmp_path: Path) ->
             "freshness must be a duration such as 30s, 5m or 1h",
         ),
         ("freshness: {}\n", "freshness must have target, or targets of some datasets"),
-        ("freshness: 0\n", "freshness.target"),
+        ("freshness: 0\n", "freshness must be at least 0.1; found 0"),
         (
             "freshness: {targets: [{datasets: ['('], target: 1s}]}\n",
             "datasets.0 must be a regular expression",

@@ -317,10 +317,10 @@ BAD: dict[str, Bad] = {
     "Cast._are_scalars": Bad(
         "converters: [{type: cast, columns: {▶a: [string]}}]", "converters.0.columns.a", "must not be a list, a struct"
     ),
-    "EvolutionSettings._fits_evolution": Bad(
-        AVRO % "evolution: pin, ▶on_incompatible: fail",
-        "converters.0.on_incompatible",
-        "must only be set with evolution",
+    "EvolutionSettings._schema_goes_with_evolution": Bad(
+        AVRO % "evolution: pin",
+        "converters.0.schema",
+        "must be set with evolution: pin",
     ),
     "RegistrySettings._is_http": Bad(
         "converters: [{type: avro, registry: {▶url: r}}]", "converters.0.registry.url", "must begin with http://"
@@ -343,7 +343,7 @@ BAD: dict[str, Bad] = {
         "converters.0.constants.a",
         "must be a number of at most 64 bits",
     ),
-    "SchemaPolicy._fits_evolution": Bad(
+    "EvolutionPolicy._fits_evolution": Bad(
         "converters: [{type: schema, evolution: pin, ▶on_incompatible: fail}]",
         "converters.0.on_incompatible",
         "must only be set with evolution: evolve",

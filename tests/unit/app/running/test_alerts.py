@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from distcommit.app.job_file.alert_settings import CommandHook, EmailHook, WebHook
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.sections.alert_settings import CommandHook, EmailHook, WebHook
 from distcommit.app.running.alert_hooks import Alert, tell
 from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError

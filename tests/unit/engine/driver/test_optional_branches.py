@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.job_file.flow_settings import ForkSettings
+from distcommit.app.job_file.sections.flow_settings import ForkSettings
 from distcommit.core.interfaces.constructs import BranchCounts, Converted, Converter, RowChecker, TaskCheck, TaskChecker
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.core.interfaces.source import Source

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from distcommit.app.job_file.flow_settings import FlowSettings
+from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.interfaces.committer import Committed
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.files.field_folders import split

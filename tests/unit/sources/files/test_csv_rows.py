@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.job_file.flow_settings import FlowSettings
+from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source

@@ -459,7 +459,7 @@ def test_override_can_set_a_key_of_a_list_item(tmp_path: Path) -> None:
     assert config.task_flow().branches
     assert evolutions(config) == ["evolve"]
     for wrong in ("converters.1.evolution=evolve", "converters.x=1", "converters.evolution=evolve"):
-        with pytest.raises(ConfigurationError, match="not a section"):
+        with pytest.raises(ConfigurationError, match="must be a key of a section"):
             load_config(file, [wrong])
 
 
