@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -100,16 +101,9 @@ class StoredJob:
 
     def within(self, session: SparkSession) -> Self:
         """Return the job with a Spark session that is shared with others."""
-        own = self._folders
-        return type(self)(
-            own.config,
-            session,
-            path=own.path,
-            overrides=own.overrides,
-            throwaway=own.throwaway,
-            tree=own.tree,
-            unset=own.unset,
-        )
+        other = copy(self)
+        other._session = session
+        return other
 
     def places(self) -> tuple[FileSystem, Roots]:
         """Return the file system of the job's folders, and the folders, whether there is a store or not."""

@@ -11,8 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.core.interfaces.constructs import Converter
+from distcommit.core.support.decoding import from_json
 from distcommit.core.work import MAIN_BRANCH, SchemaIds, WorkUnit, merge_schema_ids
-from distcommit.decoding import from_json
 from distcommit.pipeline.task_flow import Stage
 from distcommit.stores.schemas.schema_history import SchemaStore
 

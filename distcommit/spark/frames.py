@@ -17,9 +17,9 @@ from pyspark.sql.functions import max as max_of
 
 from distcommit.core.errors import DistcommitError, SourceError, TransientError, printable, reason_text
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.decoding import from_json
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import Position
-from distcommit.decoding import from_json
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, SPOOLED_FRAMES
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of, stored_in

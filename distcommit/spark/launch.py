@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.redaction import redacted
-from distcommit.decoding import from_msgpack
+from distcommit.core.support.decoding import from_msgpack
 from distcommit.engine.driver.launch import JobFailedError, Result
 from distcommit.engine.settings import RunSettings
 from distcommit.spark.failed_jobs import describe_death, failure_text

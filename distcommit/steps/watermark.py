@@ -10,8 +10,8 @@ import msgspec
 
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict, Verification, WatermarkMove
+from distcommit.core.support.decoding import converted
 from distcommit.core.watermark import Watermark
-from distcommit.decoding import converted
 from distcommit.steps.registry import register
 
 

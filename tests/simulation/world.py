@@ -17,8 +17,8 @@ from distcommit.core.interfaces.source import Source
 from distcommit.core.ports import Clock, FolderEntry
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.decoding import from_msgpack
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch import JobFailedError, Launch, Result
 from distcommit.engine.driver.progress import progress_folder, watched

@@ -26,8 +26,9 @@ from functools import cache
 from typing import Any
 
 from tests.spec import search
-from tests.spec.log_actors import File, Ident, Proc, Scen, State, final_path, is_stale, moves, staged_path
+from tests.spec.log_actors import moves
 from tests.spec.log_model import IDLE, Cut, Fold, Head, Log, Rec, Seq, Switches, apply, fold, valid
+from tests.spec.log_world import File, Ident, Proc, Scen, State, final_path, is_stale, staged_path
 from tests.spec.model_command import model_command
 
 

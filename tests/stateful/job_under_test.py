@@ -15,7 +15,8 @@ from distcommit.core.urn import bucket_of, folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.plans import read_manifest

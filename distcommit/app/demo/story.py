@@ -23,7 +23,7 @@ from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, 
 from distcommit.app.job import Job
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.reasons import Reasons
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 from distcommit.engine.driver.run import RunResult
 
 PARTITIONS_PER_TOPIC = 4

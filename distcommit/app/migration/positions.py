@@ -16,9 +16,9 @@ from typing import Any
 
 from distcommit.app.job_file.config import JobConfig
 from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.support.decoding import from_json
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Position
-from distcommit.decoding import from_json
 
 CSV_HEADER = ("dataset", "partition", "next_offset")
 _NAMED = 20

@@ -16,8 +16,8 @@ from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import release_plan_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Position
-from distcommit.decoding import from_json
 from distcommit.stores.operator.operator_actions import Release, RetryResult
 
 _HOW = """\

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 import pyarrow as pa
 
-from distcommit.decoding import json_decoder
+from distcommit.core.support.decoding import json_decoder
 from distcommit.schemas.column_types import JSON_TEXT
 
 _FLOATS = json_decoder(float | None)

@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.core.errors import SourceError
+from distcommit.core.support.decoding import from_json
 from distcommit.core.work import WorkUnit
-from distcommit.decoding import from_json
 
 EXTRACT = "extract"
 """Property of a work unit that holds its `Extract` as JSON."""

@@ -17,8 +17,8 @@ import msgspec
 from distcommit.core.errors import AnyError, DistcommitError, add_ids, copied, plain_text, storage_error
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.ports import FileSystem
+from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark
-from distcommit.decoding import from_msgpack
 
 
 class Verdict(Enum):

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import WorkUnit
-from distcommit.decoding import from_json
 
 _KEY = "maintenance"
 

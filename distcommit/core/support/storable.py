@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from distcommit.decoding import from_json, from_msgpack
+from distcommit.core.support.decoding import from_json, from_msgpack
 
 Value = TypeVar("Value", bound=msgspec.Struct)
 

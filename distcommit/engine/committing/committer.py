@@ -200,7 +200,7 @@ class BucketCommitter:
         dies in between, no record names the files, and the next run reads their records again."""
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
-        self._count_executed(outcomes)
+        self.tally.add(_executed(outcomes))
         failed = outcomes.failed | {name: _lost_unsealed_error(lost) for name, lost in outcomes.lost.items()}
         for name, error in failed.items():
             add_ids(error, dataset=name.dataset_urn, epoch=name.epoch, bucket=self._bucket)
@@ -238,7 +238,7 @@ class BucketCommitter:
         remove_winner_notes(self._context, self._bucket, loaded)
         execution, held = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
         outcomes: Outcomes[SequenceName] = yield execution
-        self._count_executed(outcomes)
+        self.tally.add(_executed(outcomes))
         failed |= held | outcomes.failed | {name: _lost_error(lost) for name, lost in outcomes.lost.items()}
         done = [sequence_name(sequence) for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._close(done)
@@ -257,19 +257,6 @@ class BucketCommitter:
             last=last,
         )
         return self.log.refresh()
-
-    def _count_executed(self, outcomes: Outcomes[SequenceName]) -> None:
-        tried = outcomes.tried()
-        self.tally.add(
-            RunCounts(
-                steps_executed=outcomes.executed.total(),
-                commit_attempts=tried["commit_attempts"],
-                commit_successes=tried["commit_successes"],
-                commit_retries=tried["commit_retries"],
-                commit_failures=tried["commit_failures"],
-                target_ms=tried["target_ms"],
-            )
-        )
 
     def _count_done(self, sequences: Sequence[SealedSequence]) -> None:
         self.tally.add(RunCounts(datasets_committed=len(sequences)))
@@ -298,6 +285,18 @@ class BucketCommitter:
         """Remove published datasets from the open ones, and delete their attempts' files."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
         self.tally.add(RunCounts(files_swept=swept))
+
+
+def _executed(outcomes: Outcomes[SequenceName]) -> RunCounts:
+    tried = outcomes.tried()
+    return RunCounts(
+        steps_executed=outcomes.executed.total(),
+        commit_attempts=tried["commit_attempts"],
+        commit_successes=tried["commit_successes"],
+        commit_retries=tried["commit_retries"],
+        commit_failures=tried["commit_failures"],
+        target_ms=tried["target_ms"],
+    )
 
 
 def _lost_error(lost: LostError) -> LostError:

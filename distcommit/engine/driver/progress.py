@@ -14,7 +14,7 @@ from types import TracebackType
 import msgspec
 
 from distcommit.core.ports import FileSystem
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 from distcommit.engine.events import Event, Observer, PhaseBegan, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.store import PROGRESS, progress_name, progress_task, run_name

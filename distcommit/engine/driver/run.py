@@ -6,7 +6,6 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +16,6 @@ import msgspec
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import (
     ConfigurationError,
-    ProcessLostError,
     SourceUnavailableError,
     TransientError,
 )
@@ -32,19 +30,13 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import RecoverReport, delete_superseded_files, oldest_held, recover_partition
-from distcommit.engine.driver.launch import JobFailedError, Launch
+from distcommit.engine.driver.ingest_job import fenced_if_swept, run_ingest_job
+from distcommit.engine.driver.launch import Launch
 from distcommit.engine.driver.phases import Phase, Phases
 from distcommit.engine.driver.reports import Report, sum_reports
 from distcommit.engine.events import NullObserver, Observer, RunEnded
 from distcommit.engine.planning.planner import PlanReport, build_manifest, expire_older_history, plan_partition
-from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks, read_suspect
-from distcommit.engine.reading.worker_deaths import (
-    MAX_SUSPECTS,
-    DeadUnits,
-    all_dead_units,
-    forget_older_suspects,
-    has_died,
-)
+from distcommit.engine.reading.worker_deaths import has_died
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record
 from distcommit.stores.logs.fencing import require_fence
@@ -53,7 +45,6 @@ from distcommit.stores.snapshots.snapshots import expire_older_snapshots, prepar
 from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.plans import Manifest, put_manifest
-from distcommit.stores.state.task_states import record_ingest_ended
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +185,7 @@ def run(
         with phases("ingest") as phase:
             if max_seconds:
                 settings = replace(settings, deadline_ms=int((time.time() + max_seconds) * 1000))
-            ingested, error = _ingest(launch, settings, manifest, phase)
+            ingested, error = run_ingest_job(launch, settings, manifest, phase)
         with phases("drain") as phase:
             drained, decided = _drain(launch, settings, planned, phase)
         bucket_ends = _final_bucket_ends(recovered, manifest, drained)
@@ -228,7 +219,7 @@ def _plan(launch: Launch, settings: RunSettings, phases: Phases, pinned: FixedSe
         _require_plans(plans, store)
         record_settings(store, pinned, _source_pins(plans))
         manifest = build_manifest(settings, plans)
-        with _fenced_if_swept(settings):
+        with fenced_if_swept(settings):
             put_manifest(store.fs, store.roots.store, manifest)
     return planned, manifest, sum(plan.suspects for plan in plans)
 
@@ -331,64 +322,6 @@ def _source_pins(plans: list[PlanReport]) -> dict[str, FixedSetting]:
                     todo="make the names in the job file resolve to the same system wherever the job runs",
                 )
     return found
-
-
-@contextmanager
-def _fenced_if_swept(settings: RunSettings) -> Iterator[None]:
-    """Turn the loss of one of this run's folders into FencedError if a newer run has swept it."""
-    try:
-        yield
-    except FileNotFoundError:
-        log = settings.store.job_log(settings.epoch)
-        require_fence(log.refresh(), settings.epoch, log.folder)
-        raise
-
-
-def _ingest(launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase) -> tuple[list[Report], str]:
-    """Launch the ingest job, and record durably that it has ended. If it fails, complete datasets are committed anyway.
-
-    A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
-    again: at first with notes of what the tasks read, then without the suspects. Each further launch needs a new
-    killer or suspect. The suspects are read at the end, one after the other.
-    """
-    store, error, is_over, dead = settings.store, "", False, DeadUnits()
-    reports: list[Report] = []
-    while not is_over:
-        try:
-            reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
-            error, is_over = "", True
-        except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
-            logger.exception("the ingest job failed")
-            error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
-            before, dead = dead, all_dead_units(launch, settings)
-            is_first_death = isinstance(caught, ProcessLostError) and not settings.after_death
-            settings = replace(settings, after_death=settings.after_death or is_first_death)
-            is_over = dead.number <= before.number and not is_first_death
-    if settings.after_death or any(report.counts.work_units_suspected for report in reports):
-        reports = [*reports, *_read_suspects(launch, settings)]
-    phase.collect(reports)
-    with _fenced_if_swept(settings):
-        record_ingest_ended(store.fs, store.roots.store, settings.run_id)
-    return reports, error
-
-
-def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
-    """Read each suspect alone. If its worker dies again, Spark's next attempt, or a second launch, records that."""
-    reports: list[Report] = []
-    suspects = all_dead_units(launch, settings).suspects
-    for unit_id in suspects[:MAX_SUSPECTS]:
-        alone = replace(settings, after_death=True, alone=unit_id)
-        for _ in range(2):
-            try:
-                reports += launch(read_suspect, alone, 1, Report)
-                break
-            except (JobFailedError, ConfigurationError, ProcessLostError):
-                logger.exception("the task of a suspected work unit failed", extra={"work_unit": unit_id})
-    if len(suspects) > MAX_SUSPECTS:
-        logger.warning("%d suspected work units are left to later runs", len(suspects) - MAX_SUSPECTS)
-    else:
-        forget_older_suspects(settings)
-    return reports
 
 
 def _covers_whole_source(planned: Report) -> bool:

@@ -15,37 +15,30 @@ from distcommit.core.interfaces.source import Extractor
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
-from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.events import Progressed, WorkUnitDone
-from distcommit.engine.planning.read_priority import by_priority, priority_of
-from distcommit.engine.planning.work_distribution import buckets_read, units_read
+from distcommit.engine.planning.read_priority import priority_of
 from distcommit.engine.reading.back_off import wait_before_retry
+from distcommit.engine.reading.task_plan import TaskPlan, ingest_tasks
 from distcommit.engine.reading.task_recorder import TaskRecorder
-from distcommit.engine.reading.worker_deaths import death_of, forget_suspect, units_to_read, without_suspects
+from distcommit.engine.reading.worker_deaths import TaskNotes, units_to_read
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.attempt import Attempt
 from distcommit.pipeline.background_finalization import BackgroundFinalization
 from distcommit.pipeline.limits.progress_counters import ProgressCounters
 from distcommit.pipeline.limits.watchdog import Watchdog
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.paths.parts import bucket_of_work_unit
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.folders.attempt_notes import note_attempt
 from distcommit.stores.folders.staging import make_area
 from distcommit.stores.schemas.schema_history import SchemaStore
-from distcommit.stores.state.plans import Manifest, PlanReader, read_manifest
-from distcommit.stores.state.reading_notes import ReadingNotes
+from distcommit.stores.state.plans import read_manifest
 from distcommit.stores.state.task_states import TaskStateWriter
 
 logger = logging.getLogger(__name__)
-
-
-def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
-    """Return the number of ingest tasks: one per group of large work units, then one per partition."""
-    return len(manifest.large) + settings.partitions
 
 
 def ingest_partition(settings: RunSettings, task: int) -> Report:
@@ -77,23 +70,12 @@ class _IngestTask:
         self.tally = Tally()
         self._store, self._fs = settings.store, settings.store.fs
         root = self._store.roots.store
-        manifest = read_manifest(self._fs, root, settings.run_id)
-        partition, self._tasks = task - len(manifest.large), max(ingest_tasks(settings, manifest), task + 1)
-        self._owned = settings.buckets_of(partition) if partition >= 0 and not settings.alone else range(0)
-        self._plans: dict[int, list[DatasetPlan]] = {}
-        self._units: list[WorkUnit] = []
-        self._bucket_of: dict[str, int] = {}
-        plans = PlanReader(self._fs, root, manifest)
-        for bucket in self._buckets_read(manifest):
-            try:
-                self._take_bucket(manifest, bucket, plans.of(bucket))
-            except (DistcommitError, OSError):  # its datasets fail in the drain, which reads the plan again
-                logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
-        if settings.freshness:
-            self._units = by_priority(self._units)
+        plan = TaskPlan(settings, task)
+        self._owned, self._plans, self._bucket_of = plan.owned, plan.plans, plan.bucket_of
+        self._units, self._tasks = plan.units, plan.tasks
         self._has_read = False
         self._slice_ends_ms = int(self._clock.now_ms() + settings.freshness.slice_s * 1000)
-        self._notes = ReadingNotes(self._fs, root, settings.run_id) if settings.after_death else None
+        self._notes = TaskNotes(settings)
         self._schemas = SchemaStore(self._fs, root, settings.epoch)
         self._writer = TaskStateWriter(self._fs, root, settings.run_id, settings.partitions)
         self._recorder = TaskRecorder(settings, "ingest", task, self._writer.writer)
@@ -108,26 +90,6 @@ class _IngestTask:
         self._progress = ProgressFile(settings, "ingest", task, self._so_far)
         self._live = ProgressCounters(self._progress.tick)
         self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
-
-    def _buckets_read(self, manifest: Manifest) -> list[int]:
-        if not self._settings.alone:
-            return buckets_read(manifest, self._task, self._owned, self._settings.partitions)
-        bucket = bucket_of_work_unit(self._settings.alone)
-        return [] if bucket is None else [bucket]
-
-    def _take_bucket(self, manifest: Manifest, bucket: int, plans: list[DatasetPlan]) -> None:
-        """Take this task's work units of a bucket; plans of a bucket that it does not own only as far as needed."""
-        if alone := self._settings.alone:
-            units = [unit for plan in plans for unit in plan.work_units if unit.work_unit_id == alone]
-        else:
-            units = units_read(manifest, self._task, bucket, plans, self._settings.partitions)
-        read = dict.fromkeys((unit.dataset_urn for unit in units), bucket)
-        if bucket not in self._owned:
-            plans = [plan for plan in plans if plan.dataset_urn in read]
-        if plans:
-            self._plans[bucket] = plans
-        self._units += units
-        self._bucket_of |= read
 
     def report(self) -> Report:
         """Return the report. Failed commits are not in it: the drain tries them again and reports them."""
@@ -166,7 +128,7 @@ class _IngestTask:
                     break
                 logger.warning("%d work units failed in attempt %d", len(remaining), attempt + 1)
                 self._unsynced.clear()
-            self._forget_notes(units)
+            self._notes.forget(units)
             self.tally.add(RunCounts(work_units_failed=len(remaining) + permanently_failed))
             self._commit_all()
         self._recorder.write(len(self._units))
@@ -180,33 +142,13 @@ class _IngestTask:
             except (DistcommitError, OSError) as error:
                 logger.warning("task states cannot be read, reading again: %s", error, extra={"bucket": bucket})
         remaining, killers = units_to_read(self._units, states)
-        if self._notes is None:
-            return remaining, killers
-        if self._settings.alone:
-            return self._without_killer(remaining, killers)
-        unsuspected = without_suspects(self._settings, remaining)
+        for unit, death in self._notes.deaths_of(remaining):
+            self._add_state(failed_state(self._settings, unit, death))
+            self._put_states()
+            return [], killers + 1
+        unsuspected = self._notes.without_suspects(remaining)
         self.tally.add(RunCounts(work_units_suspected=len(remaining) - len(unsuspected)))
         return unsuspected, killers
-
-    def _without_killer(self, units: list[WorkUnit], killers: int) -> tuple[list[WorkUnit], int]:
-        """Record the failure of the one work unit of this task, if it has killed an earlier attempt."""
-        errors = [(unit, error) for unit in units if (error := death_of(self._settings, unit)) is not None]
-        for unit, error in errors:
-            self._add_state(failed_state(self._settings, unit, error))
-        if errors:
-            self._put_states()
-        return [] if errors else units, killers + len(errors)
-
-    def _forget_notes(self, units: Iterable[WorkUnit]) -> None:
-        """Delete the notes of work units that were read. That of a killer stays for the next run."""
-        if self._notes is None:
-            return
-        try:
-            self._notes.clear()
-            for unit in units if self._settings.alone else ():
-                forget_suspect(self._settings, unit)
-        except OSError as error:  # costs the next run a task for this work unit
-            logger.warning("notes of work units could not be deleted: %s", error)
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
         """Read work units, commit in between, and return those that failed. A unit that failed in optional branches
@@ -238,7 +180,7 @@ class _IngestTask:
                 self._add_state(state)
             return failed
         try:
-            with BackgroundFinalization(1 if self._notes else self._fs.parallel_calls) as preparing:
+            with BackgroundFinalization(1 if self._notes.are_written else self._fs.parallel_calls) as preparing:
                 for unit in units:
                     with self._recorder.working_on(unit.dataset_urn):
                         attempt = self._read_unit(extractor, unit, flows.get(unit.work_unit_id, self._settings.flow))
@@ -275,8 +217,7 @@ class _IngestTask:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
             if flow.discarding:
                 note_attempt(self._fs, roots.staging, area.prefix, flow.discarding)
-            if self._notes is not None:
-                self._notes.put(unit, alone=bool(settings.alone))
+            self._notes.put(unit)
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)

@@ -8,7 +8,7 @@ task. If the worker dies again, the work unit is recorded as failed, and its dat
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -56,6 +56,58 @@ def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[W
     store = settings.store
     suspects = {note.work_unit_id for note in read_notes(store.fs, store.roots.store, settings.run_id).values()}
     return [unit for unit in units if unit.work_unit_id not in suspects]
+
+
+class TaskNotes:
+    """The notes of one attempt at an ingest task. It writes and reads none unless a worker has died.
+
+    Args:
+        settings: the run.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        store, self._settings = settings.store, settings
+        self._notes = ReadingNotes(store.fs, store.roots.store, settings.run_id) if settings.after_death else None
+
+    @property
+    def are_written(self) -> bool:
+        return self._notes is not None
+
+    def put(self, unit: WorkUnit) -> None:
+        """Note a work unit in place of the previous one.
+
+        Raises:
+            OSError: if it cannot be noted; it must not be read then.
+        """
+        if self._notes is not None:
+            self._notes.put(unit, alone=bool(self._settings.alone))
+
+    def without_suspects(self, units: list[WorkUnit]) -> list[WorkUnit]:
+        """Return the work units that this task may read together with others.
+
+        Raises:
+            OSError: if the notes cannot be read.
+        """
+        if self._notes is None or self._settings.alone:
+            return units
+        return without_suspects(self._settings, units)
+
+    def deaths_of(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, WorkerDiedError]]:
+        """Yield the work unit of this task, if it was read alone before and its worker died. Raises as `death_of`."""
+        for unit in units if self._settings.alone else ():
+            if (error := death_of(self._settings, unit)) is not None:
+                yield unit, error
+
+    def forget(self, units: Iterable[WorkUnit]) -> None:
+        """Delete the notes of work units that were read. That of a killer stays for the next run."""
+        if self._notes is None:
+            return
+        try:
+            self._notes.clear()
+            for unit in units if self._settings.alone else ():
+                forget_suspect(self._settings, unit)
+        except OSError as error:  # costs the next run a task for this work unit
+            logger.warning("notes of work units could not be deleted: %s", error)
 
 
 class DeadUnits(msgspec.Struct, frozen=True):

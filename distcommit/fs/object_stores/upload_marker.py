@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 
 MARKER_VERSION = 1
 

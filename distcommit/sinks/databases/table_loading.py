@@ -14,8 +14,8 @@ import pyarrow as pa
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.support.decoding import converted
 from distcommit.core.work import MAIN_BRANCH
-from distcommit.decoding import converted
 from distcommit.sinks.databases.newest_row import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 from distcommit.sinks.databases.plain_arrays import refused_value
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs

@@ -21,8 +21,8 @@ from xxhash import xxh3_64
 from distcommit.core.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
 from distcommit.core.interfaces.sink import Origins
 from distcommit.core.provenance import Provenance
+from distcommit.core.support.decoding import from_json
 from distcommit.core.work import SkippedRange
-from distcommit.decoding import from_json
 
 OFFSETS_VERSION = 1
 _FEW_ROWS = 8  # few rows are added one by one, without the setup for many

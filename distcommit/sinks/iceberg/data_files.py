@@ -13,7 +13,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
-from distcommit.decoding import from_msgpack
+from distcommit.core.support.decoding import from_msgpack
 
 _STATISTICS = (
     "column_sizes",

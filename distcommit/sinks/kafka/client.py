@@ -29,7 +29,7 @@ from confluent_kafka.cimpl import NewTopic
 from distcommit.core.errors import ConfigurationError, CorruptError, TransientError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.redaction import is_public
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.kafka.names import NOT_OURS, row_name
 from distcommit.sinks.kafka.producers import CatchableProducer

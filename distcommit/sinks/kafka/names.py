@@ -9,7 +9,7 @@ import msgspec
 import xxhash
 
 from distcommit.core.interfaces.committer import CommitRequest
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 
 DATASET = "{dataset}"
 NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

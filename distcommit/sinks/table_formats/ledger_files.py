@@ -20,7 +20,7 @@ import msgspec
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.ports import FileSystem
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 from distcommit.protocol.paths.output import LEDGERS
 from distcommit.sinks.base.target_files import ledger_file_name
 

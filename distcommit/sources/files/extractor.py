@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from distcommit.core.errors import DistcommitError, SourceError, error_text
 from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import WorkUnit
-from distcommit.decoding import from_json
 from distcommit.fs.any.input_files import InputFile, InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.plan import FILES, LISTED, WATERMARKS

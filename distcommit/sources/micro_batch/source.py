@@ -24,11 +24,11 @@ from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extrac
 from distcommit.core.ports import FileSystem, StagedWriter
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.decoding import from_json
 from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.decoding import from_json
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name
 
 _ATTEMPTS, _ROWS = "attempts", "rows"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from distcommit.decoding import json_decoder
+from distcommit.core.support.decoding import json_decoder
 from distcommit.sources.rest.raw_json import raw_at, raw_items
 
 _OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = json_decoder(dict[str, msgspec.Raw])

@@ -17,7 +17,7 @@ from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.records.log_records import Record
-from distcommit.decoding import from_msgpack
+from distcommit.core.support.decoding import from_msgpack
 
 FORMAT_VERSION = 1
 _MAX_RAW_BYTES = 1 << 30

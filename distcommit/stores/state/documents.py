@@ -12,7 +12,7 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 
 Document = TypeVar("Document", bound=msgspec.Struct)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -14,6 +14,7 @@ from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.committer import check_plain
+from distcommit.core.support.decoding import json_decoder
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import (
     BranchResult,
@@ -27,7 +28,6 @@ from distcommit.core.work import (
     TaskState,
     WorkUnit,
 )
-from distcommit.decoding import json_decoder
 from distcommit.protocol.paths.store import has_checksum, table_file_name
 from distcommit.stores.state.table_schemas import (
     BRANCH,

@@ -18,10 +18,10 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import DatasetProblem, Extractor, Planned, SkippedDataset, Source, SourceState
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
+from distcommit.core.support.decoding import from_json
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.decoding import from_json
 from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import PositionCheck
 

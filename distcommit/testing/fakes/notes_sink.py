@@ -11,7 +11,7 @@ import msgspec
 from distcommit import AggregatedCommitter, CommitterSink, LedgerRow, Prepared, RecordWriter, RefusedError, ledgers
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 
 
 class NotesSink(CommitterSink):

@@ -37,7 +37,7 @@ from distcommit.core.interfaces.sink import (
     StagingArea,
 )
 from distcommit.core.ports import StagedWriter
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base import ledgers
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.offset_coverage import CoveringWriter, covered_in

@@ -20,7 +20,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.sinks.base.aggregated import AggregatedCommitter

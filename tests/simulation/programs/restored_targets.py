@@ -23,8 +23,8 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.support.decoding import from_json
 from distcommit.core.urn import folder_of
-from distcommit.decoding import from_json
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.temporary import is_temporary
 from distcommit.sinks.base.committer_sink import CommitterSink

@@ -33,9 +33,9 @@ from distcommit.core.interfaces.sink import (
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.support.decoding import from_json
 from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
-from distcommit.decoding import from_json
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import epoch_name

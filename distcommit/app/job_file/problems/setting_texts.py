@@ -73,7 +73,7 @@ def invalid_settings(error: ValidationError, root: type[BaseModel], tree: Any, s
     by_keys: dict[tuple[Key, bool], list[Invalid]] = {}
     for problem in error.errors(include_url=False):
         cause = (problem.get("ctx") or {}).get("error")
-        named = len(cause.at) if isinstance(cause, SettingError) else int(problem["type"] == "missing")
+        named = len(cause.at) if isinstance(cause, SettingError) else (1 if problem["type"] == "missing" else 0)
         keys = _keys_in(tree, problem["loc"], named)
         if isinstance(cause, SettingError):
             is_absent = cause.at and value_at(tree, keys) is None

@@ -21,7 +21,7 @@ import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.errors import UnknownVersionError
-from distcommit.decoding import from_json
+from distcommit.core.support.decoding import from_json
 
 TAIL_VERSION = 1
 

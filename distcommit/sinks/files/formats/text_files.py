@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
-from distcommit.decoding import json_decoder
+from distcommit.core.support.decoding import json_decoder
 from distcommit.sinks.files.formats.file_tail import GZIP, ZSTD, Frames, said_of
 from distcommit.sinks.files.formats.text_values import array_of, csv_text, from_text, plain_fields, values_of
 

@@ -20,7 +20,8 @@ from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.planning.planner import build_manifest, plan_partition
-from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.operator import operator_actions

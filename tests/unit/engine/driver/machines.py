@@ -26,7 +26,8 @@ from distcommit.engine.driver.launch import Result
 from distcommit.engine.driver.reports import Report
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.planning.planner import build_manifest, plan_partition
-from distcommit.engine.reading.ingest import ingest_partition, ingest_tasks
+from distcommit.engine.reading.ingest import ingest_partition
+from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER

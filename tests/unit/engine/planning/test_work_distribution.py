@@ -18,7 +18,7 @@ from distcommit.engine.driver.reports import Report
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE
 from distcommit.engine.planning.planner import PlanReport, build_manifest, plan_partition
 from distcommit.engine.planning.work_distribution import MAX_REPORTED_UNITS, Loads, buckets_read, load_of, units_read
-from distcommit.engine.reading.ingest import ingest_tasks
+from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.state.plans import Manifest, PlanReader
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -199,7 +199,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "checksum",
     ),
     (Said, None, False, "version metadata schema others"),
-    (WorkUnitDone, "WorkUnitDone", False, "dataset work_unit started_ms finished_ms records_read bytes_read error"),
+    (WorkUnitDone, "WorkUnitDone", False, "dataset work_unit started_ms finished_ms counts error"),
     (SequenceSealed, "SequenceSealed", False, "dataset epoch records files held at_ms"),
     (SequenceDone, "SequenceDone", False, "dataset epoch records files at_ms"),
     (DatasetQuarantined, "DatasetQuarantined", False, "dataset epoch reason at_ms"),

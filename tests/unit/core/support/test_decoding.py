@@ -14,7 +14,7 @@ import distcommit
 _DECODED_FIRST_BY_MANY = """
 import sys, threading, types
 import msgspec
-from distcommit.decoding import converted, from_json, from_msgpack, json_decoder
+from distcommit.core.support.decoding import converted, from_json, from_msgpack, json_decoder
 
 sys.setswitchinterval(1e-6)
 TYPES = '''

@@ -1,0 +1,85 @@
+"""The ingest job: its launch, again without the work units at which workers have died, and these alone at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from distcommit.core.errors import ConfigurationError, ProcessLostError
+from distcommit.engine.driver.launch import JobFailedError, Launch
+from distcommit.engine.driver.phases import Phase
+from distcommit.engine.driver.reports import Report
+from distcommit.engine.reading.ingest import ingest_partition, read_suspect
+from distcommit.engine.reading.task_plan import ingest_tasks
+from distcommit.engine.reading.worker_deaths import (
+    MAX_SUSPECTS,
+    DeadUnits,
+    all_dead_units,
+    forget_older_suspects,
+)
+from distcommit.engine.settings import RunSettings
+from distcommit.stores.logs.fencing import require_fence
+from distcommit.stores.state.plans import Manifest
+from distcommit.stores.state.task_states import record_ingest_ended
+
+logger = logging.getLogger(__name__)
+
+
+def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase) -> tuple[list[Report], str]:
+    """Launch the ingest job, and record durably that it has ended. If it fails, complete datasets are committed anyway.
+
+    A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
+    again: at first with notes of what the tasks read, then without the suspects. Each further launch needs a new
+    killer or suspect. The suspects are read at the end, one after the other.
+    """
+    store, error, is_over, dead = settings.store, "", False, DeadUnits()
+    reports: list[Report] = []
+    while not is_over:
+        try:
+            reports = launch(ingest_partition, settings, ingest_tasks(settings, manifest), Report)
+            error, is_over = "", True
+        except (JobFailedError, ConfigurationError, ProcessLostError) as caught:
+            logger.exception("the ingest job failed")
+            error = f"ingest: {str(caught) if isinstance(caught, ConfigurationError) else caught.found}"
+            before, dead = dead, all_dead_units(launch, settings)
+            is_first_death = isinstance(caught, ProcessLostError) and not settings.after_death
+            settings = replace(settings, after_death=settings.after_death or is_first_death)
+            is_over = dead.number <= before.number and not is_first_death
+    if settings.after_death or any(report.counts.work_units_suspected for report in reports):
+        reports = [*reports, *_read_suspects(launch, settings)]
+    phase.collect(reports)
+    with fenced_if_swept(settings):
+        record_ingest_ended(store.fs, store.roots.store, settings.run_id)
+    return reports, error
+
+
+def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
+    """Read each suspect alone. If its worker dies again, Spark's next attempt, or a second launch, records that."""
+    reports: list[Report] = []
+    suspects = all_dead_units(launch, settings).suspects
+    for unit_id in suspects[:MAX_SUSPECTS]:
+        alone = replace(settings, after_death=True, alone=unit_id)
+        for _ in range(2):
+            try:
+                reports += launch(read_suspect, alone, 1, Report)
+                break
+            except (JobFailedError, ConfigurationError, ProcessLostError):
+                logger.exception("the task of a suspected work unit failed", extra={"work_unit": unit_id})
+    if len(suspects) > MAX_SUSPECTS:
+        logger.warning("%d suspected work units are left to later runs", len(suspects) - MAX_SUSPECTS)
+    else:
+        forget_older_suspects(settings)
+    return reports
+
+
+@contextmanager
+def fenced_if_swept(settings: RunSettings) -> Iterator[None]:
+    """Turn the loss of one of this run's folders into FencedError if a newer run has swept it."""
+    try:
+        yield
+    except FileNotFoundError:
+        log = settings.store.job_log(settings.epoch)
+        require_fence(log.refresh(), settings.epoch, log.folder)
+        raise

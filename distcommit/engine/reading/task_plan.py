@@ -1,0 +1,76 @@
+"""The work of one ingest task: its work units, with the plans and buckets of their datasets."""
+
+from __future__ import annotations
+
+import logging
+
+from distcommit.core.errors import DistcommitError
+from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.engine.planning.read_priority import by_priority
+from distcommit.engine.planning.work_distribution import buckets_read, units_read
+from distcommit.engine.settings import RunSettings
+from distcommit.protocol.paths.parts import bucket_of_work_unit
+from distcommit.stores.state.plans import Manifest, PlanReader, read_manifest
+
+logger = logging.getLogger(__name__)
+
+
+def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
+    """Return the number of ingest tasks: one per group of large work units, then one per partition."""
+    return len(manifest.large) + settings.partitions
+
+
+class TaskPlan:
+    """The work of one ingest task. A bucket whose plan cannot be read is left out: its datasets fail in the drain,
+    which reads the plan again.
+
+    Args:
+        settings: the run.
+        task: number of the task. `settings.alone` limits it to one work unit.
+
+    Attributes:
+        owned: the buckets that the task owns.
+        plans: by bucket, the plans of its own buckets, and those of other buckets' datasets that it reads.
+        units: the work units that it reads, in order.
+        bucket_of: the bucket of each dataset that it reads.
+        tasks: number of tasks.
+    """
+
+    def __init__(self, settings: RunSettings, task: int) -> None:
+        fs, root = settings.store.fs, settings.store.roots.store
+        self._settings, self._task = settings, task
+        self._manifest = read_manifest(fs, root, settings.run_id)
+        partition = task - len(self._manifest.large)
+        self.tasks = max(ingest_tasks(settings, self._manifest), task + 1)
+        self.owned = settings.buckets_of(partition) if partition >= 0 and not settings.alone else range(0)
+        self.plans: dict[int, list[DatasetPlan]] = {}
+        self.units: list[WorkUnit] = []
+        self.bucket_of: dict[str, int] = {}
+        plans = PlanReader(fs, root, self._manifest)
+        for bucket in self._buckets():
+            try:
+                self._take(bucket, plans.of(bucket))
+            except (DistcommitError, OSError):
+                logger.exception("a bucket's plan can't be read", extra={"bucket": bucket})
+        if settings.freshness:
+            self.units = by_priority(self.units)
+
+    def _buckets(self) -> list[int]:
+        if not self._settings.alone:
+            return buckets_read(self._manifest, self._task, self.owned, self._settings.partitions)
+        bucket = bucket_of_work_unit(self._settings.alone)
+        return [] if bucket is None else [bucket]
+
+    def _take(self, bucket: int, plans: list[DatasetPlan]) -> None:
+        """Take the task's work units of a bucket; plans of a bucket that it does not own only as far as needed."""
+        if alone := self._settings.alone:
+            units = [unit for plan in plans for unit in plan.work_units if unit.work_unit_id == alone]
+        else:
+            units = units_read(self._manifest, self._task, bucket, plans, self._settings.partitions)
+        read = dict.fromkeys((unit.dataset_urn for unit in units), bucket)
+        if bucket not in self.owned:
+            plans = [plan for plan in plans if plan.dataset_urn in read]
+        if plans:
+            self.plans[bucket] = plans
+        self.units += units
+        self.bucket_of |= read
