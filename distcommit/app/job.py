@@ -229,23 +229,12 @@ class Job(StoredJob):
             return self._import(read_positions(self.config, file, group), overwrite=overwrite, dry_run=dry_run)
         other = Job.from_file(file)
         with ExitStack() as stack:
-            theirs = self._other_store(other)
+            theirs = _store_of(other, self)
             if not dry_run:
                 stack.enter_context(closed(theirs, other.config.lock.lease_ttl_s))
             named = Job.from_file(file, names_of(theirs, other.config.source))
             found = require_some(positions_of(self.config, named.config, theirs))
             return self._import(found, overwrite=overwrite, dry_run=dry_run)
-
-    def _other_store(self, other: Job) -> JobStore:
-        """Open the store of another job, whatever settings it was filled with."""
-        fs, roots = other._folders.places()
-        if other.config.paths.store == self.config.paths.store:
-            raise ConfigurationError(
-                f"a job can't take over from its own store, {roots.store}",
-                id="JOB_FOLDERS_INVALID",
-                todo="give the continuing job new folders (paths)",
-            )
-        return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)
 
     def _import(self, found: ForeignPositions, *, overwrite: bool, dry_run: bool) -> ImportResult:
         store = None if dry_run and not self._folders.has_store() else self._folders.opened(create=not dry_run)
@@ -303,6 +292,18 @@ class Job(StoredJob):
         """Change the number of buckets, or the names or groups of datasets, or finish such a move: see
         `rebucket_job`."""
         return rebucket_job(self._folders, buckets, observer)
+
+
+def _store_of(other: Job, job: Job) -> JobStore:
+    """Open the store of another job, whatever settings it was filled with."""
+    fs, roots = other._folders.places()
+    if other.config.paths.store == job.config.paths.store:
+        raise ConfigurationError(
+            f"a job can't take over from its own store, {roots.store}",
+            id="JOB_FOLDERS_INVALID",
+            todo="give the continuing job new folders (paths)",
+        )
+    return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)
 
 
 def who_am_i() -> str:

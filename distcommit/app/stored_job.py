@@ -153,7 +153,7 @@ class StoredJob:
         store = self.open_store(create=False)
         newest = read_runs(store, SystemClock(), newest=1).runs if query.read else []
         status = msgspec.structs.replace(read_status(store), runs=[row for row in newest if row.epoch][:1])
-        ask_lag = partial(self._lags, store) if lag else None
+        ask_lag = partial(_lags, self._folders, store) if lag else None
         found = list_datasets(store, status, query, ask_lag, self.config.targets)
         published_in, extract_of = self._published_in, self.config.source.extract_of
         for index, row in enumerate(found.datasets):  # of those that are shown
@@ -162,15 +162,6 @@ class StoredJob:
             found.datasets[index] = msgspec.structs.replace(row, state=state)
         return found
 
-    def _lags(self, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
-        self._folders.require_variables("source")
-        wanted = set(urns)
-        states: dict[str, DatasetState] = {}
-        for bucket in sorted(set(map(store.bucket_of, wanted))):
-            found = store.bucket_log(bucket).refresh().datasets
-            states |= {urn: state for urn, state in found.items() if urn in wanted}
-        return self.config.source.lags(states)
-
     def steps(self, dataset: str | None = None, *, most: int = 0) -> StepsResult:
         """Return the sealed sequences that are not closed, with the state of each step.
 
@@ -178,11 +169,7 @@ class StoredJob:
             ConfigurationError: if there is no store, or it does not know the dataset.
         """
         store = self.open_store(create=False)
-        return read_steps(store, self._step_context(store), dataset, most)
-
-    def _step_context(self, store: JobStore) -> StepContext:
-        roots, committers = store.roots, self.config.task_flow().committers
-        return StepContext(store.fs, roots.staging, roots.output, committers, store.store_id)
+        return read_steps(store, _step_context(self.config, store), dataset, most)
 
     def replay_plan(self, dataset: str | None = None) -> ReplayPlan:
         """Return what the next run's replay would do, as if no run were alive. Raises as `steps`.
@@ -194,7 +181,7 @@ class StoredJob:
         from distcommit.app.inspection.replay_plan import plan_replay  # noqa: PLC0415
 
         store = open_runnable_store(self._folders)
-        left = unrecoverable_buckets(store, self._step_context(store))
+        left = unrecoverable_buckets(store, _step_context(self.config, store))
         return plan_replay(self.status(), self.steps(dataset), left)
 
     def verify_store(self) -> VerifyResult:
@@ -247,7 +234,7 @@ class StoredJob:
         store, clock = self.open_store(create=False), SystemClock()
         newest = newest_epoch(store, clock)
         wanted = newest if epoch is None else epoch
-        report = make_report(store, wanted, clock, partial(self._lags, store) if lag else None)
+        report = make_report(store, wanted, clock, partial(_lags, self._folders, store) if lag else None)
         problems = self.status(idle=False).troubles if report.run.epoch == newest else []
         return msgspec.structs.replace(report, problems=problems)
 
@@ -309,6 +296,22 @@ class StoredJob:
     def open_store(self, *, create: bool) -> JobStore:
         """Open the job's store, and create it if `create`."""
         return self._folders.open_store(create=create)
+
+
+def _step_context(config: JobConfig, store: JobStore) -> StepContext:
+    committers = config.task_flow().committers
+    return StepContext(store.fs, store.roots.staging, store.roots.output, committers, store.store_id)
+
+
+def _lags(folders: JobFolders, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
+    """Ask the source how far datasets are behind their stored watermarks."""
+    folders.require_variables("source")
+    wanted = set(urns)
+    states: dict[str, DatasetState] = {}
+    for bucket in sorted(set(map(store.bucket_of, wanted))):
+        known = store.bucket_log(bucket).refresh().datasets
+        states |= {urn: state for urn, state in known.items() if urn in wanted}
+    return folders.config.source.lags(states)
 
 
 def is_job_file(path: Path) -> bool:

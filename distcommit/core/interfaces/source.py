@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DatasetProblem:
-    """A dataset that the source could not plan, or not completely. It keeps its watermark and is skipped with its
-    reason.
+    """A dataset that the source could not plan, or not whole. It keeps its watermark, and its reason is reported.
 
     Attributes:
         dataset_urn: the dataset.
