@@ -9,7 +9,6 @@ from functools import partial
 from itertools import takewhile
 from typing import ClassVar, Literal
 
-import msgspec
 import pyarrow as pa
 from pydantic import ConfigDict, Field, field_validator
 
@@ -20,6 +19,7 @@ from distcommit.core.interfaces.targets import Target
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.decoding import from_json
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.core.watermark_types import WATERMARK_PIN
@@ -197,7 +197,7 @@ class FilesSource(SettingsModel, SourceSettings):
         return f"{', '.join(folders)} can be listed"
 
     def planned_size(self, unit: WorkUnit) -> int:
-        return sum(file.size_bytes for file in msgspec.json.decode(unit.properties[LISTED], type=list[ListedFile]))
+        return sum(file.size_bytes for file in from_json(unit.properties[LISTED], list[ListedFile]))
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Yield the problems of positions that are neither a position of `files` nor a number of rows."""
