@@ -99,7 +99,7 @@ def split(text: str) -> list[str]:
 
 def filled(word: str) -> str:
     """Replace a placeholder of a command by a value."""
-    numbers = {"N": "2", "EPOCH": "2", "1234": "2", "SECONDS": "0", "HOW": "retry"}
+    numbers = {"N": "2", "EPOCH": "2", "1234": "2", "SECONDS": "0", "HOW": "retry", "POSITIONS": '{"0": 3}'}
     if word in numbers:
         return numbers[word]
     if word.startswith("--") and "=" in word:
@@ -139,6 +139,7 @@ class Job:
             "FILE.pull": "FILE.pull",
             "FILE": "positions.csv",
             "positions.csv": "positions.csv",
+            "POSITIONS.csv": "positions.csv",
         }
         if word.endswith(".svg"):
             return str(self.folder / word)

@@ -104,7 +104,7 @@ ENTRIES = (
         cause="A construct's columns, types or expression do not fit the records that it receives.",
         impact=DATASET_WAITS,
         action="Correct the construct's settings, or the converters before it.",
-        command="explain JOB.yaml",
+        command="check JOB.yaml",
     ),
     ErrorEntry(
         id="CONSTRUCT_CONTRACT_BROKEN",

@@ -20,7 +20,7 @@ ENTRIES = (
         cause="The job file or an override (`--set`) has a missing, unknown or invalid value, or cannot be read.",
         impact=NOTHING_CHANGED,
         action="Correct each setting that the message names.",
-        command="explain JOB.yaml",
+        command="check JOB.yaml",
     ),
     ErrorEntry(
         id="ARGUMENT_INVALID",

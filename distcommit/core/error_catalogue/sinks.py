@@ -28,7 +28,7 @@ ENTRIES = (
         cause="A setting of the sink names a column that is missing, reserved or of an unsuitable type.",
         impact=DATASET_WAITS,
         action="Correct the setting in section sink that the message names.",
-        command="explain JOB.yaml",
+        command="check JOB.yaml",
     ),
     ErrorEntry(
         id="PARTITIONING_INVALID",

@@ -42,7 +42,7 @@ ENTRIES = (
         cause="The watermark column, the keys or the columns in the job file do not fit the table.",
         impact=DATASET_WAITS,
         action="Correct the setting in section source that the message names.",
-        command="explain JOB.yaml",
+        command="check JOB.yaml",
     ),
     ErrorEntry(
         id="SOURCE_PLAN_INVALID",

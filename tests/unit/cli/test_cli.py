@@ -218,7 +218,7 @@ class TestWrongJobFile:
         assert list(error) == ["id", "title", "text", "cause", "action", "command", "exit_code"]
         assert (error["id"], error["title"], error["exit_code"]) == ("JOB_FILE_INVALID", "The job file is invalid", 2)
         assert error["cause"].startswith("No such file or directory")
-        assert error["command"] == "distcommit explain JOB.yaml"
+        assert error["command"] == "distcommit check JOB.yaml"
         assert f"error: {error['text']}\n" == result.stderr
         assert error["text"].endswith(f"; {error['action']}")
 

@@ -238,4 +238,4 @@ class TestCommand:
         assert done.exit_code == 2
         assert f"{path}:4  source.paths" in done.stderr
         assert f"{path}:9  sink.path" in done.stderr
-        assert "error: the job can't run: 2 problems" in done.stderr
+        assert "the job can't run: 2 problems were found before it began" in done.stderr
