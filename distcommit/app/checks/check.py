@@ -109,6 +109,8 @@ class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
 class CheckFailedError(ConfigurationError):
     """Several checks failed before a run. `problems` has them with positions and remedies."""
 
+    id = "CHECK_FAILED"
+
     def __init__(self, what: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
         super().__init__(what, **details)
         self.problems = tuple(problems)

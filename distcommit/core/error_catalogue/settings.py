@@ -23,6 +23,15 @@ ENTRIES = (
         command="check JOB.yaml",
     ),
     ErrorEntry(
+        id="CHECK_FAILED",
+        error="ConfigurationError",
+        title="The check before a run found several problems",
+        cause="The check before a run found wrong settings, unavailable systems or missing permissions.",
+        impact=NO_RUN_BEGINS,
+        action="Correct each problem. The command lists each with its line and remedy.",
+        command="check JOB.yaml",
+    ),
+    ErrorEntry(
         id="ARGUMENT_INVALID",
         error="ConfigurationError",
         title="An argument is invalid",
