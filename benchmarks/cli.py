@@ -425,8 +425,8 @@ def sinks(
     as_json: Json = False,
 ) -> None:
     """Measure sinks beside their targets' own clients."""
-    wanted = frozenset(name for name in figures.split(",") if name)
-    _show(run_sinks(Size(records, tables, repeats, seed), folder, _tell, wanted), as_json)
+    requested = frozenset(name for name in figures.split(",") if name)
+    _show(run_sinks(Size(records, tables, repeats, seed), folder, _tell, requested), as_json)
 
 
 @app.command()
@@ -481,7 +481,10 @@ def report(
     joined = peers_report.merged(of_peers)
     sections += [peers_report.markdown(results) for results in joined]
     (to / "results.md").write_text("\n".join(sections))
-    named = [(f"peers_{number}" if number > 1 else "peers", each) for number, each in enumerate(joined, start=1)]
+    named = [
+        (f"peers_{number}" if number > 1 else "peers", peer_results)
+        for number, peer_results in enumerate(joined, start=1)
+    ]
     for name, of_all in named:
         (to / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(of_all)) + b"\n")
     if reason := plots.missing():

@@ -59,7 +59,7 @@ from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 if TYPE_CHECKING:
     from distcommit.app.job import Job
     from distcommit.app.reading.data_source import register_data_source
-    from distcommit.app.reading.readers import Cut, read
+    from distcommit.app.reading.readers import Snapshot, read
 
 __all__ = [
     "AggregatedCommitter",
@@ -74,7 +74,6 @@ __all__ = [
     "CommitterSink",
     "Converted",
     "Converter",
-    "Cut",
     "DatasetPlan",
     "DistcommitError",
     "Extract",
@@ -102,6 +101,7 @@ __all__ = [
     "Sink",
     "SinkCommitter",
     "SinkWriter",
+    "Snapshot",
     "Source",
     "SourceFact",
     "SourceState",
@@ -122,12 +122,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import `Job`, `read` and `Cut` on first use, because they import sources, sinks and file systems."""
+    """Import `Job`, `read` and `Snapshot` on first use, because they import sources, sinks and file systems."""
     if name == "Job":
         from distcommit.app.job import Job  # noqa: PLC0415
 
         return Job
-    if name in ("read", "Cut"):
+    if name in ("read", "Snapshot"):
         from distcommit.app.reading import readers  # noqa: PLC0415
 
         return getattr(readers, name)
@@ -135,4 +135,6 @@ def __getattr__(name: str) -> object:
         from distcommit.app.reading.data_source import register_data_source  # noqa: PLC0415
 
         return register_data_source
+    if name == "Cut":
+        raise AttributeError("distcommit.Cut was renamed: use distcommit.Snapshot")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

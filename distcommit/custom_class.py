@@ -122,8 +122,8 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
     """
     module, _, name = class_name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
-        instance = found(**_typed(found, options))
+        result = getattr(importlib.import_module(module), name)
+        instance = result(**_typed(result, options))
     except (DistcommitError, KeyboardInterrupt):
         raise
     except BaseException as error:  # also SystemExit: importing a class must not end the process
@@ -172,14 +172,14 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
         ) from error
 
 
-def _typed(found: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def _typed(result: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert options to the types of the class's parameters; an option whose type is unknown stays as it is.
 
     Raises:
         TypeError: if an option can't be converted.
     """
     try:
-        hints = get_type_hints(found.__init__)
+        hints = get_type_hints(result.__init__)
     except (NameError, TypeError, AttributeError):  # such as names that are imported for type checkers only
         hints = {}
     return {name: _converted(name, hints[name], value) if name in hints else value for name, value in options.items()}
@@ -194,5 +194,5 @@ def _converted(name: str, kind: Any, value: Any) -> Any:
     try:
         return reader.validate_python(value)
     except ValidationError as error:
-        why = "; ".join(each["msg"] for each in error.errors())
-        raise TypeError(f"option {name} is a {type(value).__name__}: {why}") from None
+        reason = "; ".join(item["msg"] for item in error.errors())
+        raise TypeError(f"option {name} is a {type(value).__name__}: {reason}") from None

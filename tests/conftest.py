@@ -137,11 +137,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--skipped-last"):
         return
     cache = getattr(config, "cache", None)
-    kept = cache and cache.get(_KEPT, None)
-    if kept is None:
+    stored = cache and cache.get(_KEPT, None)
+    if stored is None:
         raise pytest.UsageError("--skipped-last: no earlier run has left what it skipped in pytest's cache")
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
-    items[:] = [item for item in items if item.nodeid in kept]
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in stored])
+    items[:] = [item for item in items if item.nodeid in stored]
 
 
 def _turn(path: Path) -> tuple[int, int]:

@@ -60,6 +60,6 @@ def _write(sink: DeltaSink, folder: Path, epoch: int, batches: list[pa.RecordBat
 
 
 def _count(folder: Path, rows: int) -> None:
-    found = len(DeltaTable(str(folder)).to_pyarrow_table(columns=["id"]))
-    if found != rows:
-        raise WrongResultError(f"{folder} has {found} rows of {rows}")
+    result = len(DeltaTable(str(folder)).to_pyarrow_table(columns=["id"]))
+    if result != rows:
+        raise WrongResultError(f"{folder} has {result} rows of {rows}")

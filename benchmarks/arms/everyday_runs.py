@@ -25,7 +25,7 @@ from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import NOTHING, shown
 from distcommit.app.job import Job
 from distcommit.app.job_file.loading import parse_config
-from distcommit.app.reading.readers import Cut, read
+from distcommit.app.reading.readers import Snapshot, read
 from distcommit.app.running import run_context
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Done
@@ -155,7 +155,7 @@ class EverydayJob:
             commit, sync = launch.commit_seconds(self._slots)
             requests = launch.requests()
         if not result.succeeded:
-            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.kept[:1]}")
+            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.entries[:1]}")
         counted = {kind: float(n) for kind, n in requests.items() if kind.startswith(("requests", "bytes"))}
         parts = {f"{phase}_s": value for phase, value in result.seconds.items()} | took | counted
         return (
@@ -169,10 +169,10 @@ class EverydayJob:
             },
         )
 
-    def _read(self) -> Cut:
+    def _read(self) -> Snapshot:
         return read(self._folders)
 
-    def _require_seen(self, cut: Cut, result: RunResult) -> None:
+    def _require_seen(self, cut: Snapshot, result: RunResult) -> None:
         files = sum(map(len, cut.paths().values()))
         added, self._files = files - self._files, files
         expected = (self._records.files_a_run, self._records.records_a_run)

@@ -86,7 +86,7 @@ class ProductFlow(FlowArm):
         parts = clock.parts()
         if state.outcome is not TaskOutcome.SUCCEEDED:
             raise WrongResultError(f"{self.name}: {state.error}")
-        spent = {f"{each.branch}{each.construct}_s": each.seconds for each in state.constructs}
+        spent = {f"{counts.branch}{counts.construct}_s": counts.seconds for counts in state.constructs}
         return parts | spent
 
 
@@ -155,7 +155,7 @@ def typed_batches(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Return the flow's records from JSON, in memory."""
     pieces = list(batches)
     for converter in FlowSettings.model_validate({**TYPED_JSON, "source": _BY_HAND}).converters:
-        pieces = [made.records for batch in pieces for made in converter.convert(batch)]
+        pieces = [converted.records for batch in pieces for converted in converter.convert(batch)]
         converter.close()
     return pieces
 

@@ -80,14 +80,14 @@ def typed_json(folder: Path, records: int, processes: int) -> dict[str, float]:
     share = records // processes
     bounds = [share * number for number in range(processes)] + [records]
     parts = [Part(folder, begin, end, 2) for begin, end in pairwise(bounds)]
-    taken = _run(parts)
+    selected = _run(parts)
     settings = parts[0].sink()["catalog"]
     catalog = SqlCatalog("default", uri=settings["uri"], warehouse=settings["warehouse"])
     ids = catalog.load_table("bench.events").scan(selected_fields=("id",)).to_arrow()["id"].to_pylist()
     catalog.close()
     if sorted(ids) != list(range(records + 1)):
         raise RuntimeError(f"the table holds {len(ids)} records, expected {records + 1}")
-    return taken
+    return selected
 
 
 def _run(parts: Sequence[Part]) -> dict[str, float]:
@@ -101,21 +101,21 @@ def _run(parts: Sequence[Part]) -> dict[str, float]:
         began = time.monotonic()
         for worker in workers:
             worker.join()
-        made: list[Made] = list(results)
-    if len(made) != len(parts):
-        raise RuntimeError(f"{len(made)} of {len(parts)} processes have ended well")
-    prepared_s = max(each.ended_s for each in made) - began
+        mades: list[Made] = list(results)
+    if len(mades) != len(parts):
+        raise RuntimeError(f"{len(mades)} of {len(parts)} processes have ended well")
+    prepared_s = max(each.ended_s for each in mades) - began
     fs, folder = LocalFileSystem(), parts[0].folder
     committer = IcebergSink.model_validate(parts[0].sink()).open_committer(
         CommitterContext(fs, f"{folder}/staging", f"{folder}/output", "bench")
     )
     began, began_cpu_s = time.monotonic(), time.process_time()
-    outcomes = committer.commit([each.request for each in made])
+    outcomes = committer.commit([each.request for each in mades])
     commit_s = time.monotonic() - began
     if set(outcomes) != {Committed()}:
         raise RuntimeError(f"not committed: {outcomes}")
-    converted_s = sum(each.converted_s for each in made) / len(made)
-    cpu_s = sum(each.cpu_s for each in made) + time.process_time() - began_cpu_s
+    converted_s = sum(each.converted_s for each in mades) / len(mades)
+    cpu_s = sum(each.cpu_s for each in mades) + time.process_time() - began_cpu_s
     parts_s = {"prepared_s": prepared_s, "converted_s": converted_s, "commit_s": commit_s, "cpu_s": cpu_s}
     return {"seconds": prepared_s + commit_s, **parts_s}
 

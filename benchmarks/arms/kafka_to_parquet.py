@@ -67,7 +67,7 @@ class OurCopy(Copy):
         result = job.run()
         seconds = time.perf_counter() - began
         if not result.succeeded:
-            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.kept[:1]}")
+            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.entries[:1]}")
         return {"seconds": seconds} | {f"{name}_s": value for name, value in result.seconds.items()}
 
 

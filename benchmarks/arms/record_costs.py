@@ -65,8 +65,8 @@ def _read(topics: TypedTopics, places: Sequence[Place], begin: Any, answers: Any
 
 
 def _consumer(brokers: str) -> Consumer:
-    wanted = {"group.id": "only", "enable.auto.commit": False, "queued.max.messages.kbytes": 65536}
-    consumer = Consumer({**wanted, "bootstrap.servers": brokers})
+    requested = {"group.id": "only", "enable.auto.commit": False, "queued.max.messages.kbytes": 65536}
+    consumer = Consumer({**requested, "bootstrap.servers": brokers})
     consumer.list_topics(timeout=30)
     return consumer
 
@@ -125,7 +125,7 @@ def record_costs(topics: TypedTopics, root: Path) -> Parts:
 
 
 def _converted(converter: Any, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    return [made.records for batch in batches for made in converter.convert(batch)]
+    return [created.records for batch in batches for created in converter.convert(batch)]
 
 
 def broker_seconds() -> Callable[[], float]:
@@ -135,7 +135,7 @@ def broker_seconds() -> Callable[[], float]:
 
     def seconds() -> float:
         times = [process.cpu_times() for process in brokers]
-        return float(sum(each.user + each.system for each in times))
+        return float(sum(item.user + item.system for item in times))
 
     return seconds
 

@@ -93,7 +93,7 @@ class Recovery(Arm):
         began = time.perf_counter()
         recovered = launch(recover_partition, settings, partitions, RecoverReport)
         wall = time.perf_counter() - began
-        reports = [each.report for each in recovered]
+        reports = [report.report for report in recovered]
         waited, total = self._latency.take(), sum_reports(reports)
         if total.counts.sequences_replayed != shape.datasets or total.reasons or files_left(root / "staging"):
             raise WrongResultError(f"{total.counts.sequences_replayed} of {shape.datasets} replayed: {total.reasons}")

@@ -79,9 +79,9 @@ class OurRun(TopicsArm):
         result = job.run()
         seconds, spent_by = time.perf_counter() - began, clock.since(before)
         if not result.succeeded:
-            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.kept[:1]}")
+            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.entries[:1]}")
         flow = job.status().last_run
-        spent = {f"{each.construct}_task_s": each.seconds for each in flow.totals.flow.constructs} if flow else {}
+        spent = {f"{counts.construct}_task_s": counts.seconds for counts in flow.totals.flow.constructs} if flow else {}
         return {"seconds": seconds} | {f"{name}_s": value for name, value in result.seconds.items()} | spent_by | spent
 
 

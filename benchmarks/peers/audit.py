@@ -46,14 +46,14 @@ def numbers_of(path: Path) -> tuple[Numbers, Numbers]:
 def audit(files: Iterable[Path], sent: int, topics: int) -> Counted:
     """Count the records of files, of which `sent` were sent to that many topics in turn."""
     times = np.zeros(sent, np.int64)
-    found = foreign = unreadable = 0
+    result = foreign = unreadable = 0
     for path in files:
         try:
             numbers, _ = numbers_of(path)
         except pa.ArrowInvalid:
             unreadable += 1
             continue
-        found += len(numbers)
+        result += len(numbers)
         sent_numbers = numbers[(numbers >= 0) & (numbers < sent)]
         of_topics, counts = np.unique(sent_numbers % topics, return_counts=True)
         at_home = sum(
@@ -61,7 +61,7 @@ def audit(files: Iterable[Path], sent: int, topics: int) -> Counted:
         )
         foreign += len(numbers) - at_home
         np.add.at(times, sent_numbers, 1)
-    return Counted(sent, found, int((times == 0).sum()), int((times[times > 1] - 1).sum()), foreign, unreadable)
+    return Counted(sent, result, int((times == 0).sum()), int((times[times > 1] - 1).sum()), foreign, unreadable)
 
 
 class Watch:
@@ -109,8 +109,8 @@ class Watch:
 
     def delays_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
         """Return the seconds from sending to being visible, of the visible records among these."""
-        seen = self._seen_ms[first:end]
-        delays: npt.NDArray[np.float64] = np.maximum(0, (seen - self._sent_ms[first:end])[seen > 0]) / 1000
+        observed = self._seen_ms[first:end]
+        delays: npt.NDArray[np.float64] = np.maximum(0, (observed - self._sent_ms[first:end])[observed > 0]) / 1000
         return delays
 
     def last_seen_s(self, first: int, end: int) -> float:

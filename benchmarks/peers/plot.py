@@ -32,7 +32,7 @@ def plot(results: PeerResults, path: Path) -> None:
     shape = len(_FIGURES), len(sizes)
     figure, axes = plt.subplots(*shape, figsize=(10, 1.9 * shape[0] + 0.6), layout="constrained", squeeze=False)
     for column, topics in enumerate(sizes):
-        by_peer = {peer.peer: each for peer in results.peers for each in peer.steady if each.topics == topics}
+        by_peer = {peer.peer: steady for peer in results.peers for steady in peer.steady if steady.topics == topics}
         for row, (title, field, form) in enumerate(_FIGURES):
             _bars(axes[row, column], names, by_peer, field, form)
             axes[row, column].set_title(f"{topics:,} topics: {title}", fontsize=9)

@@ -71,8 +71,8 @@ class Stream:
         admin = AdminClient({"bootstrap.servers": self.brokers})
         for begin in range(0, self.topics, _TOPICS_AT_ONCE):
             numbers = range(begin, min(self.topics, begin + _TOPICS_AT_ONCE))
-            wanted = [NewTopic(self.name(number), 1, 1) for number in numbers]
-            for future in admin.create_topics(wanted, request_timeout=60).values():
+            requested = [NewTopic(self.name(number), 1, 1) for number in numbers]
+            for future in admin.create_topics(requested, request_timeout=60).values():
                 future.result()
 
     def send(self, count: int) -> None:

@@ -167,7 +167,7 @@ def ratios_of(results: PeerResults) -> dict[str, float]:
 
     None by the wall clock if the machine was busy during one of the two.
     """
-    ours = {each.topics: each for peer in results.peers if peer.peer == "ours" for each in peer.steady}
+    ours = {steady.topics: steady for peer in results.peers if peer.peer == "ours" for steady in peer.steady}
     calm = {peer.peer for peer in results.peers if not _is_busy(peer, results)}
     ratios: dict[str, float] = {}
     for peer in results.peers:
@@ -264,7 +264,7 @@ def _cell(steady: Steady, field: str, shape: str, best: object, whole: Sequence[
         return f"({text})"
     if busy and (field or "freshness_p50_s") in _BY_THE_WALL:
         return text
-    values = [each for one in whole if (each := getattr(one, field or "freshness_p50_s")) is not None]
+    values = [item for one in whole if (item := getattr(one, field or "freshness_p50_s")) is not None]
     least_or_most = min(values) if best is min else max(values)
     return f"**{text}**" if value == least_or_most else text
 

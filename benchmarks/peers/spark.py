@@ -111,8 +111,8 @@ def committed_files(log: Path) -> set[Path]:
     with contextlib.suppress(FileNotFoundError):
         names = [name for name in os.listdir(log) if name.split(".")[0].isdigit()]
         compacted = max((int(name.split(".")[0]) for name in names if name.endswith(".compact")), default=-1)
-        wanted = [name for name in names if int(name.split(".")[0]) > compacted or name == f"{compacted}.compact"]
-        return set(_added(log / name for name in wanted if name != str(compacted)))
+        requested = [name for name in names if int(name.split(".")[0]) > compacted or name == f"{compacted}.compact"]
+        return set(_added(log / name for name in requested if name != str(compacted)))
     return set()
 
 

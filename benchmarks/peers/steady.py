@@ -51,16 +51,16 @@ def steady(peer: Peer, place: Place, records: int, idle_s: float, tell: Tell) ->
                 result = replace(result, idle_cpu_s_per_minute=_idle(running, place.interval_s, idle_s))
                 result = _burst(_trickle(result, place, watch), place, watch, running, records)
             peak_mb = running.peak_bytes / 1e6
-        found = peer.visible(place)
-        counted = audit(found, stream.sent, topics)
-        sizes = [path.stat().st_size for path in found]
+        set = peer.visible(place)
+        counted = audit(set, stream.sent, topics)
+        sizes = [path.stat().st_size for path in set]
     result = replace(
         result,
         complete=result.complete and not counted.missing,
         peak_memory_mb=round(peak_mb),
-        files=len(found),
+        files=len(set),
         median_file_bytes=middle(sizes),
-        other_files=_files_below(place.root) - len(found),
+        other_files=_files_below(place.root) - len(set),
         counted=counted,
     )
     tell(f"{peer.name}: {result}")
@@ -78,7 +78,7 @@ def _trickle(result: Steady, place: Place, watch: Watch) -> Steady:
     delays = watch.delays_s(begin, stream.sent)
     if not len(delays):
         return replace(result, complete=False)
-    p50, p99 = (round(float(each), 2) for each in np.quantile(delays, [0.5, 0.99]))
+    p50, p99 = (round(float(item), 2) for item in np.quantile(delays, [0.5, 0.99]))
     return replace(result, complete=result.complete and whole, freshness_p50_s=p50, freshness_p99_s=p99)
 
 

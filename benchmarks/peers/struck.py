@@ -60,10 +60,10 @@ class Trial:
         begin, struck = self.place.stream.sent, 0
         for _ in range(times):
             with self._started() as running:
-                seen = self.peer.commit_begins(self.place)
+                observed = self.peer.commit_begins(self.place)
                 self.place.stream.send(self.batch)
                 deadline_s = time.monotonic() + self.patience_s
-                while self.peer.commit_begins(self.place) == seen and time.monotonic() < deadline_s:
+                while self.peer.commit_begins(self.place) == observed and time.monotonic() < deadline_s:
                     time.sleep(0.005)
                 time.sleep(self.rng.random() * 0.3 if self.rng.random() < 0.5 else 0)
                 if not coordinator:
@@ -156,19 +156,19 @@ class Trial:
 
         A peer that ends by itself is started again, as by a supervisor.
         """
-        ended, why, seen, changed_s = 0, "", -1, time.monotonic()
+        ended, reason, observed, changed_s = 0, "", -1, time.monotonic()
         while not self.watch.wait(begin, self.place.stream.sent, quiet_s=2, timeout_s=2):
             if not running.alive():
-                why = end_of(running.log, 2)[-300:]
+                reason = end_of(running.log, 2)[-300:]
                 if ended == _STARTS:
-                    return f"ended by itself, {ended + 1} times: {why} "
+                    return f"ended by itself, {ended + 1} times: {reason} "
                 ended += 1
                 running.start_again()
-            if (now := self.watch.seen(begin, self.place.stream.sent)) != seen:
-                seen, changed_s = now, time.monotonic()
+            if (now := self.watch.seen(begin, self.place.stream.sent)) != observed:
+                observed, changed_s = now, time.monotonic()
             if time.monotonic() > changed_s + self.patience_s:
                 return f"goes on, and shows no more of what is missing for {self.patience_s:.0f} s "
-        return f"ended by itself, and was started again, {ended} times: {why} " if ended else ""
+        return f"ended by itself, and was started again, {ended} times: {reason} " if ended else ""
 
     def _note(self, what: str, times: int, begin: int, note: str) -> None:
         time.sleep(0.5)

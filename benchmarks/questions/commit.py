@@ -90,9 +90,9 @@ def commit(
         tell: receives each sample.
     """
     with spark_session() as (spark, partitions):
-        wanted = [arm for arm in all_arms(spark, partitions) if not only or arm.name in only]
-        skipped = {arm.name: reason for arm in wanted if (reason := arm.missing())}
-        ready = [arm for arm in wanted if arm.name not in skipped]
+        requested = [arm for arm in all_arms(spark, partitions) if not only or arm.name in only]
+        skipped = {arm.name: reason for arm in requested if (reason := arm.missing())}
+        ready = [arm for arm in requested if arm.name not in skipped]
         samples = alternate(ready, shape, repeats, folder, tell, _AT_MOST)
         smaller = {sample.arm: sample.datasets for sample in samples if sample.datasets < shape.datasets}
         if marginal_datasets:

@@ -247,7 +247,7 @@ def _terminated(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 def calls_of(trace: str, root: str, brokers: str) -> tuple[int, int]:
     """Return how many calls of a trace by `strace -f -yy` are on files below a folder, and how many send to a
     broker."""
-    ports = [re.escape(each.rpartition(":")[2]) for each in brokers.split(",")]
+    ports = [re.escape(name.rpartition(":")[2]) for name in brokers.split(",")]
     to_broker = re.compile(rf"^\d+ +send(?:msg|to)\(\d+<[^>]*->[^>]*:(?:{'|'.join(ports)})\]>")
     lines = [line for line in trace.splitlines() if "resumed>" not in line]
     sent = [line for line in lines if to_broker.match(line)]
@@ -261,7 +261,7 @@ def _phases(job: Path) -> dict[str, float]:
         if row.status != "COMMITTED":
             continue
         seconds.setdefault("run_s", []).append((row.ended_ms - row.began_ms) / 1000)
-        record = opened.kept_run(row.epoch).record
+        record = opened.recorded_run(row.epoch).record
         for phase in record.phases if record is not None else ():
             seconds.setdefault(f"{phase.name}_s", []).append(phase.seconds)
     return {name: median(values) for name, values in seconds.items()}

@@ -90,14 +90,14 @@ class Model:
         rows = np.array([_features(load) for load in loads])
         self.costs: dict[str, list[float]] = {}
         for cost in _COSTS:
-            values = np.array([each[cost] for each in found])
+            values = np.array([item[cost] for item in found])
             weights = 1 / np.maximum(values, 1e-9)  # errors are relative: small runs count as much as large ones
             solved = np.linalg.lstsq(rows * weights[:, None], values * weights, rcond=None)[0]
             self.costs[cost] = [float(value) for value in solved]
 
     def of(self, load: Load) -> dict[str, float]:
         """Return the costs of such a run."""
-        return {cost: max(0.0, float(np.dot(_features(load), np.array(each)))) for cost, each in self.costs.items()}
+        return {cost: max(0.0, float(np.dot(_features(load), np.array(item)))) for cost, item in self.costs.items()}
 
 
 def _features(load: Load) -> list[float]:
@@ -117,9 +117,9 @@ def growth(asked: Asked, *, folder: Path, tell: Tell) -> Results:
     """
     ratios, samples = Ratios(), list[Sample]()
     _fit_disk(asked, folder, ratios, samples, tell)
-    for place, wanted, fit in (("hdfs", asked.on_hdfs, _fit_hdfs), ("s3", asked.on_s3, _fit_s3)):
+    for place, requested, fit in (("hdfs", asked.on_hdfs, _fit_hdfs), ("s3", asked.on_s3, _fit_s3)):
         try:
-            if wanted:
+            if requested:
                 fit(asked, ratios, samples, tell)
             else:
                 ratios.leave_out(f"table_{place}_calls", "not asked for")
@@ -185,7 +185,7 @@ def _fit(
     tell: Tell,
 ) -> dict[str, Model]:
     """Fit the models of tasks and driver there; return them with their costs by dataset and so on, and their errors."""
-    loads = [Load(datasets * unit, *rest) for datasets, *rest in (*_FITTED, *_CHECKED)]
+    loads = [Load(datasets * unit, *remainder) for datasets, *remainder in (*_FITTED, *_CHECKED)]
     totals: dict[str, list[dict[str, float]]] = {"tasks": [], "driver": []}
     for number, load in enumerate(loads):
         run = traced(load)

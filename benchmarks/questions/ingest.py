@@ -180,7 +180,7 @@ def _share(
         result = run(launch, settings)
         wall = time.perf_counter() - began
         if not result.succeeded:
-            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.kept[:1]}")
+            raise WrongResultError(f"the run did not succeed: {result.error or result.reasons.entries[:1]}")
         check("ours", topics, root)
         sampled = launch.seconds_of("ingest_partition")
     commit, sync, drain = sampled["commit"] / _SLOTS, sampled["sync"] / _SLOTS, result.seconds["drain"]

@@ -172,6 +172,6 @@ def ratios(samples: Sequence[Sample], shape: Shape, counted: str = "operations")
     seconds = medians(samples)
     operations = {arm: median(s.parts[counted] for s in samples if s.arm == arm) for arm in seconds}
     pairs = [(ours, peer) for ours in _OURS for peer in seconds if ours in seconds and peer not in _OURS]
-    found = {f"latency_{ours}_over_{peer}": seconds[ours] / seconds[peer] for ours, peer in pairs}
-    found |= {f"{counted}_{ours}_over_{peer}": operations[ours] / operations[peer] for ours, peer in pairs}
-    return found | {f"{counted}_per_dataset_{arm}": count / shape.datasets for arm, count in operations.items()}
+    results = {f"latency_{ours}_over_{peer}": seconds[ours] / seconds[peer] for ours, peer in pairs}
+    results |= {f"{counted}_{ours}_over_{peer}": operations[ours] / operations[peer] for ours, peer in pairs}
+    return results | {f"{counted}_per_dataset_{arm}": count / shape.datasets for arm, count in operations.items()}

@@ -109,12 +109,12 @@ def _ratios(samples: Sequence[Sample], topics: TypedTopics) -> dict[str, float]:
         "typed_mb_per_s_without_fixed": megabytes / max(run_s - fixed_s, 1e-9),
         "consume_only_mb_per_s": middle("consume_only", lambda s: megabytes / s.seconds),
     }
-    for who in _WHO:
+    for user in _WHO:
         spent_s, fixed_s = (
-            middle(arm, lambda s, who=who: s.parts[f"cpu_{who}_s"])  # type: ignore[misc]
+            middle(arm, lambda s, user=user: s.parts[f"cpu_{user}_s"])  # type: ignore[misc]
             for arm in ("ours_typed_json", "ours_few_records")
         )
-        ratios[f"us_a_record_{who}"] = (spent_s - fixed_s) * 1e6 / records
+        ratios[f"us_a_record_{user}"] = (spent_s - fixed_s) * 1e6 / records
     for step in (part for part in samples[-1].parts if part.endswith("_us")):
         ratios[f"us_a_record_{step.removesuffix('_us')}"] = middle("task_by_step", lambda s, step=step: s.parts[step])  # type: ignore[misc]
     return ratios
@@ -124,8 +124,8 @@ def _notes(ratios: Mapping[str, float], samples: Sequence[Sample]) -> list[str]:
     """Return the meaning of the figures, and the parts of a record's time."""
     steps = [part.removesuffix("_us") for part in samples[-1].parts if part.endswith("_us") and part != "task_us"]
     by_step = ", ".join(f"{step} {ratios[f'us_a_record_{step}']:.2f}" for step in steps)
-    by_process = ", ".join(f"{who} {ratios[f'us_a_record_{who}']:.2f}" for who in _WHO)
-    whole = sum(ratios[f"us_a_record_{who}"] for who in _WHO)
+    by_process = ", ".join(f"{user} {ratios[f'us_a_record_{user}']:.2f}" for user in _WHO)
+    whole = sum(ratios[f"us_a_record_{user}"] for user in _WHO)
     return [
         "typed_mb_per_s: megabytes (10^6 bytes) of Kafka values a second through that chain, by a whole run on "
         "local[2], synced, with the broker on the same cores; typed_fixed_s: such a run over one record of each "

@@ -30,7 +30,7 @@ def plot(results: Results, path: Path) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     sizes: dict[str, set[int]] = {}
-    virtual = {int(match[1]): each.seconds for each in results.samples if (match := _EXECUTORS.fullmatch(each.arm))}
+    virtual = {int(match[1]): item.seconds for item in results.samples if (match := _EXECUTORS.fullmatch(item.arm))}
     timed = [sample for sample in results.samples if sample.seconds > 0 and not _EXECUTORS.fullmatch(sample.arm)]
     for sample in timed:
         sizes.setdefault(sample.arm, set()).add(sample.datasets)
@@ -38,7 +38,7 @@ def plot(results: Results, path: Path) -> None:
     over_sizes = [sample for sample in timed if len(sizes[sample.arm]) > 1]
     by_arm = len(sizes) > 1 or not over_sizes
     heights = [1.2 + 0.36 * len(sizes)] if by_arm else []
-    heights += [4.5] * len([each for each in (over_sizes, virtual) if each])
+    heights += [4.5] * len([item for item in (over_sizes, virtual) if item])
     figure, axes = plt.subplots(
         len(heights), figsize=(9, sum(heights)), height_ratios=heights, layout="constrained", squeeze=False
     )
@@ -96,7 +96,7 @@ def _name_colours(axes: Any, arms: Sequence[str]) -> None:
 
     colours = {_colour(arm) for arm in arms}
     if OURS in colours and len(colours) > 1:
-        axes.legend(handles=[Patch(color=each, label=name) for each, name in _MEANS.items() if each in colours])
+        axes.legend(handles=[Patch(color=text, label=name) for text, name in _MEANS.items() if text in colours])
 
 
 def _over_sizes(axes: Any, samples: Sequence[Sample]) -> None:

@@ -140,7 +140,7 @@ def idle(datasets: int, root: Path) -> dict[str, float]:
     with measured.block():
         result = recover(launch_here, settings)
     if not result.succeeded:
-        raise WrongSampleError(f"an idle recovery did not succeed: {result.reasons.kept}")
+        raise WrongSampleError(f"an idle recovery did not succeed: {result.reasons.entries}")
     return measured.took
 
 
@@ -156,9 +156,9 @@ SAMPLES: dict[str, Callable[[int, Path], dict[str, float]]] = {
 
 def main(tree: str, folder: str) -> None:
     """Answer requests until the input ends."""
-    found = Path(distcommit.__file__).parents[1]
-    if found != Path(tree).resolve():
-        raise SystemExit(f"the product is that of {found}, expected {tree}")
+    file = Path(distcommit.__file__).parents[1]
+    if file != Path(tree).resolve():
+        raise SystemExit(f"the product is that of {file}, expected {tree}")
     for line in sys.stdin:
         name, datasets = line.split()
         root = Path(tempfile.mkdtemp(prefix="guard-", dir=folder))

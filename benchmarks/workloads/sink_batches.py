@@ -17,7 +17,7 @@ def sink_batches(records: int, seed: int) -> list[pa.RecordBatch]:
         columns = {
             "kafka_partition": pa.array([0] * len(offsets), pa.int32()),
             "kafka_offset": pa.array(offsets, pa.int64()),
-            "kafka_timestamp": pa.array([1_700_000_000_000 + each for each in offsets], pa.timestamp("ms", "UTC")),
+            "kafka_timestamp": pa.array([1_700_000_000_000 + number for number in offsets], pa.timestamp("ms", "UTC")),
             "value": pa.array([f"{rng.getrandbits(464):0116x}" for _ in offsets]),
         }
         batches.append(pa.record_batch(columns))

@@ -126,8 +126,10 @@ def make_topics(brokers: str, names: Sequence[str], partitions: int) -> None:
     """
     admin = AdminClient({"bootstrap.servers": brokers})
     for begin in range(0, len(names), 200):
-        wanted = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names[begin : begin + 200]]
-        for future in admin.create_topics(wanted, request_timeout=60).values():
+        requested = [
+            NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names[begin : begin + 200]
+        ]
+        for future in admin.create_topics(requested, request_timeout=60).values():
             future.result()
     deadline_s = time.monotonic() + _SHOWN_WITHIN_S
     while missing := set(names) - _led(admin):
@@ -138,7 +140,11 @@ def make_topics(brokers: str, names: Sequence[str], partitions: int) -> None:
 
 def _led(admin: AdminClient) -> set[str]:
     topics = admin.list_topics(timeout=60).topics
-    return {name for name, found in topics.items() if all(each.leader >= 0 for each in found.partitions.values())}
+    return {
+        name
+        for name, topic_metadata in topics.items()
+        if all(metadata.leader >= 0 for metadata in topic_metadata.partitions.values())
+    }
 
 
 NOTHING = shown(0, 0)

@@ -135,9 +135,9 @@ def watched(job: Path, trickle: Trickle) -> Iterator[None]:
             except Exception as error:  # noqa: BLE001 - told where the block ends
                 failed.append(error)
                 return
-            for urn, seen in cut.datasets.items():
-                if seen.watermark is not None:
-                    trickle.see(urn, as_offset(seen.watermark.positions.get("0", 0)))
+            for urn, dataset_snapshot in cut.datasets.items():
+                if dataset_snapshot.watermark is not None:
+                    trickle.see(urn, as_offset(dataset_snapshot.watermark.positions.get("0", 0)))
 
     thread = threading.Thread(target=watch, name="reader", daemon=True)
     thread.start()

@@ -108,18 +108,18 @@ def as_json(found: Iterator[dict[str, Any]]) -> list[bytes]:
     """Return one JSON object each: times in ISO 8601, codes as text."""
     encode = msgspec.json.Encoder().encode
     return [
-        encode(each | {"at": _iso(each["at"]), "code": f"{each['code']:010d}"})  # some 280 bytes beside the note
-        for each in found
+        encode(item | {"at": _iso(item["at"]), "code": f"{item['code']:010d}"})  # some 280 bytes beside the note
+        for item in found
     ]
 
 
 def as_avro(found: Iterator[dict[str, Any]], schema_id: int) -> list[bytes]:
     """Return Avro's binary form in Confluent's frame."""
     schema, head, values = fastavro.parse_schema(AVRO_SCHEMA), b"\0" + schema_id.to_bytes(4, "big"), list[bytes]()
-    for each in found:
+    for item in found:
         body = io.BytesIO(head)
         body.seek(len(head))
-        fastavro.schemaless_writer(body, schema, each | {"at": datetime.fromtimestamp(each["at"] / 1e6, UTC)})
+        fastavro.schemaless_writer(body, schema, item | {"at": datetime.fromtimestamp(item["at"] / 1e6, UTC)})
         values.append(body.getvalue())
     return values
 
@@ -199,7 +199,7 @@ class _HeldExtraction(Extraction):
 
 def expected_digest(found: Iterator[dict[str, Any]], *, with_noise: bool = True) -> str:
     """Return the digest of files with these records, or those of them that pass the filter."""
-    passing = (each for each in found if with_noise or each["kind"] != NOISE)
+    passing = (item for item in found if with_noise or item["kind"] != NOISE)
     return _digest(pa.concat_tables(pa.Table.from_pylist(part, TYPED) for part in _batched(passing)))
 
 

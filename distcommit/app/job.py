@@ -13,15 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.admin.ask_service import ServiceRequest, ServiceRequestResult, ask_service
 from distcommit.app.admin.damaged_files import set_run_records_aside
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_job import rebuild_job
 from distcommit.app.admin.rebuild_plan import RebuildResult
-from distcommit.app.admin.releases import Abandoned, abandon_each, not_published
+from distcommit.app.admin.releases import Abandoned, abandon_all, not_published
 from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult, request_service
 from distcommit.app.admin.watermarks import set_watermark
-from distcommit.app.inspection.refusals import closed_buckets, open_for_operator
+from distcommit.app.inspection.blocked_buckets import closed_buckets, open_for_operator
 from distcommit.app.inspection.release_plan import ReleasePlan, plan_release
 from distcommit.app.migration.imports import ImportResult, import_watermarks
 from distcommit.app.migration.positions import ForeignPositions, read_positions, require_some
@@ -63,9 +63,9 @@ class Job(StoredJob):
         """
         from distcommit.app.running.run_context import open_checked_run  # noqa: PLC0415 - what only looks needs no Spark
 
-        with open_checked_run(self._folders, self._session, "run", who_am_i(), observer) as (launch, settings, told, _):
-            seconds, pinned = self.config.limits.seconds, self._folders.pinned()
-            result = run(launch, settings, max_seconds=seconds, pinned=pinned, observer=told)
+        with open_checked_run(self._folders, self._session, "run", username(), observer) as (launch, settings, told, _):
+            seconds, fixed_settings = self.config.limits.seconds, self._folders.fixed_settings()
+            result = run(launch, settings, max_seconds=seconds, fixed=fixed_settings, observer=told)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
 
@@ -84,7 +84,7 @@ class Job(StoredJob):
         """
         from distcommit.app.running.micro_batch import commit_micro_batch  # noqa: PLC0415 - what only looks needs no Spark
 
-        commit_micro_batch(self._folders, batch, batch_id, who_am_i())
+        commit_micro_batch(self._folders, batch, batch_id, username())
 
     def recover(self, observer: Observer | None = None, *, dataset: str = "") -> RecoverResult:
         """Replay pending sequences and ingest nothing. Raises as `run`.
@@ -96,12 +96,12 @@ class Job(StoredJob):
         Raises:
             ConfigurationError: if the store does not know the dataset; no run began.
         """
-        from distcommit.app.running.run_context import begun  # noqa: PLC0415 - what only looks needs no Spark
+        from distcommit.app.running.run_context import open_run  # noqa: PLC0415 - what only looks needs no Spark
 
         if dataset:
             self.steps(dataset, most=1)
         command = f"recover {dataset}" if dataset else "recover"
-        with begun(self._folders, self._session, command, who_am_i(), observer) as (launch, begun_settings, told, _):
+        with open_run(self._folders, self._session, command, username(), observer) as (launch, begun_settings, told, _):
             settings = replace(begun_settings, replays_only=dataset)
             result = recover(launch, settings, told)
             end_run(settings.store, settings.epoch, clean=False)
@@ -111,15 +111,15 @@ class Job(StoredJob):
         """Read the rejected records of a dataset again with the current flow: see `reprocess_dataset`."""
         from distcommit.app.admin.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
 
-        return reprocess_dataset(self._folders, self._session, urn, who_am_i(), observer)
+        return reprocess_dataset(self._folders, self._session, urn, username(), observer)
 
     def reprocess_all(self, observer: Observer | None = None) -> RunResult:
         """Read the rejected records of all datasets again in one run: see `app.admin.reprocess`."""
         from distcommit.app.admin.reprocess import reprocess_all  # noqa: PLC0415 - what only looks needs no Spark
 
-        return reprocess_all(self._folders, self._session, who_am_i(), observer)
+        return reprocess_all(self._folders, self._session, username(), observer)
 
-    def retain(
+    def expire(
         self,
         older_than: str,
         observer: Observer | None = None,
@@ -132,19 +132,19 @@ class Job(StoredJob):
             self._folders,
             self._session,
             older_than,
-            who_am_i(),
+            username(),
             observer,
             dry_run=dry_run,
             keep_snapshots=keep_snapshots,
         )
 
-    def cancel(self, *, wait_s: float = 60, told: Callable[[int], None] = lambda _: None) -> CancelResult:
+    def cancel(self, *, wait_s: float = 60, on_request: Callable[[int], None] = lambda _: None) -> CancelResult:
         """Cancel the job's live runs, on any machine, and wait for their end: see `cancel_runs`."""
-        return cancel_runs(self.open_store(create=False), who_am_i(), SystemClock(), wait_s, told)
+        return cancel_runs(self.open_store(create=False), username(), SystemClock(), wait_s, on_request)
 
-    def ask_service(self, wish: ServiceRequest, *, wait_s: float = 0) -> ServiceRequestResult:
-        """Pause, resume or trigger the job in its service: see `app.admin.ask_service`."""
-        return ask_service(self.open_store(create=False), wish, who_am_i(), SystemClock(), wait_s)
+    def request_service(self, wish: ServiceRequest, *, wait_s: float = 0) -> ServiceRequestResult:
+        """Pause, resume or trigger the job in its service: see `app.admin.service_requests`."""
+        return request_service(self.open_store(create=False), wish, username(), SystemClock(), wait_s)
 
     def retry(self, urn: str) -> None:
         """Let the next run replay a quarantined dataset, or read a stopped one.
@@ -152,16 +152,16 @@ class Job(StoredJob):
         Raises:
             ConfigurationError, ConflictError: if the store does not know the dataset, or it is neither.
         """
-        operator_actions.retry(open_for_operator(self._folders, urn), urn, who_am_i())
+        operator_actions.retry(open_for_operator(self._folders, urn), urn, username())
 
     def accept(self, urn: str) -> None:
         """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. What is prepared for it
         at a target is rolled back, by the next run if the target can't be reached."""
         store, committers = open_for_operator(self._folders, urn), self.config.task_flow().committers
-        lost = partial(not_published, store, self.config.task_flow(), who_am_i())
-        left = operator_actions.accept(store, urn, who_am_i(), committers, lost)
-        if left:
-            logger.warning("the next run rolls back the prepared records: %s", ", ".join(map(repr, left)))
+        lost_ranges = partial(not_published, store, self.config.task_flow(), username())
+        prepared_steps = operator_actions.accept(store, urn, username(), committers, lost_ranges)
+        if prepared_steps:
+            logger.warning("the next run rolls back the prepared records: %s", ", ".join(map(repr, prepared_steps)))
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
         """Take the sequence of a quarantined dataset back. The next run reads its records again or, with `restart`, the
@@ -171,18 +171,18 @@ class Job(StoredJob):
             ConflictError: if the dataset is not quarantined, or its commit can't be taken back.
         """
         act = operator_actions.restart if restart else operator_actions.abandon
-        act(open_for_operator(self._folders, urn), urn, who_am_i(), self.config.task_flow().committers)
+        act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
 
     def retry_all(self) -> operator_actions.RetryResult:
         """Let the next run replay every quarantined dataset, and read every stopped one."""
-        return operator_actions.retry_all(self._folders.opened(), who_am_i())
+        return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
-        """Take back all sequences that can't be finished: see `abandon_each`."""
-        how = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
-        return abandon_each(self.release_plan(how), partial(self.abandon, restart=restart))
+        """Take back all sequences that can't be finished: see `abandon_all`."""
+        release = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
+        return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
 
-    def release_plan(self, how: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
+    def release_plan(self, release: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
         """Return what a release would do to a dataset, or to all that wait for one (None). Nothing is changed.
 
         Raises:
@@ -191,11 +191,11 @@ class Job(StoredJob):
         """
         store = self._folders.opened()
         closed = closed_buckets(store, urn)
-        return plan_release(self.status(), self.steps(urn), how, urn, closed=closed, bucket_of=store.bucket_of)
+        return plan_release(self.status(), self.steps(urn), release, urn, closed=closed, bucket_of=store.bucket_of)
 
     def quarantine(self, urn: str) -> None:
         """Quarantine a pending dataset until it is released. Raises ConflictError if it is not pending."""
-        operator_actions.quarantine(open_for_operator(self._folders, urn), urn, who_am_i())
+        operator_actions.quarantine(open_for_operator(self._folders, urn), urn, username())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
         """Set the positions of an idle dataset, forwards or backwards. None deletes its watermark.
@@ -211,8 +211,8 @@ class Job(StoredJob):
             ConflictError: if it has a sequence that is not done.
         """
         store = self._folders.opened()
-        record_settings(store, self._folders.pinned())
-        set_watermark(store, self.config.source, urn, positions, who_am_i(), new=new)
+        record_settings(store, self._folders.fixed_settings())
+        set_watermark(store, self.config.source, urn, positions, username(), new=new)
 
     def import_watermarks(
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
@@ -229,19 +229,19 @@ class Job(StoredJob):
             return self._import(read_positions(self.config, file, group), overwrite=overwrite, dry_run=dry_run)
         other = Job.from_file(file)
         with ExitStack() as stack:
-            theirs = _store_of(other, self)
+            other_store = _store_of(other, self)
             if not dry_run:
-                stack.enter_context(closed(theirs, other.config.lock.lease_ttl_s))
-            named = Job.from_file(file, names_of(theirs, other.config.source))
-            found = require_some(positions_of(self.config, named.config, theirs))
-            return self._import(found, overwrite=overwrite, dry_run=dry_run)
+                stack.enter_context(closed(other_store, other.config.lock.lease_ttl_s))
+            named = Job.from_file(file, names_of(other_store, other.config.source))
+            positions = require_some(positions_of(self.config, named.config, other_store))
+            return self._import(positions, overwrite=overwrite, dry_run=dry_run)
 
-    def _import(self, found: ForeignPositions, *, overwrite: bool, dry_run: bool) -> ImportResult:
+    def _import(self, foreign: ForeignPositions, *, overwrite: bool, dry_run: bool) -> ImportResult:
         store = None if dry_run and not self._folders.has_store() else self._folders.opened(create=not dry_run)
         if store is not None and not dry_run:
-            facts = {name: FixedSetting(value, ANOTHER_SOURCE) for name, value in found.found.items()}
-            record_settings(store, self._folders.pinned(), facts)
-        return import_watermarks(store, self.config.source, found, who_am_i(), overwrite=overwrite, dry_run=dry_run)
+            facts = {name: FixedSetting(value, ANOTHER_SOURCE) for name, value in foreign.source_facts.items()}
+            record_settings(store, self._folders.fixed_settings(), facts)
+        return import_watermarks(store, self.config.source, foreign, username(), overwrite=overwrite, dry_run=dry_run)
 
     def rebuild(
         self, *, accept_gaps: bool = False, keep_watermarks: bool = False, dry_run: bool = False
@@ -260,7 +260,7 @@ class Job(StoredJob):
             ConflictError: if the store is the newest one, or a run is alive.
         """
         return rebuild_job(
-            self._folders, who_am_i(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
+            self._folders, username(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
         )
 
     def repair(self, observer: Observer | None = None, *, dry_run: bool = False) -> RepairResult:
@@ -273,7 +273,7 @@ class Job(StoredJob):
 
         def recover(_: Sequence[str]) -> str:
             result = self.recover(observer)
-            return "" if result.succeeded else "; ".join(reason.text for reason in result.reasons.kept)
+            return "" if result.succeeded else "; ".join(reason.text for reason in result.reasons.entries)
 
         return repair_job(
             self.status,
@@ -296,7 +296,7 @@ class Job(StoredJob):
 
 def _store_of(other: Job, job: Job) -> JobStore:
     """Open the store of another job, whatever settings it was filled with."""
-    fs, roots = other._folders.places()
+    fs, roots = other._folders.roots()
     if other.config.paths.store == job.config.paths.store:
         raise ConfigurationError(
             f"a job can't take over from its own store, {roots.store}",
@@ -306,7 +306,7 @@ def _store_of(other: Job, job: Job) -> JobStore:
     return open_store(fs, roots, other.config.job, create=False, groups=other._folders.groups)
 
 
-def who_am_i() -> str:
+def username() -> str:
     """Return the user of this process, and its machine."""
     try:
         user = getpass.getuser()

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from distcommit.app.auditing.published import PublishedFile, read_published
+from distcommit.app.auditing.published_files import PublishedFile, read_published
 from distcommit.app.job import Job
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.locations import open_file_system, path_of
@@ -45,7 +45,7 @@ class PreviewResult(msgspec.Struct, frozen=True):
 
     run: RunResult
     tables: tuple[ShownTable, ...]
-    more: int
+    tables_omitted: int
     """How many tables are not among `tables`."""
 
     @property
@@ -97,9 +97,9 @@ def first_records(config: JobConfig) -> tuple[list[ShownTable], int]:
 
 def _table(fs: FileSystem, dataset: str, branch: str, kind: str, files: list[PublishedFile], rows: int) -> ShownTable:
     batches = (batch for file in files for batch in read_batches(fs, file.path))
-    found = list(islice((row for batch in batches for row in batch.slice(0, rows).to_pylist()), rows))
-    columns = tuple(dict.fromkeys(name for row in found for name in row))
-    texts = tuple(tuple(_text(row.get(name)) for name in columns) for row in found)
+    rows_shown = list(islice((row for batch in batches for row in batch.slice(0, rows).to_pylist()), rows))
+    columns = tuple(dict.fromkeys(name for row in rows_shown for name in row))
+    texts = tuple(tuple(_text(row.get(name)) for name in columns) for row in rows_shown)
     return ShownTable(dataset, branch, kind, sum(file.footer.records for file in files), columns, texts)
 
 

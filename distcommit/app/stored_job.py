@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from distcommit.app.inspection.read_log import LogResult
     from distcommit.app.inspection.replay_plan import ReplayPlan
     from distcommit.app.inspection.run_report import RunReport
-    from distcommit.app.inspection.sweeps import SweepResult
+    from distcommit.app.inspection.sweep_plan import SweepResult
     from distcommit.app.inspection.verify_store import VerifyResult
     from distcommit.app.migration.compare import CompareResult
 
@@ -105,9 +105,9 @@ class StoredJob:
         other._session = session
         return other
 
-    def places(self) -> tuple[FileSystem, Roots]:
+    def roots(self) -> tuple[FileSystem, Roots]:
         """Return the file system of the job's folders, and the folders, whether there is a store or not."""
-        return self._folders.places()
+        return self._folders.roots()
 
     def command(self, name: str) -> str:
         """Return a command on the job, quoted for a shell."""
@@ -128,15 +128,15 @@ class StoredJob:
         whole_job = config.commit.scope == "job"
         status = read_status(store, published_in, config.source.extract_of, whole_job=whole_job, idle=idle)
         runs = read_runs(store, clock, newest=_NEWEST_RUNS)
-        around = check_environment(self._folders, store, status, runs, clock.now_ms())
+        environment = check_environment(self._folders, store, status, runs, clock.now_ms())
         if self.config.schedule is not None:
             status = msgspec.structs.replace(status, paused_by=paused_by(store.fs, store.roots.store))
         return msgspec.structs.replace(
             status,
             runs=runs.runs[:_NEWEST_SHOWN],
             failed_in_a_row=runs.failed_in_a_row,
-            retained=readable_expiry_request(store),
-            troubles=find_problems(status, runs, command_for(self._folders), around),
+            expiry_request=readable_expiry_request(store),
+            problems=find_problems(status, runs, command_for(self._folders), environment),
         )
 
     @property
@@ -154,13 +154,13 @@ class StoredJob:
         newest = read_runs(store, SystemClock(), newest=1).runs if query.read else []
         status = msgspec.structs.replace(read_status(store), runs=[row for row in newest if row.epoch][:1])
         ask_lag = partial(_lags, self._folders, store) if lag else None
-        found = list_datasets(store, status, query, ask_lag, self.config.targets)
+        result = list_datasets(store, status, query, ask_lag, self.config.targets)
         published_in, extract_of = self._published_in, self.config.source.extract_of
-        for index, row in enumerate(found.datasets):  # of those that are shown
+        for index, row in enumerate(result.datasets):  # of those that are shown
             urn = row.state.dataset
             state = msgspec.structs.replace(row.state, published_in=published_in(urn), extract=extract_of(urn))
-            found.datasets[index] = msgspec.structs.replace(row, state=state)
-        return found
+            result.datasets[index] = msgspec.structs.replace(row, state=state)
+        return result
 
     def steps(self, dataset: str | None = None, *, most: int = 0) -> StepsResult:
         """Return the sealed sequences that are not closed, with the state of each step.
@@ -177,12 +177,12 @@ class StoredJob:
         Raises:
             DistcommitError: the error with which such a run would not begin.
         """
-        from distcommit.app.inspection.refusals import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.blocked_buckets import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.replay_plan import plan_replay  # noqa: PLC0415
 
         store = open_runnable_store(self._folders)
-        left = unrecoverable_buckets(store, _step_context(self.config, store))
-        return plan_replay(self.status(), self.steps(dataset), left)
+        remaining = unrecoverable_buckets(store, _step_context(self.config, store))
+        return plan_replay(self.status(), self.steps(dataset), remaining)
 
     def verify_store(self) -> VerifyResult:
         """Verify the logs against the rules, and the records of runs against the logs.
@@ -196,11 +196,14 @@ class StoredJob:
 
     def sweeps(self) -> SweepResult:
         """Return the files that the next run would delete. Raises as `replay_plan`."""
-        from distcommit.app.inspection.refusals import open_runnable_store  # noqa: PLC0415 - few ask for it
-        from distcommit.app.inspection.sweeps import show_sweeps  # noqa: PLC0415
+        from distcommit.app.inspection.blocked_buckets import open_runnable_store  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.sweep_plan import show_sweeps  # noqa: PLC0415
 
-        kept = self.config.retention
-        store, retention = open_runnable_store(self._folders), Retention(kept.runs, kept.tables)
+        retention_settings = self.config.retention
+        store, retention = (
+            open_runnable_store(self._folders),
+            Retention(retention_settings.runs, retention_settings.tables),
+        )
         return show_sweeps(store, retention, self.config.kept_snapshots)
 
     def runs(self) -> RunsResult:
@@ -211,7 +214,7 @@ class StoredJob:
         """
         return read_runs(self.open_store(create=False), SystemClock())
 
-    def kept_run(self, epoch: int) -> RecordedRun:
+    def recorded_run(self, epoch: int) -> RecordedRun:
         """Return the records of the run of an epoch.
 
         Raises:
@@ -233,9 +236,9 @@ class StoredJob:
 
         store, clock = self.open_store(create=False), SystemClock()
         newest = newest_epoch(store, clock)
-        wanted = newest if epoch is None else epoch
-        report = make_report(store, wanted, clock, partial(_lags, self._folders, store) if lag else None)
-        problems = self.status(idle=False).troubles if report.run.epoch == newest else []
+        required = newest if epoch is None else epoch
+        report = make_report(store, required, clock, partial(_lags, self._folders, store) if lag else None)
+        problems = self.status(idle=False).problems if report.run.epoch == newest else []
         return msgspec.structs.replace(report, problems=problems)
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
@@ -288,8 +291,8 @@ class StoredJob:
             require_offsets(self.config.source.provenance)
             other = StoredJob.from_file(file)
             flow, other_flow = self.config.task_flow(), other.config.task_flow()
-            for each in (flow, other_flow):
-                require_audited(each)
+            for task_flow in (flow, other_flow):
+                require_audited(task_flow)
             return compare_outputs(store, flow, other.open_store(create=False), other_flow)
         return compare_positions(store, read_positions(self.config, file, group))
 
@@ -306,11 +309,11 @@ def _step_context(config: JobConfig, store: JobStore) -> StepContext:
 def _lags(folders: JobFolders, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
     """Ask the source how far datasets are behind their stored watermarks."""
     folders.require_variables("source")
-    wanted = set(urns)
+    requested = set(urns)
     states: dict[str, DatasetState] = {}
-    for bucket in sorted(set(map(store.bucket_of, wanted))):
-        known = store.bucket_log(bucket).refresh().datasets
-        states |= {urn: state for urn, state in known.items() if urn in wanted}
+    for bucket in sorted(set(map(store.bucket_of, requested))):
+        dataset_states = store.bucket_log(bucket).refresh().datasets
+        states |= {urn: state for urn, state in dataset_states.items() if urn in requested}
     return folders.config.source.lags(states)
 
 

@@ -53,8 +53,8 @@ class HelpedCommand(TyperCommand):
         """Write arguments and options, each with what it is for."""
         parameters: Sequence[Any] = self.get_params(ctx)
         shown = [parameter for parameter in parameters if not parameter.hidden]
-        arguments = [(_metavar(each), each.help) for each in shown if each.param_type_name == "argument"]
-        options = [(_names(each), _help(each)) for each in shown if each.param_type_name == "option"]
+        arguments = [(_metavar(item), item.help) for item in shown if item.param_type_name == "argument"]
+        options = [(_names(item), _help(item)) for item in shown if item.param_type_name == "option"]
         for title, rows in (("Arguments", arguments), ("Options", options)):
             if rows:
                 with formatter.section(title):

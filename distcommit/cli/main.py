@@ -14,13 +14,13 @@ from typer.core import TyperGroup
 
 from distcommit.cli.help import EXIT_CODES, TERMS, HelpedCommand, write_example
 from distcommit.cli.options import show_version
-from distcommit.cli.renamed import refuse_renamed
+from distcommit.cli.renamed_commands import reject_renamed
 
 
 class _Entry(NamedTuple):
-    """A command. `place`: the module of `cli.commands`, and its function; `example`: as a user types it."""
+    """A command. `module`: the module of `cli.commands`, and its function; `example`: as a user types it."""
 
-    place: str
+    module: str
     example: str
 
 
@@ -107,7 +107,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _built(name: str, entry: _Entry, line: str) -> HelpedCommand:
-    module, _, function = entry.place.partition(":")
+    module, _, function = entry.module.partition(":")
     only = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     act = getattr(import_module(f"distcommit.cli.commands.{module}"), function)
     only.command(name, cls=HelpedCommand)(act)
@@ -133,18 +133,18 @@ class _Group(TyperGroup):
         self.format_help_text(ctx, formatter)
         with formatter.section("Commands"):
             formatter.write_dl([(name, _first_line(self.commands[name])) for name in self.commands])
-        names = (option for each in self.get_params(ctx) for option in each.opts if option.startswith("--"))
+        names = (option for parameter in self.get_params(ctx) for option in parameter.opts if option.startswith("--"))
         formatter.write(f"\nOptions: {', '.join(names)}\n")
 
 
 def commands_by_name() -> Mapping[str, Any]:
     """Return all commands by name; the name of a command in a group follows the name of the group."""
     group: Any = typer.main.get_command(app)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, command in group.commands.items():
         below = command.commands.items() if isinstance(command, _Group) else ()
-        found |= {f"{name} {each}": within for each, within in below} or {name: command}
-    return found
+        results |= {f"{name} {item}": within for item, within in below} or {name: command}
+    return results
 
 
 def _first_line(command: Any) -> str:
@@ -157,7 +157,7 @@ class _Main(_Group):
         self.with_commands(COMMANDS, "distcommit", "distcommit run job.yaml")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        refuse_renamed(args)
+        reject_renamed(args)
         return super().resolve_command(ctx, args)
 
 
@@ -174,8 +174,8 @@ app = typer.Typer(
 
 
 def _show(text: str) -> Any:
-    def show(asked: bool) -> None:
-        if asked:
+    def show(requested: bool) -> None:
+        if requested:
             sys.stdout.write(text)
             raise typer.Exit
 

@@ -49,48 +49,48 @@ FromGroup = Annotated[str | None, typer.Option("--kafka-group", metavar="NAME", 
 
 def on_job(act: Callable[Concatenate[Terminal, Job, _Own], int | None]) -> Callable[..., None]:
     """Make a command of a function that runs or changes a job."""
-    return _command(act, _opened_job, given=2)
+    return _command(act, _opened_job, options=2)
 
 
 def on_job_state(act: Callable[Concatenate[Terminal, Job, _Own], int | None]) -> Callable[..., None]:
     """Make a command of a function that uses the job's store. Variables that the job file names for other settings may
     be unset."""
-    return _command(act, _opened_state, given=2)
+    return _command(act, _opened_state, options=2)
 
 
 def on_stored_job(act: Callable[Concatenate[Terminal, StoredJob, _Own], int | None]) -> Callable[..., None]:
     """Make a command of a function that reads what a job has stored. It imports nothing that runs jobs."""
-    return _command(act, _opened_stored_job, given=2)
+    return _command(act, _opened_stored_job, options=2)
 
 
 def on_job_file(act: Callable[Concatenate[Terminal, Path, _Own], int | None]) -> Callable[..., None]:
     """Make a command of a function of a job file, whose settings no option overrides."""
-    return _command(act, _named_job_file, given=2)
+    return _command(act, _named_job_file, options=2)
 
 
 def on_unread_job_file(
     act: Callable[Concatenate[Terminal, Path, Sequence[str], _Own], int | None],
 ) -> Callable[..., None]:
     """Make a command of a function of a job file, which may be invalid, and of overrides."""
-    return _command(act, _unread_job_file, given=3)
+    return _command(act, _unread_job_file, options=3)
 
 
 def without_job(act: Callable[Concatenate[Terminal, _Own], int | None]) -> Callable[..., None]:
     """Make a command of a function that needs no job."""
-    return _command(act, _terminal_alone, given=1)
+    return _command(act, _with_terminal, options=1)
 
 
 def as_service(act: Callable[Concatenate[Terminal, Sequence[str], _Own], int | None]) -> Callable[..., None]:
     """Make a command of a function that serves jobs for days; the second argument overrides their settings."""
-    return _command(act, _terminal_for_days, given=2)
+    return _command(act, _terminal_for_days, options=2)
 
 
 def _command(
-    act: Callable[..., int | None], opened: Callable[..., AbstractContextManager[tuple[Any, ...]]], given: int
+    act: Callable[..., int | None], opened: Callable[..., AbstractContextManager[tuple[Any, ...]]], options: int
 ) -> Callable[..., None]:
-    """Return a function with the parameters of `opened` beside those of `act`, without the first `given`, which the
+    """Return a function with the parameters of `opened` beside those of `act`, without the first `options`, which the
     context manager that `opened` returns yields."""
-    own = list(inspect.signature(act, eval_str=True).parameters.values())[given:]
+    own = list(inspect.signature(act, eval_str=True).parameters.values())[options:]
     shared = list(inspect.signature(opened, eval_str=True).parameters.values())
     first = [parameter for parameter in shared if parameter.default is parameter.empty]
     parameters = [*first, *own, *(parameter for parameter in shared if parameter not in first)]
@@ -166,7 +166,7 @@ def _unread_job_file(
 
 
 @contextlib.contextmanager
-def _terminal_alone(as_json: AsJson = False, verbose: Verbose = False) -> Iterator[tuple[Any, ...]]:
+def _with_terminal(as_json: AsJson = False, verbose: Verbose = False) -> Iterator[tuple[Any, ...]]:
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
         yield (terminal,)
@@ -181,9 +181,9 @@ def _terminal_for_days(
         yield terminal, overrides or ()
 
 
-def show_version(asked: bool) -> None:
-    """Print the version and exit, if `asked`."""
-    if asked:
+def show_version(requested: bool) -> None:
+    """Print the version and exit, if `requested`."""
+    if requested:
         try:
             version = importlib.metadata.version("distcommit")
         except importlib.metadata.PackageNotFoundError:

@@ -37,9 +37,9 @@ def shown_progress(console: Console, first: str = "start Spark", unit: str = "")
     """
     if console.is_terminal:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with LiveProgress(*columns, console=console, transient=True, refresh_per_second=8) as live:
-            line = live.add_task(first)
-            yield _LiveLine(live, line, unit)
+        with LiveProgress(*columns, console=console, transient=True, refresh_per_second=8) as counters:
+            line = counters.add_task(first)
+            yield _LiveLine(counters, line, unit)
     else:
         yield _PlainLines(console, first, unit)
 
@@ -103,8 +103,8 @@ class Target:
 class _LiveLine:
     """Observer that updates two lines: progress and speed."""
 
-    def __init__(self, live: LiveProgress, line: TaskID, unit: str) -> None:
-        self._live, self._line, self._rate, self._target = live, line, Rate(), Target(unit)
+    def __init__(self, counters: LiveProgress, line: TaskID, unit: str) -> None:
+        self._live, self._line, self._rate, self._target = counters, line, Rate(), Target(unit)
 
     def observe(self, event: Event) -> None:
         now_s = time.monotonic()
@@ -207,5 +207,5 @@ def _shares(spent: Mapping[str, float], most: int) -> str:
     largest = sorted(spent.items(), key=lambda item: -item[1])
     shares = [(activity, round(100 * seconds / total)) for activity, seconds in largest if total > 0]
     shown = [f"{activity} {share} %" for activity, share in shares[:most] if share]
-    left = sum(share for _, share in shares[most:])
-    return ", ".join([*shown, *([f"others {left} %"] if left else [])])
+    remaining = sum(share for _, share in shares[most:])
+    return ", ".join([*shown, *([f"others {remaining} %"] if remaining else [])])

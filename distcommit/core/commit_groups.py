@@ -37,14 +37,14 @@ class CommitGroups:
         if self.sink is None or not self.are_named:
             return urn
         try:
-            group, again = self.sink.commit_group(urn), self.sink.commit_group(urn)
+            group, repeated = self.sink.commit_group(urn), self.sink.commit_group(urn)
         except Exception as error:
             text = error_text(error)
             raise _invalid_group(self.sink, urn, text) from error
         if not _is_group(group):
             raise _invalid_group(self.sink, urn, f"{type(group).__name__}: {plain_text(repr(group), 60)}")
-        if again != group:
-            raise _invalid_group(self.sink, urn, f"{group!r} on one call, {plain_text(repr(again), 60)} on the next")
+        if repeated != group:
+            raise _invalid_group(self.sink, urn, f"{group!r} on one call, {plain_text(repr(repeated), 60)} on the next")
         return group
 
     def bucket_of(self, urn: str, buckets: int) -> int:
@@ -70,13 +70,13 @@ def _is_group(group: object) -> bool:
         return False
 
 
-def _invalid_group(sink: Sink, urn: str, found: str) -> ConfigurationError:
+def _invalid_group(sink: Sink, urn: str, actual: str) -> ConfigurationError:
     return ConfigurationError(
         "the sink returned an invalid commit group for a dataset",
         id="COMMIT_GROUP_INVALID",
         dataset=urn,
         sink=sink.name,
         expected=f"text of 1 to {MAX_GROUP_BYTES} bytes of valid UTF-8, the same on every call",
-        found=found,
+        found=actual,
         todo="correct the sink's commit_group()",
     )

@@ -43,10 +43,10 @@ def is_worker_death(text: str) -> bool:
     return _class_name(text) == WorkerDiedError.__name__
 
 
-def is_record(text: str, what: str) -> bool:
-    """Return whether a record failed its work unit with an error that begins with `what`."""
+def is_record(text: str, subject: str) -> bool:
+    """Return whether a record failed its work unit with an error that begins with `subject`."""
     match = _KIND.match(text)
-    return match is not None and _class_name(text) in _names(RecordError) and text[match.end() :].startswith(what)
+    return match is not None and _class_name(text) in _names(RecordError) and text[match.end() :].startswith(subject)
 
 
 def _class_name(text: str) -> str:

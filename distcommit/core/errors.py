@@ -34,13 +34,13 @@ class DistcommitError(Exception):
     id = "OPERATION_FAILED"
 
     def __init__(
-        self, what: str, *, id: str = "", expected: str = "", found: str = "", todo: str = "", **ids: object
+        self, subject: str, *, id: str = "", expected: str = "", found: str = "", todo: str = "", **ids: object
     ) -> None:
-        self.what, self.expected, self.found, self.todo = what, expected, found, todo
+        self.what, self.expected, self.found, self.todo = subject, expected, found, todo
         if id:
             self.id = id
         self.ids = {name: str(value) for name, value in ids.items()}
-        super().__init__(what)
+        super().__init__(subject)
 
     def __str__(self) -> str:
         return f"{self.id}: {self.text}"
@@ -48,12 +48,12 @@ class DistcommitError(Exception):
     @property
     def text(self) -> str:
         """The text without the id."""
-        found, todo = _without_remedy(self.found, self.todo)
+        actual, todo = _without_remedy(self.found, self.todo)
         text = self.subject
         if self.expected:
             text += f"; expected {self.expected}"
-        if found:
-            text += f"; found {_INNER.sub('', found).rstrip('.')}"
+        if actual:
+            text += f"; found {_INNER.sub('', actual).rstrip('.')}"
         if todo:
             text += f"{_TO_DO}{todo}"
         return printable(redacted(_LINE_BREAK.sub(" ", text)))
@@ -80,9 +80,9 @@ class DistcommitError(Exception):
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Recreate an error from its stored text."""
-        id_, mark, rest = text.partition(": ")
+        id_, mark, remainder = text.partition(": ")
         has_id = mark and _ID.fullmatch(id_)
-        cause, todo = split_remedy(rest if has_id else text)
+        cause, todo = split_remedy(remainder if has_id else text)
         return cls.rebuilt(cause, {"todo": todo, **({"id": id_} if has_id else {})})
 
 
@@ -105,12 +105,12 @@ def printable(text: object, *, lines: bool = False) -> str:
         text: the text to show.
         lines: whether line breaks and tabs stay.
     """
-    return _UNPRINTABLE.sub(lambda found: found[0] if lines and found[0] in "\n\t" else _escape(found[0]), f"{text}")
+    return _UNPRINTABLE.sub(lambda match: match[0] if lines and match[0] in "\n\t" else _escape(match[0]), f"{text}")
 
 
 def escaped_in_json(text: str) -> str:
     """Escape terminal control characters in JSON text. The value stays the same."""
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _escape(character: str) -> str:
@@ -167,14 +167,14 @@ def reason_text(text: object, limit: int = 2000) -> str:
     return plain_text(redacted(plain_text(text, 10 * limit)), limit)
 
 
-def _without_remedy(found: str, todo: str) -> tuple[str, str]:
+def _without_remedy(actual: str, todo: str) -> tuple[str, str]:
     """Return the actual state without the remedy of the error that it quotes, and the one remedy to print.
 
     If it has more than that error, such as a list of several, all of it stays.
     """
-    if found.count(_TO_DO) != 1 or not _QUOTED.match(found):
-        return found, todo
-    cause, remedy = split_remedy(found)
+    if actual.count(_TO_DO) != 1 or not _QUOTED.match(actual):
+        return actual, todo
+    cause, remedy = split_remedy(actual)
     return cause, todo or remedy
 
 
@@ -222,13 +222,13 @@ class ConfigurationError(DistcommitError):
     id = "SETTINGS_INVALID"
 
 
-class OverdueError(ConfigurationError):
+class TimeLimitError(ConfigurationError):
     """A construct of the job exceeded its time limit for a batch."""
 
     id = "TIME_LIMIT_EXCEEDED"
 
 
-class StuckError(OverdueError):
+class StuckError(TimeLimitError):
     """A construct did not return from native code, so that the task's worker was killed."""
 
     id = "CONSTRUCT_STUCK"
@@ -266,7 +266,7 @@ class NotSettledError(ConflictError):
     id = "SNAPSHOT_NOT_READY"
 
 
-class CutGoneError(ConflictError):
+class SnapshotExpiredError(ConflictError):
     """The requested snapshot has expired, perhaps while it was read. Discard all results that were read from it."""
 
     id = "SNAPSHOT_EXPIRED"

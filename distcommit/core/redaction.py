@@ -31,7 +31,7 @@ class Redaction:
         redact(self._values)
 
     @classmethod
-    def known(cls) -> Redaction:
+    def current_values(cls) -> Redaction:
         """Return the values that are redacted in this process now."""
         return cls(_values)
 

@@ -36,12 +36,12 @@ REFUSALS = {
 """By errno: rejections of a whole operation before any effect, with the remedy for each."""
 
 
-def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
+def storage_error(error: OSError, subject: str, **ids: str) -> DistcommitError:
     """Return the typed error for a failed storage operation: transient unless the data is the cause."""
     if error.errno in REFUSALS:
         path = error.filename or ids.get("path", "the job's folders")
         return StorageRefusedError(
-            what,
+            subject,
             found=f"{error.strerror} ({errno.errorcode[error.errno]})",
             todo=f"{REFUSALS[error.errno].format(path)}, and run again; nothing was lost",
             **ids,
@@ -50,7 +50,7 @@ def storage_error(error: OSError, what: str, **ids: str) -> DistcommitError:
         (TransientError, "STORAGE_UNAVAILABLE") if error.errno in _OUTAGES else (DistcommitError, "STORAGE_FAILED")
     )
     return kind(
-        what,
+        subject,
         id=id_,
         found=f"{type(error).__name__}: {error}",
         todo="repair the storage (space, permissions, connection) and run again; nothing was lost",

@@ -34,12 +34,12 @@ def check_urn(urn: str) -> str:
     return urn
 
 
-def _invalid_urn(found: str) -> ConfigurationError:
+def _invalid_urn(actual: str) -> ConfigurationError:
     return ConfigurationError(
         "a dataset URN is invalid",
         id="DATASET_NAME_INVALID",
         expected=f"text of 1 to {MAX_URN_BYTES} bytes of valid UTF-8",
-        found=found,
+        found=actual,
         todo="rename the dataset at its source or exclude it",
     )
 

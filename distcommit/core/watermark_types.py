@@ -16,7 +16,7 @@ from distcommit.core.watermark import Position, Scalar
 Value = TypeVar("Value")
 
 WATERMARK_PIN = "watermark"
-"""The name under which a source fixes the type of its watermarks (`Source.pins`)."""
+"""The name under which a source fixes the type of its watermarks (`Source.fixed_settings`)."""
 
 
 class WatermarkType(ABC, Generic[Value]):
@@ -43,7 +43,7 @@ class WatermarkType(ABC, Generic[Value]):
         """Return the value of a position. Raises ValueError if `to_position` never returns that position."""
 
     def pin(self) -> FixedSetting:
-        """Return the name and version for `Source.pins`."""
+        """Return the name and version for `Source.fixed_settings`."""
         return FixedSetting(
             f"{self.name} {self.version}",
             "restore the type of the source's watermarks, because positions of one encoding are meaningless in another."

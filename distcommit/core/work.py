@@ -106,20 +106,21 @@ def merge_ranges(skipped: Iterable[SkippedRange]) -> tuple[SkippedRange, ...]:
 def positions_lost(skipped: Iterable[SkippedRange]) -> int:
     """Return how many positions were given up. An uncountable range counts as one. The sum is bounded, so that sums of
     such numbers fit into 64 bits."""
-    lost = sum(
+    lost_count = sum(
         max(0, range_.high - range_.low) if isinstance(range_.low, int) and isinstance(range_.high, int) else 1
         for range_ in skipped
         if not range_.is_hole
     )
-    return min(lost, 1 << 53)
+    return min(lost_count, 1 << 53)
 
 
 def describe_lost_ranges(skipped: Iterable[SkippedRange]) -> list[str]:
     """Describe the first hundred ranges that were given up."""
     given_up = (range_ for range_ in skipped if not range_.is_hole)
     return [
-        f"partition {lost.partition!r}, {format_position(lost.low)} to {format_position(lost.high)}: {lost.reason}"
-        for lost in islice(given_up, _LISTED)
+        f"partition {lost_range.partition!r}, {format_position(lost_range.low)} to "
+        f"{format_position(lost_range.high)}: {lost_range.reason}"
+        for lost_range in islice(given_up, _LISTED)
     ]
 
 
@@ -229,18 +230,18 @@ class ConstructCounts(Struct, frozen=True, array_like=True):
     Attributes:
         branch: the branch that the construct belongs to; empty before a fork.
         construct: the construct's name.
-        taken: records that it was given.
-        made: records that it produced.
-        rejected: records of `taken` that it rejected.
-        filtered: records of `taken` that it filtered.
-        noted: records of `taken` that failed an optional checker.
+        records_in: records that it was given.
+        records_out: records that it produced.
+        rejected: records of `records_in` that it rejected.
+        filtered: records of `records_in` that it filtered.
+        noted: records of `records_in` that failed an optional checker.
         seconds: time spent in the construct.
     """
 
     branch: str
     construct: str
-    taken: int = 0
-    made: int = 0
+    records_in: int = 0
+    records_out: int = 0
     rejected: int = 0
     filtered: int = 0
     noted: int = 0
@@ -256,7 +257,7 @@ class BranchResult(Struct, frozen=True):
         files: the staged files.
         infos: the commit infos, plain data.
         records_written: the number of records given to the writer.
-        records_diverted: the number of records in the error branch.
+        records_rejected: the number of records in the error branch.
         holes: positions without a record that no file or info names.
         content_sum: the sum of the files' content sums (`sinks.files.content`), 16 hexadecimal digits; empty without
             files.
@@ -271,7 +272,7 @@ class BranchResult(Struct, frozen=True):
     files: tuple[StagedFile, ...] = ()
     infos: tuple[Any, ...] = ()
     records_written: int = 0
-    records_diverted: int = 0
+    records_rejected: int = 0
     holes: tuple[SkippedRange, ...] = ()
     content_sum: str = ""
     checks: tuple[CheckOutcome, ...] = ()

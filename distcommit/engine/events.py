@@ -27,7 +27,7 @@ class RunBegan(msgspec.Struct, frozen=True):
     """Name of the job."""
     command: str
     """The command that started the run."""
-    who: str
+    requested_by: str
     """The user or service that gave the command."""
     at_ms: int
     """Time of the begin."""
@@ -146,7 +146,7 @@ class EventsLeftOut(msgspec.Struct, frozen=True):
 
     phase: str
     """Name of the phase."""
-    left_out: dict[str, int]
+    omitted_counts: dict[str, int]
     """Number of events by type."""
 
 

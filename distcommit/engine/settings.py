@@ -40,7 +40,7 @@ class RunSettings:
         retry_wait_s: wait before a task's second attempt.
         retry_across_runs: for which policies the ranges that a run failed to read are first read again alone.
         stop_after_failed_runs: consecutive failed runs after which a dataset is not planned any more; 0 for never.
-        kept: how many older runs keep their history.
+        retention: how many older runs keep their history.
         kept_snapshots: how many snapshots are retained, with the files that their readers need.
         replays_only: the one dataset that is replayed; all if empty.
         freshness: what is read first, and how much of a dataset with a backlog.
@@ -67,7 +67,7 @@ class RunSettings:
     retry_wait_s: float = 0
     retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
-    kept: Retention = DEFAULT_RETENTION
+    retention: Retention = DEFAULT_RETENTION
     kept_snapshots: int = 2
     replays_only: str = ""
     freshness: Freshness = NO_TARGETS

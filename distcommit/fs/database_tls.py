@@ -102,8 +102,8 @@ def mysql_arguments(url: str, tls: Tls) -> dict[str, Any]:
     """Return pymysql's arguments for a URL that `check_mysql_url` has accepted."""
     parts = urlsplit(url)
     options = _options(parts, MYSQL_OPTIONS)
-    given = {name: value for name, value in options.items() if name in _DRIVER}
-    arguments: dict[str, Any] = {n: int(v) if n.endswith("_timeout") else v for n, v in given.items()}
+    supplied = {name: value for name, value in options.items() if name in _DRIVER}
+    arguments: dict[str, Any] = {n: int(v) if n.endswith("_timeout") else v for n, v in supplied.items()}
     has_options = any(name.startswith("ssl_") for name in options)
     if tls == "insecure" and "ssl_cert" not in options:
         return arguments  # pymysql encrypts without verifying if the server offers it
@@ -163,17 +163,17 @@ def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], enviro
     return "service" in options or bool(environment.get("PGSERVICE")) or any(map(is_remote, hosts))
 
 
-def _options(parts: SplitResult, known: tuple[str, ...] = ()) -> dict[str, str]:
+def _options(parts: SplitResult, existing: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the options of a URL. Values of a repeated option are joined by commas.
 
     Raises:
-        ValueError: if an option is not in `known` (if given), or a TLS option or one in `known` is repeated.
+        ValueError: if an option is not in `existing` (if given), or a TLS option or one in `existing` is repeated.
     """
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if known and name not in known:
-            raise ValueError(f"option {name!r} is unknown; it must be one of {', '.join(sorted(known))}")
-        if name in options and (known or name.startswith("ssl")):
+        if existing and name not in existing:
+            raise ValueError(f"option {name!r} is unknown; it must be one of {', '.join(sorted(existing))}")
+        if name in options and (existing or name.startswith("ssl")):
             raise ValueError(f"option {name} must not be repeated")
         options[name] = f"{options[name]},{value}" if name in options else value
     return options

@@ -23,17 +23,17 @@ class NetworkFileOperations(FileSystem, Protocol):
     A client may repeat a request whose response was lost. Subclasses must not replace a file by `rename`.
     """
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_chunks(self, path: str) -> Iterator[bytes]:
         """Yield the file's bytes in order."""
         ...
 
     def read(self, path: str) -> bytes:
-        return b"".join(self.pieces(path))
+        return b"".join(self.read_chunks(path))
 
     def checksum(self, path: str) -> int:
         checksum = xxh3_64()
-        for piece in self.pieces(path):
-            checksum.update(piece)
+        for chunk in self.read_chunks(path):
+            checksum.update(chunk)
         return checksum.intdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:

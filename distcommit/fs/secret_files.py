@@ -27,7 +27,7 @@ def check_secret_files(value: Value) -> Value:
     """
     texts = value.items() if isinstance(value, Mapping) else [(None, value)]
     raise_all(
-        SettingError("must name a secret's file by an absolute path", *([] if key is None else [key]), found=path)
+        SettingError("must name a secret's file by an absolute path", *([] if key is None else [key]), actual=path)
         for key, text in texts
         for path in SECRET_FILE.findall(text.get_secret_value() if isinstance(text, SecretStr) else str(text))
         if not path.startswith("/")
@@ -63,11 +63,11 @@ def with_secret_files_in(value: Any) -> Any:
 
 def _read(path: str) -> str:
     try:
-        secret, found = Path(path).read_text(encoding="utf-8").rstrip("\r\n"), "an empty file"
+        secret, actual = Path(path).read_text(encoding="utf-8").rstrip("\r\n"), "an empty file"
     except OSError as error:
-        secret, found = "", error.strerror or type(error).__name__
+        secret, actual = "", error.strerror or type(error).__name__
     except UnicodeDecodeError:
-        secret, found = "", "bytes that are not UTF-8"
+        secret, actual = "", "bytes that are not UTF-8"
     if secret:
         redact([secret])
         return secret
@@ -76,6 +76,6 @@ def _read(path: str) -> str:
         id="SECRET_FILE_UNREADABLE",
         path=path,
         expected="text that the job's user can read on the driver and each executor",
-        found=found,
+        found=actual,
         todo="create the file, or correct the job file",
     )

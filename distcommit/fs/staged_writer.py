@@ -27,12 +27,12 @@ class ChecksummingWriter(ABC):
     def write(self, data: bytes | bytearray | memoryview, /) -> int:
         view = memoryview(data).cast("B")
         self._hash.update(view)
-        self._take(view)
+        self._write_all(view)
         self._size_bytes += len(view)
         return len(view)
 
     @abstractmethod
-    def _take(self, view: memoryview) -> None:
+    def _write_all(self, view: memoryview) -> None:
         """Write all bytes of `view`."""
 
     @abstractmethod

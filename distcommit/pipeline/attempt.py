@@ -45,10 +45,10 @@ def run_work_unit(
     *,
     keeps_prefix: bool = False,
     schema_store: SchemaStore | None = None,
-    live: ProgressCounters | None = None,
+    counters: ProgressCounters | None = None,
 ) -> TaskState:
     """Read and prepare a work unit in one call. See `Attempt` for arguments and errors."""
-    attempt = Attempt(flow, unit, area, identity, clock, schema_store=schema_store, live=live)
+    attempt = Attempt(flow, unit, area, identity, clock, schema_store=schema_store, counters=counters)
     attempt.read(extractor, deadline_ms, keeps_prefix=keeps_prefix)
     attempt.prepare()
     return attempt.state()
@@ -81,11 +81,11 @@ class Attempt:
         clock: Clock,
         *,
         schema_store: SchemaStore | None = None,
-        live: ProgressCounters | None = None,
+        counters: ProgressCounters | None = None,
     ) -> None:
         self.unit = unit
         self._flow, self._area, self._identity, self._clock = flow, area, identity, clock
-        self._schema_store, self._live = schema_store, live or ProgressCounters()
+        self._schema_store, self._live = schema_store, counters or ProgressCounters()
         self._failed = self._state = _initial_state(unit, identity, clock)
         self._finished_ms = self._failed.started_ms
         self._counts = _Counts()
@@ -164,7 +164,7 @@ class Attempt:
                 raise ValueError(f"the attempt {self._identity.attempt!r} was not prepared")
             try:
                 with foreign_errors():
-                    results = extraction.with_own_files(self._results, self._area, self._identity)
+                    results = extraction.with_maintenance_files(self._results, self._area, self._identity)
                 state = replace(state, branches=results)
                 storable(state)  # one bad row would keep the whole table of task states from being stored
             except Exception as error:  # noqa: BLE001 - reported in the state
@@ -195,7 +195,7 @@ class Attempt:
         if branches is None:
             return failed
         prefix = counts.prefix
-        if branches.cut_back() and prefix is not None and prefix.high != failed.low:
+        if branches.discard_failed_counts() and prefix is not None and prefix.high != failed.low:
             try:
                 with foreign_errors():
                     branches.run_task_checks(prefix.high)
@@ -268,7 +268,7 @@ def _copy(
     delivered: PositionCheck,
     counts: _Counts,
     is_late: Callable[[], bool],
-    live: ProgressCounters,
+    counters: ProgressCounters,
     *,
     keeps_prefix: bool,
 ) -> None:
@@ -283,7 +283,7 @@ def _copy(
     while True:
         with _gc_paused():
             try:
-                with live.at(READ):
+                with counters.at(READ):
                     batch = next(batches)
             except StopIteration:
                 return
@@ -291,8 +291,8 @@ def _copy(
             counts.read += batch.num_rows
             counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
             delivered.take(batch, holes)
-            branches.take(batch, holes)
-        live.count_batch(batch.num_rows, counts.bytes_read - before, branches.seconds())
+            branches.route(batch, holes)
+        counters.count_batch(batch.num_rows, counts.bytes_read - before, branches.seconds())
         if keeps_prefix:
             counts.prefix = _prefix(extraction, branches, delivered, counts)
         if (max_bytes and counts.bytes_read >= max_bytes) or is_late():

@@ -102,13 +102,13 @@ class PositionCheck:
                         "Extraction.holes",
                     )
 
-    def _wrong(self, problem: str, expected: str, found: str, culprit: str) -> SourceError:
+    def _wrong(self, problem: str, expected: str, actual: str, culprit: str) -> SourceError:
         return SourceError(
             f"the source {problem}",
             id="SOURCE_PLAN_INVALID",
             dataset=self.unit.dataset_urn,
             work_unit=self.unit.work_unit_id,
             expected=expected,
-            found=found,
+            found=actual,
             todo=f"correct {culprit} of the source",
         )

@@ -209,10 +209,12 @@ class TaskFlow:
 
     def published_in(self, dataset_urn: str, output: str) -> str:
         """Describe where a dataset's published data is, by branch if there are several."""
-        places = {branch.name: branch.sink.published_in(dataset_urn, output, branch.name) for branch in self.branches}
-        if len(places) == 1:
-            return next(iter(places.values()))
-        return ", ".join(f"{name}: {place}" for name, place in places.items() if place)
+        locations = {
+            branch.name: branch.sink.published_in(dataset_urn, output, branch.name) for branch in self.branches
+        }
+        if len(locations) == 1:
+            return next(iter(locations.values()))
+        return ", ".join(f"{name}: {location}" for name, location in locations.items() if location)
 
     @property
     def converters(self) -> Iterator[Converter]:
@@ -260,21 +262,21 @@ class TaskFlow:
         for branch in self.branches:
             if self.fork is not None and not reached.may_receive(self.fork, branch.name):
                 continue  # the fork skips this branch for all records
-            where = f" of branch {branch.name}"
-            written = reached.after(branch.stages, where)
+            location = f" of branch {branch.name}"
+            written = reached.after(branch.stages, location)
             for check in branch.checks:
-                with _fits(check.name + where, written.maker):
+                with _fits(check.name + location, written.maker):
                     _check(check.checker, written.columns)
             _check_sink(branch, written)
 
 
 def _check_sink(branch: Branch, reached: FlowColumns) -> None:
-    columns, asked = reached.columns, branch.sink.required_columns()
+    columns, requested = reached.columns, branch.sink.required_columns()
     try:
         check_levels(columns.fields)
         schema = columns.full_schema()
-        if schema is None and asked is not None:
-            schema = typed_columns(columns, asked, branch.sink.name)
+        if schema is None and requested is not None:
+            schema = typed_columns(columns, requested, branch.sink.name)
         if schema is not None:
             branch.sink.check_schema(schema)
     except ConfigurationError as error:
@@ -304,19 +306,19 @@ class FlowColumns:
         """Return the columns of a source."""
         return cls(Columns.of(source.batch_schema))
 
-    def after(self, stages: Sequence[Stage], where: str = "") -> FlowColumns:
+    def after(self, stages: Sequence[Stage], location: str = "") -> FlowColumns:
         """Return the columns behind these constructs. Raises as `TaskFlow.check`.
 
         Args:
             stages: a chain, or part of one.
-            where: appended to a construct's name in errors.
+            location: appended to a construct's name in errors.
         """
         reached = self
         for stage in stages:
-            with _fits(stage.name + where, reached.maker):
-                made = _made(stage.construct, reached.columns)
-            if made != reached.columns:
-                reached = FlowColumns(made, stage.name)
+            with _fits(stage.name + location, reached.maker):
+                columns = _columns_behind(stage.construct, reached.columns)
+            if columns != reached.columns:
+                reached = FlowColumns(columns, stage.name)
         return reached
 
     def may_receive(self, fork: ForkOperator, branch: str) -> bool:
@@ -328,7 +330,7 @@ class FlowColumns:
             return schema is None or fork.accepts(branch, schema)
 
 
-def _made(construct: Converter | RowChecker, columns: Columns) -> Columns:
+def _columns_behind(construct: Converter | RowChecker, columns: Columns) -> Columns:
     """Return the known columns behind a construct."""
     match construct:
         case ConverterSettings():

@@ -1,4 +1,5 @@
-"""The state of one log. `protocol.folding` applies records to it, `protocol.validity` decides which records count."""
+"""The state of one log. `protocol.record_effects` applies records to it, `protocol.validity` decides which records
+count."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
-    ByHand,
     Checkpoint,
     DatasetState,
     Done,
@@ -24,10 +23,11 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
-    Left,
-    LeftSequence,
     Moved,
     OperatorAction,
+    OperatorDecision,
+    Postponed,
+    PostponedSequence,
     Rebuilt,
     Record,
     SealedSequence,
@@ -35,11 +35,11 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SchemaIds, SkippedRange
+from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.renaming import NamedNow, renamed
 from distcommit.protocol.validity import may_close, may_seal, valid
 
 
@@ -98,27 +98,29 @@ def fail(
     return record if valid(record, fold) else None
 
 
-def leave(fold: Fold, epoch: int, left: Iterable[LeftSequence], *, outage: bool) -> Left | None:
+def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, outage: bool) -> Postponed | None:
     """Record why sequences stay pending, for those whose recorded reason is another one."""
     unrecorded = []
-    for entry in left:
+    for entry in postponed:
         open_now = fold.state_of(entry.dataset_urn).open
         is_recorded = open_now is not None and (open_now.reason, open_now.outage) == (entry.reason, outage)
-        if not is_recorded and valid(Left(epoch, (entry,), outage), fold):
+        if not is_recorded and valid(Postponed(epoch, (entry,), outage), fold):
             unrecorded.append(entry)
-    return Left(epoch, tuple(unrecorded), outage) if unrecorded else None
+    return Postponed(epoch, tuple(unrecorded), outage) if unrecorded else None
 
 
-def unread(fold: Fold, epoch: int, found: Iterable[DatasetReadFailure], *, stop_after: int) -> Unread | None:
+def read_failures(
+    fold: Fold, epoch: int, failures: Iterable[DatasetReadFailure], *, stop_after: int
+) -> ReadFailures | None:
     """Record that the run could not read these datasets, once. Stop a dataset after `stop_after` failed runs in a row
     (0: never)."""
     unrecorded = []
-    for dataset in found:
-        if valid(Unread(epoch, (dataset,)), fold):
-            before = fold.state_of(dataset.dataset_urn).unread
+    for dataset in failures:
+        if valid(ReadFailures(epoch, (dataset,)), fold):
+            before = fold.state_of(dataset.dataset_urn).read_failure
             failed_runs = (before.failed_runs if before else 0) + (0 if dataset.outage else 1)
             unrecorded.append(replace(dataset, stops=0 < stop_after <= failed_runs and not dataset.outage))
-    return Unread(epoch, tuple(unrecorded)) if unrecorded else None
+    return ReadFailures(epoch, tuple(unrecorded)) if unrecorded else None
 
 
 def decide(fold: Fold, epoch: int) -> Decide | None:
@@ -126,11 +128,11 @@ def decide(fold: Fold, epoch: int) -> Decide | None:
     return Decide(epoch) if fold.fence_epoch == epoch and epoch not in fold.decided_epochs else None
 
 
-def by_hand(
-    fold: Fold, action: OperatorAction, name: SequenceName, who: str, skipped: tuple[SkippedRange, ...] = ()
-) -> ByHand | None:
+def operator_decision(
+    fold: Fold, action: OperatorAction, name: SequenceName, user: str, skipped: tuple[SkippedRange, ...] = ()
+) -> OperatorDecision | None:
     """Record an operator's action on a sequence, if the sequence has the required status."""
-    record = ByHand(action, name, who, skipped)
+    record = OperatorDecision(action, name, user, skipped)
     return record if valid(record, fold) else None
 
 
@@ -140,20 +142,20 @@ def is_set(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
     return urn in fold.datasets and state.watermark == watermark and state.closed_epoch >= fold.fence_epoch
 
 
-def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None, who: str) -> SetWatermark | None:
+def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None, user: str) -> SetWatermark | None:
     """Set an idle dataset's watermark, if its state is still the one that the operator saw."""
     urn = before.dataset_urn
-    wanted = fold.state_of(urn) == before and not is_set(fold, urn, watermark)
-    record = SetWatermark(urn, watermark, who)
-    return record if wanted and valid(record, fold) else None
+    is_needed = fold.state_of(urn) == before and not is_set(fold, urn, watermark)
+    record = SetWatermark(urn, watermark, user)
+    return record if is_needed and valid(record, fold) else None
 
 
 def set_watermarks(
-    fold: Fold, wanted: Mapping[str, Watermark], before: Mapping[str, Watermark | None], who: str
+    fold: Fold, requested: Mapping[str, Watermark], before: Mapping[str, Watermark | None], user: str
 ) -> SetWatermarks | None:
     """Set the watermarks of idle datasets, all or none: none if one of them is not the one that the operator saw."""
-    remaining = {urn: watermark for urn, watermark in wanted.items() if not is_set(fold, urn, watermark)}
-    record = SetWatermarks(remaining, who)
+    remaining = {urn: watermark for urn, watermark in requested.items() if not is_set(fold, urn, watermark)}
+    record = SetWatermarks(remaining, user)
     as_before = all(fold.state_of(urn).watermark == before[urn] for urn in remaining)
     return record if remaining and as_before and valid(record, fold) else None
 
@@ -165,67 +167,67 @@ def is_rebuilt(fold: Fold, epoch: int, state: DatasetState) -> bool:
 
 
 def rebuild(
-    fold: Fold, epoch: int, states: tuple[DatasetState, ...], known: Mapping[str, DatasetState], who: str
+    fold: Fold, epoch: int, states: tuple[DatasetState, ...], dataset_states: Mapping[str, DatasetState], user: str
 ) -> Rebuilt | None:
     """Replace states by those made from the published files, closed for all runs that have started.
 
-    An operator action has no fence, so none of these datasets may have changed since `known` was read.
+    An operator action has no fence, so none of these datasets may have changed since `dataset_states` was read.
     """
     urns = [state.dataset_urn for state in states]
-    as_planned = all(fold.state_of(urn) == known.get(urn, DatasetState(urn)) for urn in urns)
-    there = all(is_rebuilt(fold, epoch, state) for state in states)
-    record = Rebuilt(epoch, tuple(replace(state, closed_epoch=epoch) for state in states), who)
-    return record if as_planned and not there and valid(record, fold) else None
+    as_planned = all(fold.state_of(urn) == dataset_states.get(urn, DatasetState(urn)) for urn in urns)
+    is_done = all(is_rebuilt(fold, epoch, state) for state in states)
+    record = Rebuilt(epoch, tuple(replace(state, closed_epoch=epoch) for state in states), user)
+    return record if as_planned and not is_done and valid(record, fold) else None
 
 
-def cut(fold: Fold, epoch: int, phase: CutPhase, seen: Iterable[Head]) -> Cut | None:
+def cut(fold: Fold, epoch: int, phase: CutPhase, reported: Iterable[Head]) -> Cut | None:
     """In the job log: record the ends of the bucket logs, after the run has fenced and replayed them, or at its end.
 
     A head never goes back: if an operator action has recorded a newer one since the run read the log, it stays. The
     head of a bucket that was not read stays too, and is marked as not whole.
     """
-    by_bucket = {head.bucket: head for head in seen}
+    by_bucket = {head.bucket: head for head in reported}
     buckets = sorted(fold.heads.keys() | by_bucket.keys())
     record = Cut(epoch, phase, tuple(_newest_head(fold.heads.get(b), by_bucket.get(b)) for b in buckets))
     is_there = epoch == (fold.began_epoch if phase is CutPhase.BEGAN else fold.ended_epoch)
     return record if not is_there and valid(record, fold) else None
 
 
-def _newest_head(last: Head | None, seen: Head | None) -> Head:
-    if seen is None or (last is not None and seen.number <= last.number):
+def _newest_head(last: Head | None, reported: Head | None) -> Head:
+    if reported is None or (last is not None and reported.number <= last.number):
         if last is None:
             raise AssertionError("a bucket must have a head or have been read")
-        return replace(last, is_whole=seen is not None and seen.is_whole)
-    return seen
+        return replace(last, is_complete=reported is not None and reported.is_complete)
+    return reported
 
 
-def end(fold: Fold, epoch: int, seen: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
+def end(fold: Fold, epoch: int, reported: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
     """In the job log: record the end of a run, then a checkpoint if one is due and no newer run has started.
 
     Arguments like `cut` and `checkpoint`.
     """
     if fold.ended_epoch != epoch:
-        return cut(fold, epoch, CutPhase.ENDED, seen)
+        return cut(fold, epoch, CutPhase.ENDED, reported)
     return checkpoint(fold, at_least=at_least, decided_from=decided_from) if fold.fence_epoch == epoch else None
 
 
-def discard_heads(fold: Fold, epoch: int, who: str) -> Rebuilt | None:
+def discard_heads(fold: Fold, epoch: int, user: str) -> Rebuilt | None:
     """In the job log: discard all log heads, so that the bucket logs continue from where they are."""
-    record = Rebuilt(epoch, (), who)
+    record = Rebuilt(epoch, (), user)
     return record if fold.heads and valid(record, fold) else None
 
 
-def heads(fold: Fold, generation: int, seen: Iterable[Head], who: str) -> Heads | None:
+def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> Heads | None:
     """In the job log: record the ends of bucket logs of the current generation after an operator action, if they are
     above the last heads. A bucket that has lost its tail stays marked."""
     if fold.generation != generation:
         return None
     above = tuple(
-        replace(head, is_whole=fold.heads[head.bucket].is_whole if head.bucket in fold.heads else True)
-        for head in seen
-        if valid(Heads((head,), who), fold)
+        replace(head, is_complete=fold.heads[head.bucket].is_complete if head.bucket in fold.heads else True)
+        for head in reported
+        if valid(Heads((head,), user), fold)
     )
-    return Heads(above, who) if above else None
+    return Heads(above, user) if above else None
 
 
 def rebucket(fold: Fold, epoch: int, generation: int, buckets: int, settings: Mapping[str, str]) -> Rebucket | None:

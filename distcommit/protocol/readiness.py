@@ -68,7 +68,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
+class NotReady:
     """Decided: this run commits nothing for the dataset.
 
     Attributes:
@@ -87,15 +87,15 @@ class Ready:
     Attributes:
         winners: the task states whose outputs are published.
         high: the watermark after the commit.
-        left_out: why other work units are not part of it; empty if all are.
+        partial_reason: why other work units are not part of it; empty if all are.
     """
 
     winners: tuple[TaskState, ...]
     high: Watermark
-    left_out: str = ""
+    partial_reason: str = ""
 
 
-Readiness = Wait | Nothing | Ready
+Readiness = Wait | NotReady | Ready
 
 
 def succeeded(plan: DatasetPlan, states: Sequence[TaskState]) -> bool:
@@ -136,7 +136,7 @@ def readiness(
     if failures and not ingest_ended:
         return Wait()
     if failures and (policy is CommitPolicy.FULL or not chosen):
-        return Nothing(failures[0] + (f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""), failed=True)
+        return NotReady(failures[0] + (f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""), failed=True)
 
     reached = {**plan.start.positions, **(plan.planned_low.positions if plan.planned_low else {})}
     for skip in plan.skipped:
@@ -144,9 +144,9 @@ def readiness(
     winners, reached = gap_free(chosen, reached)
     high = Watermark(reached, plan.start.incarnation)
     if failures and not winners:
-        return Nothing(failures[0], failed=True)
+        return NotReady(failures[0], failed=True)
     if high == plan.planned_low and not any(state.has_prepared for state in winners):
-        return Nothing(failures[0] if failures else "nothing new was read", failed=bool(failures))
+        return NotReady(failures[0] if failures else "nothing new was read", failed=bool(failures))
     return Ready(tuple(winners), high, failures[0] if failures else "")
 
 

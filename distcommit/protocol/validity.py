@@ -17,7 +17,6 @@ from typing import Final, assert_never
 
 from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
-    ByHand,
     Checkpoint,
     DatasetState,
     DatasetStatus,
@@ -26,16 +25,17 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Intent,
-    Left,
     Moved,
     OperatorAction,
+    OperatorDecision,
+    Postponed,
     Rebuilt,
     Record,
     SequenceName,
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import Unread
+from distcommit.core.records.read_failures import ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 
@@ -85,10 +85,10 @@ def rejection_reason(record: Record, fold: Fold) -> str:
             return _not_newest(record.epoch, fold) or _not_open(record.sequences, fold, _MAY_CLOSE)
         case Failed():
             return _not_newest(record.epoch, fold) or _not_open((record.sequence,), fold, (PENDING,))
-        case Left():
+        case Postponed():
             names = [SequenceName(entry.dataset_urn, entry.epoch) for entry in record.sequences]
             return _not_newest(record.epoch, fold) or _not_open(names, fold, (PENDING,))
-        case Unread():
+        case ReadFailures():
             return _not_newest(record.epoch, fold) or _read_failure_problem(record, fold)
         case Dropped():
             return (
@@ -96,9 +96,9 @@ def rejection_reason(record: Record, fold: Fold) -> str:
                 or _not_open(record.sequences, fold, (PENDING,))
                 or _not_held(record, fold)
             )
-        case ByHand(action=OperatorAction.READ_AGAIN):
+        case OperatorDecision(action=OperatorAction.READ_AGAIN):
             return _not_stopped(record.sequence, fold)
-        case ByHand():
+        case OperatorDecision():
             return _not_open((record.sequence,), fold, (BY_HAND[record.action][0],))
         case SetWatermark():
             return _not_idle((record.dataset_urn,), fold)
@@ -166,7 +166,7 @@ def _not_as_planned(state: DatasetState, low: Watermark | None) -> str:
     )
 
 
-def _read_failure_problem(record: Unread, fold: Fold) -> str:
+def _read_failure_problem(record: ReadFailures, fold: Fold) -> str:
     """Return why the run may not record these read failures; empty if it may.
 
     A dataset's failure counts once for a run, and not if a run has read the dataset, or an operator has set its
@@ -177,18 +177,23 @@ def _read_failure_problem(record: Unread, fold: Fold) -> str:
         return "a dataset is named twice"
     for dataset in record.datasets:
         state = fold.state_of(dataset.dataset_urn)
-        is_partly_done = state.done_epoch == record.epoch and bool(state.done_left_out)
+        is_partly_done = state.done_epoch == record.epoch and bool(state.done_partial_reason)
         is_current = state.closed_epoch < record.epoch or is_partly_done
         if state.status is not IDLE or state.watermark != dataset.low or not is_current:
             return _not_as_planned(state, dataset.low)
-        if state.unread is not None and state.unread.epoch >= record.epoch:
-            return f"epoch {state.unread.epoch} has already recorded a read failure of {dataset.dataset_urn}"
+        if state.read_failure is not None and state.read_failure.epoch >= record.epoch:
+            return f"epoch {state.read_failure.epoch} has already recorded a read failure of {dataset.dataset_urn}"
     return ""
 
 
 def _not_stopped(name: SequenceName, fold: Fold) -> str:
     state = fold.state_of(name.dataset_urn)
-    if state.status is IDLE and state.unread is not None and state.unread.stopped and state.unread.epoch == name.epoch:
+    if (
+        state.status is IDLE
+        and state.read_failure is not None
+        and state.read_failure.stopped
+        and state.read_failure.epoch == name.epoch
+    ):
         return ""
     return f"{name.dataset_urn} was not stopped by epoch {name.epoch}"
 

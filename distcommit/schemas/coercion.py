@@ -34,9 +34,11 @@ class SchemaCoercion:
                     todo="make the column optional, or add it with a converter",
                 )
             self._indices.append(index)
-            given = target.type if index < 0 else batches.field(index).type
-            is_alike = pa.types.is_boolean(given) or is_text(given)  # Parquet stores all of Arrow's text types alike
-            fields.append(target.with_type(given) if is_alike else target)
+            supplied = target.type if index < 0 else batches.field(index).type
+            is_alike = pa.types.is_boolean(supplied) or is_text(
+                supplied
+            )  # Parquet stores all of Arrow's text types alike
+            fields.append(target.with_type(supplied) if is_alike else target)
         self.schema = pa.schema(fields)
 
     def coerce(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -52,24 +54,24 @@ class SchemaCoercion:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def convert_to_pinned(batch: pa.RecordBatch, pinned: pa.Schema) -> tuple[pa.RecordBatch, str]:
+def convert_to_pinned(batch: pa.RecordBatch, pinned_schema: pa.Schema) -> tuple[pa.RecordBatch, str]:
     """Convert records to the pinned schema. If that fails, return them unchanged with a rejection reason."""
     columns, reasons = [], []
-    for wanted in pinned:
-        indices = batch.schema.get_all_field_indices(wanted.name)
-        column = batch.column(indices[0]) if len(indices) == 1 else pa.nulls(batch.num_rows, wanted.type)
-        if column.null_count and not wanted.nullable:
-            reasons.append(f"{wanted.name} is missing, and is not nullable")
-        elif column.type != wanted.type and not is_narrower(column.type, wanted.type):
-            reasons.append(f"{wanted.name} is {column.type} here, and {wanted.type} before")
+    for required in pinned_schema:
+        indices = batch.schema.get_all_field_indices(required.name)
+        column = batch.column(indices[0]) if len(indices) == 1 else pa.nulls(batch.num_rows, required.type)
+        if column.null_count and not required.nullable:
+            reasons.append(f"{required.name} is missing, and is not nullable")
+        elif column.type != required.type and not is_narrower(column.type, required.type):
+            reasons.append(f"{required.name} is {column.type} here, and {required.type} before")
         else:
             try:
-                columns.append(column.cast(wanted.type))
+                columns.append(column.cast(required.type))
             except pa.ArrowException as error:
-                reasons.append(f"{wanted.name} can't be read as {wanted.type}: {error}")
+                reasons.append(f"{required.name} can't be read as {required.type}: {error}")
     if reasons:
         return batch, f"can't be read with the pinned columns: {list_reasons(reasons)}"
-    return pa.RecordBatch.from_arrays(columns, schema=pinned), ""
+    return pa.RecordBatch.from_arrays(columns, schema=pinned_schema), ""
 
 
 def _cast(values: pa.Array, field: pa.Field) -> pa.Array:

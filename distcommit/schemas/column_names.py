@@ -55,13 +55,13 @@ def _check_nested(kind: pa.DataType, target: str, path: str) -> None:
         _check_nested(field.type, target, f"{path}.{field.name}" if is_struct else path)
 
 
-def _refused(target: str, name: str, found: str, struct: str = "") -> ConfigurationError:
+def _refused(target: str, name: str, actual: str, struct: str = "") -> ConfigurationError:
     rename = "rename it with the converter `rename`"
     return ConfigurationError(
         f"{target} cannot have a {'field' if struct else 'column'} of this name",
         id="COLUMN_UNSUPPORTED",
         column=f"{struct}.{name}" if struct else name,
-        found=found,
+        found=actual,
         todo=f"make columns of the struct with the converter `flatten`, and then {rename}" if struct else rename,
     )
 
@@ -111,8 +111,8 @@ class ColumnNames:
             return f"{len(name)} characters, of which the database takes {self.most_characters}"
         if self.basic_characters and max(name) > "\uffff":
             return "a character outside of Unicode's basic plane"
-        if taken := next((each for each in name if each in self.without), ""):
-            return f"the character {taken!r}"
+        if selected := next((text for text in name if text in self.without), ""):
+            return f"the character {selected!r}"
         if not self.ends_in_spaces and name.endswith(" "):
             return "a space at its end"
         return "a name that the database reserves" if name.lower() in self.reserved else ""

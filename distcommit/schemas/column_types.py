@@ -68,14 +68,14 @@ def arrow_type(written: object, depth: int = 0) -> pa.DataType:
                 return pa.decimal128(precision, scale)
         case [items]:
             return pa.list_(arrow_type(items, depth + 1))
-        case {"*": values, **others} if not others:
+        case {"*": values, **extra} if not extra:
             return pa.map_(pa.string(), arrow_type(values, depth + 1))
         case Mapping() if written and all(isinstance(name, str) for name in written):
             return pa.struct([(field_name(name), arrow_type(below, depth + 1)) for name, below in written.items()])
     raise SettingError(
         f"must be one of {', '.join(_SCALARS)}, decimal(PRECISION, SCALE) of at most 38 digits, [TYPE] for a list,"
         ' {NAME: TYPE, ...} for a struct, or {"*": TYPE} for a map',
-        found=f"{written!r:.100}",
+        actual=f"{written!r:.100}",
     )
 
 

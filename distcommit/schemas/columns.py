@@ -54,7 +54,7 @@ class Columns:
         dropped = (self.dropped | frozenset(without)) - set(schema.names) if self.may_have_others else frozenset[str]()
         return Columns(schema, self.may_have_others, dropped)
 
-    def keep_or_drop(self, name: str, keep: bool) -> Columns:
+    def with_or_without(self, name: str, keep: bool) -> Columns:
         """Return the columns; without the named one unless `keep`."""
         return self if keep else self.with_fields([field for field in self.fields if field.name != name], [name])
 
@@ -63,7 +63,7 @@ def find_column(
     columns: Columns | pa.Schema,
     name: str,
     construct: str,
-    wanted: Callable[[pa.DataType], bool] = lambda _: True,
+    predicate: Callable[[pa.DataType], bool] = lambda _: True,
     expected: str = "",
 ) -> pa.Field:
     """Return the only column of a name; with the type `UNKNOWN` if it may exist.
@@ -72,7 +72,7 @@ def find_column(
         columns: the columns of the records.
         name: the column's name.
         construct: the construct that needs the column, for messages.
-        wanted: returns whether the construct can use a type.
+        predicate: returns whether the construct can use a type.
         expected: the types that it can use, in words.
 
     Raises:
@@ -92,7 +92,7 @@ def find_column(
             todo="correct the construct's settings, or the converters before it",
         )
     field = columns.fields.field(indices[0])
-    if field.type != UNKNOWN and not wanted(field.type):
+    if field.type != UNKNOWN and not predicate(field.type):
         raise ConfigurationError(
             "a construct can't use the type of a column",
             id="CONSTRUCT_SETTINGS_INVALID",
@@ -112,13 +112,13 @@ def named_schema(columns: Columns, names: Iterable[str], construct: str) -> pa.S
     ).full_schema()
 
 
-def typed_columns(columns: Columns, asked: Sequence[str], construct: str) -> pa.Schema | None:
+def typed_columns(columns: Columns, requested: Sequence[str], construct: str) -> pa.Schema | None:
     """Return the named columns, and all others whose types are known and hold values.
 
     None if the type of a named column is unknown, or if there are no columns. Errors as of `find_column`.
     """
-    named = [find_column(columns, name, construct) for name in asked]
-    fields = [field for field in columns.fields if field.name in asked or field.type not in (UNKNOWN, pa.null())]
+    named = [find_column(columns, name, construct) for name in requested]
+    fields = [field for field in columns.fields if field.name in requested or field.type not in (UNKNOWN, pa.null())]
     return pa.schema(fields) if fields and all(field.type != UNKNOWN for field in named) else None
 
 

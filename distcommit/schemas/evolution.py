@@ -106,7 +106,7 @@ def is_narrower(kind: pa.DataType, declared: pa.DataType) -> bool:
         return is_narrower(kind.key_type, declared.key_type) and is_narrower(kind.item_type, declared.item_type)
     if _of.is_struct(kind) and _of.is_struct(declared):
         below = [(kind.get_field_index(field.name), field.type) for field in declared]
-        return all(index >= 0 and is_narrower(kind.field(index).type, wanted) for index, wanted in below)
+        return all(index >= 0 and is_narrower(kind.field(index).type, required) for index, required in below)
     if _of.is_integer(kind) and _of.is_integer(declared):
         signed, declared_signed = _of.is_signed_integer(kind), _of.is_signed_integer(declared)
         if signed and not declared_signed:
@@ -187,8 +187,8 @@ def _merged_type(old: pa.DataType, new: pa.DataType, path: str, reasons: list[st
         return pa.map_(old.key_type, _merged_field(old.item_field, new.item_field, f"{path}.*", reasons))
     if (merged := wider_type(old, new)) is not None:
         return merged
-    for whole, number in ((old, new), (new, old)):
-        if _of.is_integer(whole) and _of.is_floating(number) and whole.bit_width <= _EXACT_BITS:
+    for combined, number in ((old, new), (new, old)):
+        if _of.is_integer(combined) and _of.is_floating(number) and combined.bit_width <= _EXACT_BITS:
             return pa.float64()
     reasons.append(f"{path} is {new} here, and {old} before")
     return old

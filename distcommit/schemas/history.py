@@ -76,7 +76,7 @@ class SchemaHistory(Generic[SchemaT]):
             merge: returns the newest schema with the new one, or None if the new one must not be stored.
         """
         while self.newest is None or evolution != "pin":
-            wanted = merge(self.newest)
-            if wanted is None or wanted == self.newest:
+            requested = merge(self.newest)
+            if requested is None or requested == self.newest:
                 return
-            self.put(wanted)
+            self.put(requested)

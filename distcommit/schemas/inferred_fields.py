@@ -120,13 +120,13 @@ def _widened(kind: Any, value: object, depth: int) -> Any:
     return kind
 
 
-def _typed(seen: Any) -> Any:
+def _typed(observed: Any) -> Any:
     """Return a type without names that have no type."""
-    match seen:
+    match observed:
         case [below]:
             kind = _typed(below)
             return _NO_TYPE if kind is _NO_TYPE else [kind]
         case dict():
-            fields = {name: kind for name, below in seen.items() if (kind := _typed(below)) is not _NO_TYPE}
+            fields = {name: kind for name, below in observed.items() if (kind := _typed(below)) is not _NO_TYPE}
             return fields or _NO_TYPE
-    return seen
+    return observed

@@ -71,8 +71,8 @@ class Expansion:
             if self.columns > self.max_columns:
                 raise SchemaTooLargeError(f"it expands to more than {self.max_columns} columns, which is the limit")
             if self.depth > self.max_levels:
-                where = f"{path[:80]}..." if len(path) > 80 else path
-                raise SchemaTooLargeError(f"it is nested more than {self.max_levels} levels deep at {where}")
+                location = f"{path[:80]}..." if len(path) > 80 else path
+                raise SchemaTooLargeError(f"it is nested more than {self.max_levels} levels deep at {location}")
             yield
         finally:
             self.depth -= 1

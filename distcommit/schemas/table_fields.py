@@ -70,13 +70,13 @@ def not_readable_from_files(
         return
     now = {field.identity: field for field in have.fields}
     for field in written.fields:
-        name, there = _below(path, field), now.pop(field.identity, None)
-        if there is None:
+        name, present = _below(path, field), now.pop(field.identity, None)
+        if present is None:
             yield f"column {name}{f' (id {field.identity})' if field.identity != field.name else ''} was dropped"
             continue
-        if there.required and not field.required:
+        if present.required and not field.required:
             yield f"column {name} requires a value now"
-        yield from not_readable_from_files(there.type, field.type, inner, holds, name)
+        yield from not_readable_from_files(present.type, field.type, inner, holds, name)
     for field in now.values() if have.of == "struct" else ():
         if field.required and not field.has_default:
             yield f"column {_below(path, field)} was added and requires a value"

@@ -70,7 +70,7 @@ class TypeTable:
         if _of.is_dictionary(kind) and (self.nested_dictionaries or not _of.is_nested(kind.value_type)):
             return self.stored(kind.value_type, path)
         if self.structs and _of.is_struct(kind) and kind.num_fields:
-            return pa.struct([self._field(each, f"{path}.{each.name}", each.name) for each in kind])
+            return pa.struct([self._field(column, f"{path}.{column.name}", column.name) for column in kind])
         if any(is_kind(kind) for is_kind in self.lists):
             return pa.list_(self._field(kind.value_field, path, self.item_name or kind.value_field.name))
         if self.maps and _of.is_map(kind):
@@ -114,9 +114,9 @@ def replace_types(
     return replace(kind)
 
 
-def contains_type(kind: pa.DataType, wanted: IsType) -> bool:
+def contains_type(kind: pa.DataType, predicate: IsType) -> bool:
     """Return whether a type, or one within it, is wanted."""
-    return wanted(kind) or any(contains_type(inner.type, wanted) for inner in inner_fields(kind))
+    return predicate(kind) or any(contains_type(inner.type, predicate) for inner in inner_fields(kind))
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:

@@ -15,8 +15,8 @@ class PlanError(SourceError):
 
     id = "DATASET_NOT_PLANNED"
 
-    def __init__(self, what: str, *, remedy: tuple[str, ...] = (), **details: Any) -> None:
-        super().__init__(what, **details)
+    def __init__(self, subject: str, *, remedy: tuple[str, ...] = (), **details: Any) -> None:
+        super().__init__(subject, **details)
         self.remedy = remedy
 
 
@@ -28,7 +28,7 @@ def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanEr
         stored: the stored position.
         end: end of the column's values now; None if there is no value at or past `stored`.
     """
-    there = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"
+    end_note = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"
     return PlanError(
         "the watermark column ends before the stored position",
         id="WATERMARK_COLUMN_ENDED",
@@ -38,5 +38,5 @@ def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanEr
         found="no value at or past it" if end is None else f"nothing past {end!r}",
         todo="if only its newest rows were deleted, wait: it continues once there are newer ones. If it was truncated,"
         " restored or filled again, set the dataset's watermark (distcommit dataset set-watermark): to null to read"
-        f" it again from the start (its remaining rows are published again){there}",
+        f" it again from the start (its remaining rows are published again){end_note}",
     )

@@ -81,17 +81,21 @@ def is_position(kind: Kind, position: Position) -> bool:
         return False
 
 
-def end_of_retry(again: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
+def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
     """Return the end of the next range of a watermark column: the end of the failed range, if it lies between `low`
     and `end`, else `end`.
 
     Args:
-        again: the failed end, by `SourceState.to_read_again`.
+        retried_end: the failed end, by `SourceState.to_read_again`.
         incarnation: incarnation of the column's positions.
         low: the stored position.
         end: end of the values that can be read.
     """
-    failed = again.positions.get(PARTITION) if again is not None and again.incarnation in ("", incarnation) else None
+    failed = (
+        retried_end.positions.get(PARTITION)
+        if retried_end is not None and retried_end.incarnation in ("", incarnation)
+        else None
+    )
     return failed if failed is not None and at_or_past(end, failed) and not at_or_past(low, failed) else end
 
 
@@ -125,9 +129,9 @@ class OrderedRows(Generic[Row]):
     def pop_below(self, end: Position) -> list[Row]:
         """Remove the rows whose values are below `end`, and return them."""
         count = bisect_left(self._positions, end)
-        taken, self._rows = self._rows[:count], self._rows[count:]
+        selected, self._rows = self._rows[:count], self._rows[count:]
         self._positions = self._positions[count:]
-        return taken
+        return selected
 
     def __len__(self) -> int:
         return len(self._rows)

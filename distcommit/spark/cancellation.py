@@ -27,20 +27,20 @@ class CancellableLaunch:
 
     Attributes:
         launch: the underlying launcher.
-        require_wanted: raises RunCancelledError once the run is cancelled.
+        check_cancellation: raises RunCancelledError once the run is cancelled.
     """
 
     launch: Launch
-    require_wanted: Callable[[], None]
+    check_cancellation: Callable[[], None]
 
     def __call__(
         self, function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
     ) -> list[Result]:
-        self.require_wanted()
+        self.check_cancellation()
         try:
             return self.launch(function, settings, tasks, kind)
         except (JobFailedError, ConfigurationError, ProcessLostError):
-            self.require_wanted()
+            self.check_cancellation()
             raise
 
 
@@ -77,7 +77,7 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
                 "the run was cancelled",
                 job=store.job,
                 epoch=epoch,
-                by=requests[0].who,
+                by=requests[0].requested_by,
                 todo="none; the run publishes nothing more, and the next run replays its sealed commits",
             )
 
@@ -91,7 +91,7 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
             if request is None:
                 continue
             if not requests:
-                logger.warning("the run was cancelled by %s", request.who, extra={"epoch": epoch})
+                logger.warning("the run was cancelled by %s", request.requested_by, extra={"epoch": epoch})
                 requests.append(request)
             _interrupt(spark, settings.run_id)
 

@@ -44,8 +44,8 @@ def describe_death(failure: str) -> str:
 def failure_text(failure: str) -> str:
     """Describe a failed job in one line: the task, its host and the cause."""
     task, host = _TASK.search(failure), _HOST.search(failure)
-    where = f" on {host[1]}" if host else ""
-    task_text = f"task {task[1]} of stage {task[2]}{where} failed {task[3]} times: " if task else ""
+    location = f" on {host[1]}" if host else ""
+    task_text = f"task {task[1]} of stage {task[2]}{location} failed {task[3]} times: " if task else ""
     return " ".join(reason_text(task_text + (describe_death(failure) or _cause(failure))).split())
 
 

@@ -108,9 +108,11 @@ class _Reading:
             return StagedFrame(self._parts(read, Kind.INTEGER))
         frame = StagedFrame(column=column, kind=self._kind(read), reader=self.source.reader_of(self.urn))
         stored = stored_in(self.urn, frame, state)
-        wanted = _new_rows(read, column, stored)
-        before = _maximum(wanted, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
-        parts = self._parts(wanted, frame.kind)
+        requested = _new_rows(read, column, stored)
+        before = (
+            _maximum(requested, column) if frame.kind is Kind.INTEGER else position_of(Kind.TIME, datetime.now(UTC))
+        )
+        parts = self._parts(requested, frame.kind)
         end = end_of(frame.kind, parts, self.source.lookback or 0, before)
         return structs.replace(frame, parts=parts, bound=stored, end=end)
 

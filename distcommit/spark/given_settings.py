@@ -40,9 +40,9 @@ def given_settings() -> dict[str, str]:
     return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2 and pair[0].startswith("spark.")}
 
 
-def master_of(settings: SparkSettings, given: Mapping[str, str]) -> str:
+def master_of(settings: SparkSettings, options: Mapping[str, str]) -> str:
     """Return the master: that of spark-submit, else of the job file, else of spark-defaults.conf, else the default."""
-    is_set, master = "master" in settings.model_fields_set, given.get(MASTER, settings.master)
+    is_set, master = "master" in settings.model_fields_set, options.get(MASTER, settings.master)
     if not is_submitted():
         return settings.master if is_set else master
     if is_set and master != settings.master:
@@ -50,9 +50,9 @@ def master_of(settings: SparkSettings, given: Mapping[str, str]) -> str:
     return master
 
 
-def report_overridden(conf: Mapping[str, str], given: Mapping[str, str]) -> None:
+def report_overridden(conf: Mapping[str, str], options: Mapping[str, str]) -> None:
     """Log the names of given settings that the job file's `spark.conf` replaces."""
-    names = sorted(name for name, value in conf.items() if given.get(name, value) != value)
+    names = sorted(name for name, value in conf.items() if options.get(name, value) != value)
     if names:
         origin = "spark-submit" if is_submitted() else "spark-defaults.conf"
         logger.warning("spark.conf of the job file replaces settings of %s: %s", origin, ", ".join(names))

@@ -26,8 +26,8 @@ def check_java() -> None:
     )
     expected = f"Java {MINIMUM_JAVA} or later"
     if java is None or not os.access(java, os.X_OK):
-        where = f"none at JAVA_HOME {home}" if home else "no java on PATH, JAVA_HOME is not set"
-        raise ConfigurationError("Spark needs Java", id="JAVA_MISSING", expected=expected, found=where, todo=todo)
+        location = f"none at JAVA_HOME {home}" if home else "no java on PATH, JAVA_HOME is not set"
+        raise ConfigurationError("Spark needs Java", id="JAVA_MISSING", expected=expected, found=location, todo=todo)
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     text = (answer.stderr or answer.stdout).strip()
     version = re.search(r'version "(?:1\.)?(\d+)', text)

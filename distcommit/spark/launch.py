@@ -52,9 +52,9 @@ class PartitionCall(Generic[Result]):
     function: Callable[[RunSettings, int], Result]
     settings: RunSettings
 
-    def in_task(self, partition: int, nothing: Iterable[object]) -> Iterator[bytes]:
+    def in_task(self, partition: int, empty: Iterable[object]) -> Iterator[bytes]:
         """Process one partition of an RDD without elements: yield its report."""
-        del nothing
+        del empty
         _reduce_garbage_collection()
         settings = replace(self.settings, after_death=True) if _is_retry() else self.settings
         with _redacted_errors():

@@ -79,16 +79,16 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     if settings.remote:
         return _open_remote(settings.remote)
     check_java()
-    given = given_settings()
-    master = master_of(settings, given)
-    report_overridden(settings.conf, given)
+    supplied = given_settings()
+    master = master_of(settings, supplied)
+    report_overridden(settings.conf, supplied)
     builder = SparkSession.builder.appName(app_name).master(master)
     if "spark.pyspark.python" in settings.conf:  # PySpark itself reads only the environment
         os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
-    elif "spark.pyspark.python" not in given:
+    elif "spark.pyspark.python" not in supplied:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
-    own = {key: value for key, value in defaults.items() if key not in given}
+    own = {key: value for key, value in defaults.items() if key not in supplied}
     conf = {key: with_secret_files(value) for key, value in {**own, **settings.conf}.items()}
     conf[_REDACTION] = redaction_pattern(settings.conf)
     for key, value in conf.items():
@@ -106,12 +106,12 @@ def not_started(error: Exception, master: str) -> DistcommitError:
         text, answers = str(error), True
     except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone
         text, answers = f"{type(error).__name__}: {silence}", False
-    first_line, what = (text.strip().splitlines() or [type(error).__name__])[0], "Spark does not start"
-    lost = (Py4JError, OSError, EOFError)
+    first_line, subject = (text.strip().splitlines() or [type(error).__name__])[0], "Spark does not start"
+    lost_connection = (Py4JError, OSError, EOFError)
     if (
         not answers
         or "JAVA_GATEWAY_EXITED" in text
-        or (isinstance(error, lost) and not isinstance(error, Py4JJavaError))
+        or (isinstance(error, lost_connection) and not isinstance(error, Py4JJavaError))
     ):
         return ProcessLostError(
             "the JVM died while Spark started",
@@ -123,9 +123,9 @@ def not_started(error: Exception, master: str) -> DistcommitError:
     causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
     if causes and _TRANSIENT_CAUSES.match(causes[-1]):
         todo = "check that the cluster of spark.master, its ports and disks work, and start again"
-        return TransientError(what, id="SPARK_UNAVAILABLE", master=master, found=first_line, todo=todo)
+        return TransientError(subject, id="SPARK_UNAVAILABLE", master=master, found=first_line, todo=todo)
     return ConfigurationError(
-        what,
+        subject,
         id="SPARK_SETTINGS_INVALID",
         master=master,
         found=first_line,

@@ -42,7 +42,7 @@ class Outcomes(Generic[Name]):
         """Return the results of these sequences."""
         return Outcomes(
             {name: error for name, error in self.failed.items() if name in names},
-            {name: lost for name, lost in self.lost.items() if name in names},
+            {name: lost_error for name, lost_error in self.lost.items() if name in names},
             Counter({name: steps for name, steps in self.executed.items() if name in names}),
             {name: tries for name, tries in self.tries.items() if name in names},
         )
@@ -77,7 +77,7 @@ class Execution(IoRequest):
             verify_first: execute_sequences(
                 {n: steps for r in requests if r._verify_first is verify_first for n, steps in r._sequences.items()},
                 verify_first=verify_first,
-                wholes={name: whole for r in requests for name, whole in r._wholes.items()},
+                wholes={name: complete for r in requests for name, complete in r._wholes.items()},
             )
             for verify_first in {request._verify_first for request in requests}
         }
@@ -115,9 +115,9 @@ def execute_sequences(
         for name in due:
             kind, sink = _kind_of(remaining[name][0])
             by_kind.setdefault((kind, sink, wholes.get(name) if sink else None), []).append(name)
-        for (kind, _, whole), names in by_kind.items():
+        for (kind, _, complete), names in by_kind.items():
             groups = {name: remaining[name].pop(0) for name in names}
-            _execute_kind(kind, groups, outcomes, verify_first=verify_first, whole=whole is not None)
+            _execute_kind(kind, groups, outcomes, verify_first=verify_first, is_complete=complete is not None)
     return outcomes
 
 
@@ -183,7 +183,7 @@ def _execute_kind(
     outcomes: Outcomes[Name],
     *,
     verify_first: bool,
-    whole: bool,
+    is_complete: bool,
 ) -> None:
     owners = [name for name, steps in groups.items() for _ in steps]
     steps = [step for group in groups.values() for step in group]
@@ -202,7 +202,7 @@ def _execute_kind(
             sound = [p for p, name in enumerate(owners) if name not in outcomes.lost and name not in outcomes.failed]
             owners, steps = [owners[index] for index in sound], [steps[index] for index in sound]
             verdicts = [answer for index in sound if not isinstance(answer := answers[index], DistcommitError)]
-    errors = _execute_whole(kind, steps, verdicts) if whole else _execute(kind, steps, verdicts)
+    errors = _execute_whole(kind, steps, verdicts) if is_complete else _execute(kind, steps, verdicts)
     if kind.tries is not CommitStep.tries:  # spares a loop over thousands of steps without counts
         for name, step in zip(owners, steps, strict=True):
             outcomes.tries.setdefault(name, Counter()).update(step.tries)
@@ -275,6 +275,6 @@ def _lost(step: CommitStep, answer: Lost) -> LostError:
         "a commit step is lost",
         step=step_name(step),
         expected=answer.expected,
-        found=answer.found,
+        found=answer.actual,
         todo="restore the missing file or row, then commit again",
     )

@@ -64,7 +64,7 @@ class GuardedFolders:
             is_new = self._fs.make_folder(folder)
         if not is_new and self._fs.has_links:
             self._look_first = True
-            self._is_there(folder)
+            self._exists(folder)
         self._safe.add(folder)
 
     def is_known_to_exist(self, folder: str) -> bool:
@@ -79,16 +79,16 @@ class GuardedFolders:
             return True
         if not self._look_first:
             return False
-        self._look_first = self._is_there(folder)
+        self._look_first = self._exists(folder)
         if self._look_first:
             self._safe.add(folder)
         return self._look_first
 
-    def expect_there(self, there: bool) -> None:
+    def expect_there(self, is_present: bool) -> None:
         """Set whether to look for the next folder before creating it."""
-        self._look_first = there and self._fs.has_links
+        self._look_first = is_present and self._fs.has_links
 
-    def _is_there(self, folder: str) -> bool:
+    def _exists(self, folder: str) -> bool:
         status = self._fs.status(folder)
         if status is not None and not status.is_folder:
             self._inside(folder)

@@ -49,16 +49,16 @@ def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | 
     batch = _Batch(steps)
     groups = batch.groups
     batch.move_first_files(verdicts)
-    whole: list[_Group] = []
+    complete: list[_Group] = []
     single: list[_Group] = []
     for group in groups:
         is_whole = group.whole and (verdicts is None or all(verdicts[p] is Verdict.PENDING for p in group.indices))
-        (whole if is_whole and not group.has_room else single).append(group)
-    rooms = [(group, parent_of(group.target)) for group in whole]
+        (complete if is_whole and not group.has_room else single).append(group)
+    rooms = [(group, parent_of(group.target)) for group in complete]
     batch.make_room(rooms + [(group, group.target) for group in single if not group.has_room])
-    batch.move_folders(whole)
-    batch.make_room([(group, group.target) for group in whole if not group.moved])
-    batch.move_files([*whole, *single], verdicts)
+    batch.move_folders(complete)
+    batch.make_room([(group, group.target) for group in complete if not group.moved])
+    batch.move_files([*complete, *single], verdicts)
     batch.confirm_folders()
     batch.sync([(group, parent_of(group.target) if group.moved else group.target) for group in groups])
     return batch.errors
@@ -83,23 +83,23 @@ def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
         answer = steps[index].judge(staged_there.get(index), published_there.get(index))
         return steps[index].verify() if isinstance(answer, Lost) else answer
 
-    looks = list(zip(groups, run_parallel(fs.parallel_calls, look, groups), strict=True))
-    sources = [index for group, (names, _) in looks for index in group.staged_among(names, steps)]
-    targets = [index for group, (_, target_there) in looks if target_there for index in group.indices]
+    probes = list(zip(groups, run_parallel(fs.parallel_calls, look, groups), strict=True))
+    sources = [index for group, (names, _) in probes for index in group.staged_among(names, steps)]
+    targets = [index for group, (_, target_there) in probes if target_there for index in group.indices]
     staged_there = _statuses(fs, {index: steps[index].source for index in sources})
     published_there = _statuses(
         fs, {index: steps[index].target for index in targets}
     )  # after the staged files, so that a moved file is seen
     answers = run_parallel(fs.parallel_calls, judge, range(len(steps)))
-    for group, (names, target_there) in looks:
-        whole = (
+    for group, (names, target_there) in probes:
+        is_complete = (
             not target_there
             and steps[group.indices[0]].folders[0] != ""  # the staging root itself stays
             and names == set(group.final_names(steps))
             and all(answers[index] is Verdict.PENDING for index in group.indices)
         )
         for index in group.indices:
-            steps[index].whole = whole
+            steps[index].whole = is_complete
     return answers
 
 
@@ -122,8 +122,8 @@ class _Group:
 
     __slots__ = ("has_room", "indices", "left", "moved", "source", "target", "whole")
 
-    def __init__(self, source: str, target: str, whole: bool) -> None:
-        self.source, self.target, self.whole, self.has_room, self.moved = source, target, whole, False, False
+    def __init__(self, source: str, target: str, is_complete: bool) -> None:
+        self.source, self.target, self.whole, self.has_room, self.moved = source, target, is_complete, False, False
         self.indices: list[int] = []
         self.left = self.indices
 
@@ -224,11 +224,11 @@ class _Batch:
     def _missing_in(self, group: _Group) -> list[int]:
         """Return the indices of the steps whose file is not in the target folder."""
         steps, cut = self._steps, len(group.target) - len(self._root)
-        there = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
+        present = {entry.name: entry.file_id for entry in self._fs.list_folder(group.target)}
         files = [steps[index].file for index in group.indices]
-        if {file.final_path[cut:]: file.file_id for file in files} == there:
+        if {file.final_path[cut:]: file.file_id for file in files} == present:
             return []  # the common case
-        return [index for index in group.indices if not _is_in(there, steps[index])]
+        return [index for index in group.indices if not _is_in(present, steps[index])]
 
     def move_files(self, groups: Sequence[_Group], verdicts: Sequence[Verification] | None) -> None:
         """Rename the files of these groups that are not known to be done, one by one."""
@@ -272,18 +272,18 @@ class _Batch:
         checked: dict[tuple[GuardedFolders, str], DistcommitError | OSError | None] = {}
         for group in self._sound(self.groups):
             was_seen = group.moved and not group.left
-            looks = [(self._targets, parent_of(group.target) if was_seen else group.target)]
+            probes = [(self._targets, parent_of(group.target) if was_seen else group.target)]
             if not group.moved:
-                looks.append((self._sources, group.source))
-            for guard, folder in looks:
+                probes.append((self._sources, group.source))
+            for guard, folder in probes:
                 if (guard, folder) not in checked:
                     checked[guard, folder] = _leads_out(guard, folder)
                 if (error := checked[guard, folder]) is not None:
                     self._fail(group, error, "a published folder could not be checked", folder)
 
-    def sync(self, wanted: Sequence[tuple[_Group, str]]) -> None:
+    def sync(self, requested: Sequence[tuple[_Group, str]]) -> None:
         """Sync the folders of sound groups. An error of one folder fails its steps; a disk error fails all steps."""
-        folders = {folder for group, folder in wanted if any(self.errors[index] is None for index in group.indices)}
+        folders = {folder for group, folder in requested if any(self.errors[index] is None for index in group.indices)}
         if not folders:
             return
         failed: dict[str, OSError] = {}
@@ -297,7 +297,7 @@ class _Batch:
                     self._fs.sync([folder], self._root)
                 except OSError as error:
                     failed[folder] = error
-        for group, folder in wanted:
+        for group, folder in requested:
             if folder in failed:
                 self._fail(group, failed[folder], "a published folder could not be synced", folder)
 
@@ -305,8 +305,8 @@ class _Batch:
         """Return the groups with a step that has not failed. An error of a group fails all of its steps."""
         return [group for group in groups if any(self.errors[index] is None for index in group.indices)]
 
-    def _fail(self, group: _Group, error: DistcommitError | OSError, what: str, path: str) -> None:
-        typed = error if isinstance(error, DistcommitError) else storage_error(error, what, path=path)
+    def _fail(self, group: _Group, error: DistcommitError | OSError, subject: str, path: str) -> None:
+        typed = error if isinstance(error, DistcommitError) else storage_error(error, subject, path=path)
         for index in group.indices:
             if self.errors[index] is None:
                 self.errors[index] = typed
@@ -320,7 +320,7 @@ def _leads_out(guard: GuardedFolders, folder: str) -> DistcommitError | OSError 
     return None
 
 
-def _is_in(there: dict[str, int], step: StagedMove) -> bool:
+def _is_in(present: dict[str, int], step: StagedMove) -> bool:
     """Return whether a folder with these file ids by name contains the step's file."""
-    file_id = there.get(step.file.final_path.rpartition("/")[2], _MISSING)
+    file_id = present.get(step.file.final_path.rpartition("/")[2], _MISSING)
     return file_id != _MISSING and (not file_id or not step.file.file_id or file_id == step.file.file_id)

@@ -58,13 +58,14 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, (file,))[0]
 
     @classmethod
-    def of_all(cls, context: StepContext, files: Sequence[StagedFile], *, whole: bool = False) -> list[Self]:
+    def of_all(cls, context: StepContext, files: Sequence[StagedFile], *, is_complete: bool = False) -> list[Self]:
         """Return the steps that publish these staged files. Steps with equal folders share one `folders` tuple.
 
         Args:
             context: the environment.
             files: the files.
-            whole: whether each staged folder was seen to hold exactly these files, under their final names and for one
+            is_complete: whether each staged folder was seen to hold exactly these files, under their final names and
+            for one
                 target folder. Such a folder may be renamed as a whole.
         """
         steps: list[Self] = []
@@ -81,7 +82,7 @@ class FsRenameCommitStep(CommitStep):
                 staged_in, final_in = folders = staged, final
             names += (staged_name, final_name)
             step = cls.__new__(cls)
-            step.context, step.file, step.folders, step.whole = context, file, folders, whole
+            step.context, step.file, step.folders, step.whole = context, file, folders, is_complete
             steps.append(step)
         check_names(names)
         return steps
@@ -175,7 +176,7 @@ class FsRenameCommitStep(CommitStep):
                 id="STAGED_FILE_NOT_PUBLISHABLE",
                 path=self.target,
                 expected=answer.expected,
-                found=answer.found,
+                found=answer.actual,
                 todo="restore the file named, then release the dataset with retry; or accept or abandon it",
             )
 

@@ -53,10 +53,10 @@ class CommitSequence:
             DistcommitError: if a step fails. Nothing is closed.
         """
         outcomes = execute_sequences({self.dataset_urn: self.steps}, verify_first=True)
-        lost, failed = outcomes.lost.get(self.dataset_urn), outcomes.failed.get(self.dataset_urn)
-        if lost is not None:
-            add_ids(lost, dataset=self.dataset_urn)
-            raise self.lose(lost) from lost
+        error, failed = outcomes.lost.get(self.dataset_urn), outcomes.failed.get(self.dataset_urn)
+        if error is not None:
+            add_ids(error, dataset=self.dataset_urn)
+            raise self.lose(error) from error
         if failed is not None:
             add_ids(failed, dataset=self.dataset_urn)
             raise self.fail(failed) from failed

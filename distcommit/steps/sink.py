@@ -126,10 +126,10 @@ class SinkCommitStep(CommitStep):
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
         """Commit with one atomic call of the committer of the steps' sink."""
-        return cls._commit(steps, whole=True)
+        return cls._commit(steps, is_complete=True)
 
     @classmethod
-    def _commit(cls, steps: Sequence[Self], *, whole: bool = False) -> list[DistcommitError | None]:
+    def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
         """Commit the steps of one sink with one call.
 
         A step whose stored infos cannot be used fails alone, or holds the others back in an atomic group.
@@ -141,32 +141,34 @@ class SinkCommitStep(CommitStep):
                 requests[index] = step._current_request()
             except SinkUnavailableError as error:
                 errors[index] = error
-        if errors and whole:
+        if errors and is_complete:
             culprit = steps[min(errors)].request.dataset_urn
             return [errors.get(index) or held_back_by(culprit) for index in range(len(steps))]
         if requests:
-            answers = cls._answers([steps[index] for index in requests], list(requests.values()), whole=whole)
+            answers = cls._answers(
+                [steps[index] for index in requests], list(requests.values()), is_complete=is_complete
+            )
             errors.update(zip(requests, answers, strict=True))
         return [errors[index] for index in range(len(steps))]
 
     @classmethod
     def _answers(
-        cls, steps: Sequence[Self], requests: list[CommitRequest], *, whole: bool
+        cls, steps: Sequence[Self], requests: list[CommitRequest], *, is_complete: bool
     ) -> list[DistcommitError | None]:
         outcomes: Sequence[CommitOutcome] = ()
-        began, again = perf_counter(), 0
+        began, retries = perf_counter(), 0
         try:
             with open_committer(steps[0].sink, steps[0].context) as committer:
                 try:
-                    outcomes = committer.commit_atomically(requests) if whole else committer.commit(requests)
+                    outcomes = committer.commit_atomically(requests) if is_complete else committer.commit(requests)
                 finally:
-                    again = committer.retry_count
+                    retries = committer.retry_count
         except SinkUnavailableError as error:  # each step alone would wait for the same sink
             return [error] * len(steps)
         finally:
             for step, outcome in zip_longest(steps, outcomes[: len(steps)]):
                 step._tries.update(("commit_attempts", _COUNTED_AS.get(type(outcome), "commit_retries")))
-            steps[0]._tries["commit_retries"] += again
+            steps[0]._tries["commit_retries"] += retries
             steps[0]._tries["target_ms"] += round((perf_counter() - began) * 1000)
         if len(outcomes) != len(requests):
             raise DistcommitError(
@@ -242,8 +244,8 @@ class SinkCommitStep(CommitStep):
         if not self.prepared_by:
             return
         request = self.request
-        lost = [AbortedAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
-        self._roll_back("discard", lambda committer: committer.discard(lost))
+        aborted = [AbortedAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
+        self._roll_back("discard", lambda committer: committer.discard(aborted))
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
         ids = {"dataset": self.request.dataset_urn, "epoch": str(self.request.epoch), "sink": self.sink.name}

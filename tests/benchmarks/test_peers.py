@@ -100,12 +100,12 @@ def test_set_clock_applies_to_its_processes_alone(tmp_path: Path) -> None:
 
 
 def test_hidden_files_are_not_counted(tmp_path: Path) -> None:
-    seen = write(tmp_path, 0, 0)
+    file = write(tmp_path, 0, 0)
     for hidden in (tmp_path / "_spark_metadata", tmp_path / ".staging"):
         hidden.mkdir()
         (hidden / "x.parquet").touch()
     (tmp_path / ".part-0.parquet").touch()
-    assert parquet_files(tmp_path) == {seen}
+    assert parquet_files(tmp_path) == {file}
 
 
 def test_file_names_in_the_log_of_sparks_file_sink_are_read(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_results_for_other_numbers_of_topics_are_added() -> None:
     many.parameters["topics"] = 3000
     (both,) = merged([results_of(struck), many])
     (other,) = both.peers
-    assert [(each.topics, each.records_per_s) for each in other.steady] == [(100, 3000), (3000, 1000)]
+    assert [(steady.topics, steady.records_per_s) for steady in other.steady] == [(100, 3000), (3000, 1000)]
     assert (other.command, other.struck_by, other.load_1m) == ("run other", "kill other", 0.5)
     assert both.parameters["topics"] == 3000
     shown = markdown(both)
@@ -238,7 +238,7 @@ def test_ratios_use_only_complete_peers_on_a_calm_machine() -> None:
 def test_late_records_are_not_missing() -> None:
     stuck, lost = Struck("stuck", 1, 50, 0, 20, note="goes on"), Struck("lost", 1, 50, 0, 7)
     later = settled([lost, stuck, Struck("restarted", 1, 50, 3, -15), Struck("more", 1, 50, 0, -4)])
-    assert [each.missing for each in later] == [7, 1, 0, 0]
+    assert [struck.missing for struck in later] == [7, 1, 0, 0]
     assert later[1].note.startswith("goes on; 15 shown only after it was started again (restarted); 4 shown only")
     assert later[2].duplicates == 3
 

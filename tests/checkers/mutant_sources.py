@@ -27,7 +27,7 @@ STORES = (
     *("history.retention", "history.run_records", "operator.operator_actions"),
 )
 PROTOCOL = (
-    *("fold", "folding", "next_record", "path_checks", "readiness", "validity"),
+    *("fold", "record_effects", "next_record", "path_checks", "readiness", "validity"),
     *(f"paths.{name}" for name in ("output", "parts", "staging", "store", "temporary")),
 )
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")

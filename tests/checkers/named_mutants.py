@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.checkers.mutant_sources import Mutant, diff_of, path_of
 from tests.checkers.operations import Change, changed
 
-_FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.folding", "protocol.validity"
+_FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.record_effects", "protocol.validity"
 _NEXT, _LOG, _VIEW, _FENCING = "protocol.next_record", "stores.logs.log", "stores.logs.log_view", "stores.logs.fencing"
 _COMMITTER, _RECOVER, _INGEST, _PLANNER = (
     "engine.committing.committer",
@@ -208,7 +208,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     "folder-moved-with-more-in-it": (
         "a staged folder is renamed as a whole though it holds more than its task state says",
         [
-            Change(_STAGING, "StagedFiles._has_all_of", "assign whole seen begin len"),
+            Change(_STAGING, "StagedFiles._has_all_of", "assign is_complete observed begin len"),
             Change(
                 *(_STAGING, "StagedFiles._is_exactly", "compare zip _names_in"),
                 instead="{*zip(names, [file.file_id for file in outputs])} <= {*self._names_in(folder).items()}",
@@ -239,7 +239,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
         [
             Change(
                 *(_PLANNER, "_plan", "compare status IDLE"),
-                instead="known[planned.dataset_urn].status is DatasetStatus.PENDING",
+                instead="stored_state[planned.dataset_urn].status is DatasetStatus.PENDING",
             )
         ],
     ),

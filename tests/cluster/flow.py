@@ -234,11 +234,11 @@ def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mende
     store = Job.from_file(job.path).open_store(create=False)
     published = _published(store.fs, store.roots.output)
     for branch, expected in ((_LAKE, in_lake), (_ARCHIVE, of_all | sent.not_for_the_lake)):
-        seen = published[branch]
-        result.published_by_branch[branch] = seen.total()
-        result.duplicates += sum(count - 1 for count in seen.values())
-        result.missing += len(expected - seen.keys())
-        if more := seen.keys() - expected:
+        counts = published[branch]
+        result.published_by_branch[branch] = counts.total()
+        result.duplicates += sum(count - 1 for count in counts.values())
+        result.missing += len(expected - counts.keys())
+        if more := counts.keys() - expected:
             result.problems.append(f"{when} reprocessing {len(more)} records of {branch} that were never to be there")
     errors = _live_errors(store.fs, store.roots.output)
     result.errors, result.errors_by_branch = errors.total(), dict(Counter(branch for branch, _, _ in errors.elements()))
@@ -248,9 +248,9 @@ def _require_exact(result: FlowResult, job: KafkaJob, sent: _Topics, *, is_mende
     if audit.rejected != (counted := sum(len(_BRANCHES) if not branch else 1 for branch, _, _ in errors)):
         result.problems.append(f"{when} reprocessing the audit finds {audit.rejected} errors, and there are {counted}")
     before_the_fork, of_lake = len(sent.of_no_branch), len(sent.not_for_the_lake)
-    wanted = {"": sent.undecodable} if is_mended else {"": sent.undecodable + before_the_fork, _LAKE: of_lake}
-    if result.errors_by_branch != {branch: count for branch, count in wanted.items() if count}:
-        result.problems.append(f"{when} reprocessing the errors are {result.errors_by_branch}, expected {wanted}")
+    requested = {"": sent.undecodable} if is_mended else {"": sent.undecodable + before_the_fork, _LAKE: of_lake}
+    if result.errors_by_branch != {branch: count for branch, count in requested.items() if count}:
+        result.problems.append(f"{when} reprocessing the errors are {result.errors_by_branch}, expected {requested}")
     return result.errors
 
 

@@ -23,8 +23,8 @@ import yaml
 import distcommit
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
 from distcommit.app.job import Job
-from distcommit.app.reading.readers import Cut
-from distcommit.core.errors import CutGoneError, NotSettledError
+from distcommit.app.reading.readers import Snapshot
+from distcommit.core.errors import NotSettledError, SnapshotExpiredError
 from tests.cluster.timing import Say
 
 RECORDS, FILES = 6, 2
@@ -88,7 +88,7 @@ class Reader(threading.Thread):
         while not self.stopped.is_set():
             try:
                 self.look()
-            except (CutGoneError, FileNotFoundError):  # a file that was deleted after it was named
+            except (SnapshotExpiredError, FileNotFoundError):  # a file that was deleted after it was named
                 self.result.gone += 1
             except NotSettledError:
                 self.stopped.wait(0.05)
@@ -108,7 +108,7 @@ class Reader(threading.Thread):
             if (epochs := sorted({name[0] for name in self._known})) and self._chance.random() < 0.3:
                 self._look_at_all(distcommit.read(self._path, as_of=self._chance.choice(epochs)), newest=False)
 
-    def _view(self, cut: Cut, urn: str) -> None:
+    def _view(self, cut: Snapshot, urn: str) -> None:
         batches = _batches(cut.files(urn))
         self.result.views += 1
         if wrong := _wrong(batches, self._last.get(urn, {})):
@@ -116,13 +116,13 @@ class Reader(threading.Thread):
             self.result.problems.append(f"{urn} at epoch {cut.epoch}: {wrong}")
         self._last[urn] = batches
 
-    def _look_at_all(self, cut: Cut, *, newest: bool = True) -> None:
+    def _look_at_all(self, cut: Snapshot, *, newest: bool = True) -> None:
         batches = {urn: _batches(paths) for urn, paths in cut.paths().items()}
         self.result.cuts += 1
         before = self._last_all if newest else {}
-        wrong = next((w for urn, seen in batches.items() if (w := _wrong(seen, before.get(urn, {})))), "")
-        if len({frozenset(seen) for seen in batches.values()}) > 1 or len(batches) != self.result.datasets:
-            wrong = f"half a job: {Counter(max(seen) for seen in batches.values())} of {len(batches)} datasets"
+        wrong = next((w for urn, observed in batches.items() if (w := _wrong(observed, before.get(urn, {})))), "")
+        if len({frozenset(observed) for observed in batches.values()}) > 1 or len(batches) != self.result.datasets:
+            wrong = f"half a job: {Counter(max(observed) for observed in batches.values())} of {len(batches)} datasets"
         if self._known.setdefault((cut.epoch, cut.phase), batches) != batches:
             wrong = "it has changed"
         if wrong:
@@ -130,7 +130,9 @@ class Reader(threading.Thread):
             self.result.problems.append(f"the cut {cut.epoch}, {cut.phase}: {wrong}")
         if newest:
             self._last_all = batches
-        self.result.newest_batch_seen = max(self.result.newest_batch_seen, *(max(seen) for seen in batches.values()))
+        self.result.newest_batch_seen = max(
+            self.result.newest_batch_seen, *(max(observed) for observed in batches.values())
+        )
 
 
 def _job_file(folder: Path) -> Path:

@@ -47,8 +47,8 @@ def cluster_job(at: Servers, folder: Path, topics: Mapping[str, int], **sections
     client = AdminClient({"bootstrap.servers": at.kafka.bootstrap_servers})
     remaining = iter(topics.items())
     while part := list(islice(remaining, _TOPICS_PER_REQUEST)):
-        wanted = [NewTopic(topic, partitions, at.kafka.brokers) for topic, partitions in part]
-        for creation in client.create_topics(wanted, request_timeout=120).values():
+        requested = [NewTopic(topic, partitions, at.kafka.brokers) for topic, partitions in part]
+        for creation in client.create_topics(requested, request_timeout=120).values():
             creation.result()
     job = KafkaJob(folder, at.kafka, dict(topics))
     place = f"hdfs://{at.hdfs.authority}/jobs/{uuid.uuid4().hex}"

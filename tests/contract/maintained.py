@@ -38,7 +38,7 @@ class ReplayAfterMaintenance(SinkUnderTest):
                 place = tmp_path / str(line)
                 requests = self._to_kill(place)
                 assert processes.killed_at(line, places, commit_all, self.sink(place), self.context(place), requests)
-                was_committed.append(self.seen(place) == _SEEN)
+                was_committed.append(self.visible_records(place) == _SEEN)
                 for pending in (requests, ()):
                     self.maintain(place, pending)
                     outcomes = self.commit(place, *requests)
@@ -46,7 +46,7 @@ class ReplayAfterMaintenance(SinkUnderTest):
                         line,
                         outcomes,
                     )
-                    assert self.seen(place) == _SEEN, line
+                    assert self.visible_records(place) == _SEEN, line
         assert was_committed == [False, True]
 
     def _to_kill(self, place: Path) -> Sequence[CommitRequest]:

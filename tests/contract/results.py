@@ -156,7 +156,7 @@ def table(contract: Contract, results: ContractResults) -> str:
 
 def _cell(results: ContractResults, name: str, test: str, notes: list[str]) -> str:
     kind, listed = results.kinds[name], results.outcomes.get((name, test), [])
-    passed, why = listed.count("passed"), results.reasons.get((name, test), "")
+    passed, reason = listed.count("passed"), results.reasons.get((name, test), "")
     own, is_slow = getattr(kind, test), _is_slow(getattr(kind, test))
     if not listed:
         text = "by `pytest -m slow`" if is_slow else "not run"
@@ -166,8 +166,8 @@ def _cell(results: ContractResults, name: str, test: str, notes: list[str]) -> s
         text = f"**{passed} of {len(listed)} pass**"
     else:
         text = "skipped"
-    if why:
-        text += _note(notes, f"Nothing to try: {why}." if passed else why)
+    if reason:
+        text += _note(notes, f"Nothing to try: {reason}." if passed else reason)
     if own is not getattr(results.contract.kind, test) and not is_slow:
         text += _note(notes, f"Replaced by a weaker test. {(own.__doc__ or '').strip()}")
     if getattr(kind, "REFUSED_NAMES", ()) and test == results.contract.names()[0]:
@@ -199,7 +199,7 @@ def parts() -> dict[str, str]:
 def _run(name: str, contract: Contract) -> tuple[int, str]:
     """Return pytest's exit code and the contract's part of the file; the part is empty if it must not be written."""
     results = ContractResults(contract)
-    SinkContract.report_not_applicable = lambda _, why: results.note(why)  # type: ignore[method-assign, assignment]
+    SinkContract.report_not_applicable = lambda _, reason: results.note(reason)  # type: ignore[method-assign, assignment]
     options = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = int(pytest.main([*options, str(TABLE.parent), *map(str, contract.tests)], plugins=[results]))
     skipped = sum(outcomes.count("skipped") for outcomes in results.outcomes.values())
@@ -217,9 +217,9 @@ def main() -> int:
     """Run the contracts and return pytest's exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("contract", nargs="*", choices=[[], *CONTRACTS])
-    wanted = parser.parse_args().contract or list(CONTRACTS)
+    requested = parser.parse_args().contract or list(CONTRACTS)
     codes: list[int] = []
-    for name in wanted:
+    for name in requested:
         code, part = _run(name, CONTRACTS[name])
         codes.append(code)
         if part:

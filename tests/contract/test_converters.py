@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.by_record import RecordConverter
+from distcommit.constructs.record_converter import RecordConverter
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.testing.contracts import ConverterContract
 

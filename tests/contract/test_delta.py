@@ -35,17 +35,17 @@ class _OnDelta(SinkUnderTest):
     preloaded = ("deltalake", "distcommit.sinks.delta.committer", "pyarrow.dataset")
     committer_bases = (committer.__file__,)
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        tables = place / "tables"
+    def make_sink(self, folder: Path) -> CommitterSink:
+        tables = folder / "tables"
         if not tables.exists():
             tables.mkdir()
         return DeltaSink.model_validate({"type": "delta", "location": str(tables)})
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
         """Return the rows that deltalake alone reads."""
         return [
             (_DATASETS[log.parent.name], offset)
-            for log in (place / "tables").glob("*/_delta_log")
+            for log in (folder / "tables").glob("*/_delta_log")
             for offset in DeltaTable(log.parent).to_pyarrow_table()["offset"].to_pylist()
         ]
 
@@ -55,14 +55,14 @@ class _OnDelta(SinkUnderTest):
         live = {uri.removeprefix("file://") for log in logs for uri in DeltaTable(log.parent).file_uris()}
         return len({str(path) for path in (place / "tables").rglob("*.parquet")} - live)
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
-        (place / "tables" / request.infos[-1]["files"][0]["path"]).unlink()
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
+        (folder / "tables" / request.infos[-1]["files"][0]["path"]).unlink()
         return True
 
-    def cut_off(self, place: Path) -> bool:
+    def cut_off(self, folder: Path) -> bool:
         """Make the storage of the tables unavailable."""
-        shutil.move(place / "tables", place / "elsewhere")
-        (place / "tables").touch()
+        shutil.move(folder / "tables", folder / "elsewhere")
+        (folder / "tables").touch()
         return True
 
 
@@ -87,19 +87,19 @@ class TestOneTable(TestDeltaSink):
     """A table for all datasets, which are a commit group. The attempt id in a file's name identifies a record's
     dataset."""
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        (place / "tables").mkdir(exist_ok=True)
-        return DeltaSink.model_validate({"type": "delta", "location": str(place / "tables"), "table": "events"})
+    def make_sink(self, folder: Path) -> CommitterSink:
+        (folder / "tables").mkdir(exist_ok=True)
+        return DeltaSink.model_validate({"type": "delta", "location": str(folder / "tables"), "table": "events"})
 
-    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "", **more: Any) -> SinkWriter:
+    def writer(self, location: Path, urn: str, epoch: int, attempt: str = "", **more: Any) -> SinkWriter:
         attempt = attempt or uuid.uuid4().hex
         self.datasets = {**getattr(self, "datasets", {}), attempt: urn}
-        return super().writer(place, urn, epoch, attempt, **more)
+        return super().writer(location, urn, epoch, attempt, **more)
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        if not (place / "tables" / "events" / "_delta_log").exists():
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
+        if not (folder / "tables" / "events" / "_delta_log").exists():
             return []
-        paths = [uri.removeprefix("file://") for uri in DeltaTable(place / "tables" / "events").file_uris()]
+        paths = [uri.removeprefix("file://") for uri in DeltaTable(folder / "tables" / "events").file_uris()]
         return [
             (self.datasets[Path(path).name.split("-")[2]], offset)
             for path in paths
@@ -126,13 +126,13 @@ class TestDeltaOnS3(SinkContract):
     def location(self, place: Path) -> str:
         return f"s3://{self.bucket}/{sha256(str(place).encode()).hexdigest()}"
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        return DeltaSink.model_validate({"type": "delta", "location": self.location(place)})
+    def make_sink(self, folder: Path) -> CommitterSink:
+        return DeltaSink.model_validate({"type": "delta", "location": self.location(folder)})
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
         """Return the rows that deltalake alone reads."""
-        there = S3Requests(self.bucket).list_folder(f"{self.location(place).rpartition('/')[2]}/")
-        tables = {entry.name: f"{self.location(place)}/{entry.name}" for entry in there if entry.is_folder}
+        there = S3Requests(self.bucket).list_folder(f"{self.location(folder).rpartition('/')[2]}/")
+        tables = {entry.name: f"{self.location(folder)}/{entry.name}" for entry in there if entry.is_folder}
         return [
             (_DATASETS[name], offset)
             for name, table in tables.items()
@@ -157,12 +157,12 @@ class TestDeltaOnS3(SinkContract):
         }
         return len(there - live)
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
-        key = f"{self.location(place).rpartition('/')[2]}/{request.infos[-1]['files'][0]['path']}"
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
+        key = f"{self.location(folder).rpartition('/')[2]}/{request.infos[-1]['files'][0]['path']}"
         S3Requests(self.bucket).delete(key)
         return True
 
-    def cut_off(self, place: Path) -> bool:
+    def cut_off(self, folder: Path) -> bool:
         """Delete the bucket."""
         client = boto3.client("s3")
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):

@@ -21,13 +21,13 @@ from tests.simulation.world import SimulatedFileSystem
 
 
 class TestLocalFileSystem(FileSystemContract):
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
-        return LocalFileSystem(), str(place)
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
+        return LocalFileSystem(), str(folder)
 
 
 class TestLocalFileSystemThatIsNotDurable(FileSystemContract):
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
-        return LocalFileSystem(durable=False), str(place)
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
+        return LocalFileSystem(durable=False), str(folder)
 
 
 def test_mode_owner_and_group_are_set_as_requested(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ class WithoutRenameat2(RealPosixCalls):
 
 
 class TestLocalFileSystemWithoutRenameat2(FileSystemContract):
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
-        return LocalFileSystem(WithoutRenameat2()), str(place)
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
+        return LocalFileSystem(WithoutRenameat2()), str(folder)
 
     def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
         """Several renames by link and unlink may succeed. Steps compare identities, so that nothing is lost."""
@@ -69,7 +69,7 @@ class TestLocalFileSystemWithoutRenameat2(FileSystemContract):
 
 
 class TestSimulatedFileSystem(FileSystemContract):
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
         fs = SimulatedFileSystem(SimulatedPosix())
         fs.make_folders("/job/here")
         return fs, "/job/here"

@@ -35,7 +35,7 @@ class TestHdfsFileSystem(FileSystemContract):
     def server(self, hdfs_server: HdfsServer) -> None:
         self._authority = hdfs_server.authority
 
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
         fs = HdfsFileSystem(HdfsRpc(self._authority))
         root = f"/contract/{uuid.uuid4().hex}"
         fs.make_folders(root)
@@ -50,7 +50,7 @@ class TestHdfsFileSystemOverHttp(FileSystemContract):
     def server(self, hdfs_server: HdfsServer) -> None:
         self._authority = hdfs_server.web_authority
 
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
         fs = HdfsFileSystem(WebHdfs(self._authority))
         root = f"/contract/{uuid.uuid4().hex}"
         fs.make_folders(root)

@@ -63,9 +63,9 @@ class _Tables(SinkUnderTest):
         """Return the namespace of the tables."""
         return "ingest"
 
-    def make_sink(self, place: Path) -> CommitterSink:
+    def make_sink(self, folder: Path) -> CommitterSink:
         return IcebergSink.model_validate(
-            {"type": "iceberg", "catalog": self.catalog(place), "namespace": self.namespace(place)}
+            {"type": "iceberg", "catalog": self.catalog(folder), "namespace": self.namespace(folder)}
         )
 
     @pytest.fixture(autouse=True)
@@ -73,10 +73,10 @@ class _Tables(SinkUnderTest):
         yield
         close_opened()
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
         close_opened()  # a test has many places, each with its own catalog, and the server allows a hundred connections
-        with load_catalog(**{"name": "default", **self.catalog(place)}) as client:
-            return self.seen_by(client, place)
+        with load_catalog(**{"name": "default", **self.catalog(folder)}) as client:
+            return self.seen_by(client, folder)
 
     def seen_by(self, client: Catalog, place: Path) -> Sequence[tuple[str, int]]:
         """Return the rows that pyiceberg alone reads."""
@@ -99,7 +99,7 @@ class _Tables(SinkUnderTest):
         there = {str(path) for folder in folders for path in folder.rglob("*.parquet")}
         return len(there - live)
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
         Path(urlparse(request.infos[-1]["files"][0]["path"]).path).unlink()
         return True
 
@@ -109,8 +109,8 @@ class _OnIceberg(_Tables, SinkContract):
 
 
 class TestSqliteCatalog(_OnIceberg):
-    def cut_off(self, place: Path) -> bool:
-        with sqlite3.connect(place / "catalog.db") as db:
+    def cut_off(self, folder: Path) -> bool:
+        with sqlite3.connect(folder / "catalog.db") as db:
             db.execute("ALTER TABLE iceberg_tables RENAME TO elsewhere")
         db.close()
         return True
@@ -156,14 +156,14 @@ class TestOneTable(TestSqliteCatalog):
     """A table for all datasets, which are a commit group. The attempt id in a file's name identifies a record's
     dataset."""
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        settings = {"catalog": self.catalog(place), "namespace": self.namespace(place), "table": "events"}
+    def make_sink(self, folder: Path) -> CommitterSink:
+        settings = {"catalog": self.catalog(folder), "namespace": self.namespace(folder), "table": "events"}
         return IcebergSink.model_validate({"type": "iceberg", **settings})
 
-    def writer(self, place: Path, urn: str, epoch: int, attempt: str = "", **more: Any) -> SinkWriter:
+    def writer(self, location: Path, urn: str, epoch: int, attempt: str = "", **more: Any) -> SinkWriter:
         attempt = attempt or uuid.uuid4().hex
         self.datasets = {**getattr(self, "datasets", {}), attempt: urn}
-        return super().writer(place, urn, epoch, attempt, **more)
+        return super().writer(location, urn, epoch, attempt, **more)
 
     def seen_by(self, client: Catalog, place: Path) -> Sequence[tuple[str, int]]:
         if not client.table_exists((self.namespace(place), "events")):
@@ -208,7 +208,7 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         there = asked.list_objects_v2(Bucket=self.bucket, Prefix=self.prefix(place)).get("Contents", ())
         return len({item["Key"] for item in there if item["Key"].endswith(".parquet")} - live) + len(uploads)
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
         key = urlparse(request.infos[-1]["files"][0]["path"]).path.lstrip("/")
         boto3.client("s3").delete_object(Bucket=self.bucket, Key=key)
         return True
@@ -225,7 +225,7 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         for _ in range(2):
             self.discard(tmp_path, AbortedAttempt(1, "unit", "dead", "dead"))
         assert self.in_doubt(tmp_path) == 0
-        assert self.seen(tmp_path) == [("a", 0)]
+        assert self.visible_records(tmp_path) == [("a", 0)]
 
     @pytest.mark.slow
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ class TestNessieCatalog(_OnServer):
             assert all(isinstance(outcome, Committed | AlreadyCommitted | RetryLater) for outcome in outcomes), outcomes
             assert outcomes.count(Committed()) <= 1
         self.commit(tmp_path, *then)
-        assert self.seen(tmp_path) == [(urn, offset) for urn in ("a", "b", "c") for offset in (1, 2)]
+        assert self.visible_records(tmp_path) == [(urn, offset) for urn in ("a", "b", "c") for offset in (1, 2)]
 
     @pytest.fixture(autouse=True)
     def _server(self, nessie_server: NessieServer) -> None:
@@ -314,7 +314,7 @@ class TestNessieCatalog(_OnServer):
     def namespace(self, place: Path) -> str:
         return f"n{sha256(str(place).encode()).hexdigest()}"
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        files = dict.fromkeys(("write.data.path", "write.metadata.path"), f"file://{place}/tables")
-        settings = {"catalog": self.catalog(place), "namespace": self.namespace(place), "properties": files}
+    def make_sink(self, folder: Path) -> CommitterSink:
+        files = dict.fromkeys(("write.data.path", "write.metadata.path"), f"file://{folder}/tables")
+        settings = {"catalog": self.catalog(folder), "namespace": self.namespace(folder), "properties": files}
         return IcebergSink.model_validate({"type": "iceberg", **settings})

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.kafka.client import ledger_made
+from distcommit.sinks.kafka.client import ledger_topic_id
 from distcommit.sinks.kafka.names import topic_of
 from distcommit.sinks.kafka.sink import KafkaSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
@@ -32,26 +32,26 @@ class TestKafkaSink(SinkContract, LaterEpochs):
     def name(self, place: Path) -> str:
         return f"contract-{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        topics = {"topic": f"{self.name(place)}-{{dataset}}", "create": True, "ledger": f"{self.name(place)}.ledger"}
+    def make_sink(self, folder: Path) -> CommitterSink:
+        topics = {"topic": f"{self.name(folder)}-{{dataset}}", "create": True, "ledger": f"{self.name(folder)}.ledger"}
         sink = KafkaSink.model_validate(
             {"type": "kafka", "brokers": self.brokers, **topics, "transactional_ids": 1, "format": "json", "key": ""}
         )
-        ledger_made(sink.target(), "the first writer")  # once for each place, as writers do
+        ledger_topic_id(sink.target(), "the first writer")  # once for each place, as writers do
         return sink
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        topics = {topic_of(f"{self.name(place)}-{{dataset}}", urn): urn for urn in ("a", "b", "c", "b/ü")}
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
+        topics = {topic_of(f"{self.name(folder)}-{{dataset}}", urn): urn for urn in ("a", "b", "c", "b/ü")}
         records = committed_records(self.brokers, topics)
         return [(topics[record.topic() or ""], json.loads(record.value() or b"")["offset"]) for record in records]
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
-        (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
+        (folder / "staging" / request.infos[-1]["files"][-1][0]).unlink()
         return True
 
-    def cut_off(self, place: Path) -> bool:
+    def cut_off(self, folder: Path) -> bool:
         admin = AdminClient({"bootstrap.servers": self.brokers})
-        admin.delete_topics([f"{self.name(place)}.ledger"])[f"{self.name(place)}.ledger"].result()
+        admin.delete_topics([f"{self.name(folder)}.ledger"])[f"{self.name(folder)}.ledger"].result()
         return True
 
     @pytest.mark.slow

@@ -13,7 +13,7 @@ from pymysql.cursors import Cursor
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import proofs, sql_committer, two_phase
+from distcommit.sinks.databases import commit_proofs, sql_committer, two_phase
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.mariadb import MariadbServer, prepared_at, roll_back
@@ -24,14 +24,14 @@ class OnMariadb(SinkContract, LaterEpochs):
 
     settings: ClassVar[dict[str, Any]]
     preloaded = ["distcommit.sinks.mariadb.committer"]
-    committer_bases = [sql_committer.__file__, proofs.__file__]
+    committer_bases = [sql_committer.__file__, commit_proofs.__file__]
 
     @pytest.fixture(autouse=True)
     def _has_server(self, mariadb_server: MariadbServer) -> None:
         self.server, self.made = mariadb_server, set[str]()
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        database = _database_of(place)
+    def make_sink(self, folder: Path) -> CommitterSink:
+        database = _database_of(folder)
         if database not in self.made:
             with self.server.connect() as connection, connection.cursor() as cursor:
                 cursor.execute(f"CREATE DATABASE IF NOT EXISTS {database}")
@@ -43,12 +43,12 @@ class OnMariadb(SinkContract, LaterEpochs):
     def opened(self, place: Path) -> pymysql.Connection[Cursor]:
         return self.server.connect(_database_of(place))
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
-        (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
+        (folder / "staging" / request.infos[-1]["files"][-1][0]).unlink()
         return True
 
-    def cut_off(self, place: Path) -> bool:
-        with self.opened(place) as connection, connection.cursor() as cursor:
+    def cut_off(self, folder: Path) -> bool:
+        with self.opened(folder) as connection, connection.cursor() as cursor:
             cursor.execute("DROP TABLE distcommit_ledger")
             cursor.execute("CREATE VIEW distcommit_ledger AS SELECT 1 AS epoch")
         return True
@@ -67,9 +67,9 @@ class TestATableForEach(OnMariadb):
     def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path)
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
         rows: list[tuple[str, int]] = []
-        with self.opened(place) as connection, connection.cursor() as cursor:
+        with self.opened(folder) as connection, connection.cursor() as cursor:
             cursor.execute("SHOW TABLES")
             for table in {name for (name,) in cursor.fetchall()} - {"distcommit_ledger", "distcommit_prepared"}:
                 cursor.execute(f"SELECT `offset` FROM `{table}`")
@@ -90,7 +90,7 @@ class TestXa(TestATableForEach):
     def in_doubt(self, place: Path) -> int:
         return len(prepared_at(self.server))
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
         attempt = request.infos[-1]["attempt"]
         ((begin, end),) = [name for name in prepared_at(self.server) if name[1].endswith(attempt)]
         roll_back(self.server, begin, end)
@@ -124,8 +124,8 @@ class TestOneTableWithTags(OnMariadb):
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Disabled: the lines are the same as in the base class and take a minute."""
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        return tagged_rows(self, place)
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
+        return tagged_rows(self, folder)
 
 
 def tagged_rows(target: OnMariadb, place: Path) -> list[tuple[str, int]]:

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.databases import proofs, sql_committer, two_phase
+from distcommit.sinks.databases import commit_proofs, sql_committer, two_phase
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.postgresql import PostgresServer
@@ -22,26 +22,26 @@ class OnPostgresql(SinkContract, LaterEpochs):
     """A schema for each place."""
 
     settings: ClassVar[dict[str, Any]]
-    committer_bases = [sql_committer.__file__, proofs.__file__]
+    committer_bases = [sql_committer.__file__, commit_proofs.__file__]
 
     @pytest.fixture(autouse=True)
     def _has_server(self, postgres_server: PostgresServer) -> None:
         self.server = postgres_server
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        schema = _schema_of(place)
+    def make_sink(self, folder: Path) -> CommitterSink:
+        schema = _schema_of(folder)
         with self.server.connect() as connection:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
         section = {"type": "postgresql", "url": self.server.url, "password": self.server.password, "schema": schema}
         return PostgresqlSink.model_validate({**section, **self.settings})
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
-        (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
+        (folder / "staging" / request.infos[-1]["files"][-1][0]).unlink()
         return True
 
-    def cut_off(self, place: Path) -> bool:
+    def cut_off(self, folder: Path) -> bool:
         with self.server.connect() as connection:
-            ledger = sql.Identifier(_schema_of(place), "distcommit_ledger")
+            ledger = sql.Identifier(_schema_of(folder), "distcommit_ledger")
             connection.execute(sql.SQL("DROP TABLE {}").format(ledger))
             connection.execute(sql.SQL("CREATE VIEW {} AS SELECT 1 AS epoch").format(ledger))
         return True
@@ -61,8 +61,8 @@ class OnPostgresql(SinkContract, LaterEpochs):
 class TestATableForEach(OnPostgresql):
     settings: ClassVar = {}
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        return [(table, row[0]) for table in self.tables(place) for row in self.offsets(place, table)]
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
+        return [(table, row[0]) for table in self.tables(folder) for row in self.offsets(folder, table)]
 
 
 class TestTwoPhase(TestATableForEach):
@@ -88,7 +88,7 @@ class TestTwoPhase(TestATableForEach):
     def in_doubt(self, place: Path) -> int:
         return len(self.prepared())
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
         attempt = request.infos[-1]["attempt"]
         (gid,) = [gid for gid in self.prepared() if gid.endswith(attempt)]
         self.roll_back(gid)
@@ -120,8 +120,8 @@ class TestTwoPhaseWithTags(TestTwoPhase):
     def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Disabled: the lines are the same as in the base class."""
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        return tagged_rows(self, place)
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
+        return tagged_rows(self, folder)
 
 
 class TestUpsert(TestATableForEach):
@@ -137,8 +137,8 @@ class TestOneTableWithTags(OnPostgresql):
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Disabled: the lines are the same as in the base class and take a minute."""
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        return tagged_rows(self, place)
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
+        return tagged_rows(self, folder)
 
 
 def tagged_rows(target: OnPostgresql, place: Path) -> list[tuple[str, int]]:

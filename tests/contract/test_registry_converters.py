@@ -55,8 +55,8 @@ class TestRegistryConverters(ConverterContract):
             self.section["schema"] = {"subject": f"contract-{kind}-value", "version": 1}
         self.made: list[Converter] = []
         yield
-        for each in self.made:
-            each.close()
+        for converter in self.made:
+            converter.close()
 
     def make_converter(self) -> Converter:
         instance: Converter = validated("converter", self.section)

@@ -38,7 +38,7 @@ class TestS3FileSystem(ObjectStoreContract):
     def server(self, bucket: str) -> None:
         self._bucket = bucket
 
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
         return S3FileSystem(S3Requests(self._bucket)), f"/contract/{uuid.uuid4().hex}"
 
 

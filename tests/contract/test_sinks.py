@@ -33,24 +33,24 @@ from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink, Sq
 
 
 class TestSqliteSink(SinkContract):
-    def make_sink(self, place: Path) -> CommitterSink:
-        return SqliteSink(str(place / "rows.db"))
+    def make_sink(self, folder: Path) -> CommitterSink:
+        return SqliteSink(str(folder / "rows.db"))
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        if not (place / "rows.db").exists():
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
+        if not (folder / "rows.db").exists():
             return []
-        with sqlite3.connect(place / "rows.db") as db:
+        with sqlite3.connect(folder / "rows.db") as db:
             is_made = db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'records'").fetchone() == (1,)
             rows = db.execute("SELECT dataset, columns FROM records").fetchall() if is_made else []
         db.close()
         return [(urn, msgspec.json.decode(columns)["offset"]) for urn, columns in rows]
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
-        (place / "staging" / request.infos[-1]["path"]).unlink()
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
+        (folder / "staging" / request.infos[-1]["path"]).unlink()
         return True
 
-    def cut_off(self, place: Path) -> bool:
-        with sqlite3.connect(place / "rows.db") as db:
+    def cut_off(self, folder: Path) -> bool:
+        with sqlite3.connect(folder / "rows.db") as db:
             db.execute("DROP TABLE ledger")
             db.execute("CREATE VIEW ledger AS SELECT 's' AS store, 'a' AS dataset, 'main' AS branch, '{}' AS row")
         db.close()
@@ -231,8 +231,8 @@ class _Suite(TestSqliteSink):
     def __init__(self, committer: type[SqliteCommitter], writer: type[SqliteWriter]) -> None:
         self.parts = committer, writer
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        return FlawedSink(str(place / "rows.db"), *self.parts)
+    def make_sink(self, folder: Path) -> CommitterSink:
+        return FlawedSink(str(folder / "rows.db"), *self.parts)
 
 
 Test = Callable[[_Suite, Path], None]
@@ -316,8 +316,8 @@ class _Grouped(TestSqliteSink):
     def __init__(self, kind: type[SqliteSink]) -> None:
         self.kind = kind
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        return self.kind(str(place / "rows.db"))
+    def make_sink(self, folder: Path) -> CommitterSink:
+        return self.kind(str(folder / "rows.db"))
 
 
 def test_groups_that_depend_only_on_the_name_pass(tmp_path: Path) -> None:
@@ -352,17 +352,17 @@ class UploadingCommitter(SqliteCommitter):
             for info in request.infos:
                 (self.uploads / info["path"].partition("/")[0]).unlink(missing_ok=True)
 
-    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
-        for attempt in lost:
+    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+        for attempt in aborted_attempts:
             (self.uploads / attempt.attempt).unlink(missing_ok=True)
 
 
 class KeepsWhatIsTakenBack(UploadingCommitter):
     """A committer that deletes nothing of an abandoned dataset."""
 
-    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
+    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         revoked = {row.revoked for row in self.ledger()}
-        super().discard([attempt for attempt in lost if attempt.epoch not in revoked])
+        super().discard([attempt for attempt in aborted_attempts if attempt.epoch not in revoked])
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,8 +391,8 @@ class _Uploading(TestSqliteSink):
     def __init__(self, committer: type[UploadingCommitter]) -> None:
         self.committer = committer
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        return UploadingSink(str(place / "rows.db"), self.committer)
+    def make_sink(self, folder: Path) -> CommitterSink:
+        return UploadingSink(str(folder / "rows.db"), self.committer)
 
     def in_doubt(self, place: Path) -> int:
         return len([*(place / "uploads").iterdir()])

@@ -40,7 +40,7 @@ class TestSmbFileSystem(FileSystemContract):
         smb_server.log_in(monkeypatch)
         self._authority = smb_server.authority
 
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
         fs = smb(self._authority)
         root = f"/data/contract/{uuid.uuid4().hex}"
         fs.make_folders(root)

@@ -24,15 +24,15 @@ class OnSqlite(SinkContract, LaterEpochs):
     preloaded = ["distcommit.sinks.sqlite.committer"]
     committer_bases = [sql_committer.__file__]
 
-    def make_sink(self, place: Path) -> CommitterSink:
-        return SqliteSink.model_validate({"type": "sqlite", "path": str(place / "rows.db"), **self.settings})
+    def make_sink(self, folder: Path) -> CommitterSink:
+        return SqliteSink.model_validate({"type": "sqlite", "path": str(folder / "rows.db"), **self.settings})
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
-        (place / "staging" / request.infos[-1]["files"][-1][0]).unlink()
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
+        (folder / "staging" / request.infos[-1]["files"][-1][0]).unlink()
         return True
 
-    def cut_off(self, place: Path) -> bool:
-        with opened(place) as file:
+    def cut_off(self, folder: Path) -> bool:
+        with opened(folder) as file:
             file.execute("DROP TABLE distcommit_ledger")
             file.execute("CREATE VIEW distcommit_ledger AS SELECT 1 AS epoch")
         return True
@@ -41,9 +41,9 @@ class OnSqlite(SinkContract, LaterEpochs):
 class TestATableForEach(OnSqlite):
     settings: ClassVar = {}
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
         asked = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'distcommit_ledger'"
-        with opened(place) as file:
+        with opened(folder) as file:
             tables = [name for (name,) in file.execute(asked)]
             return [(table, offset) for table in tables for (offset,) in file.execute(f'SELECT offset FROM "{table}"')]
 
@@ -61,8 +61,8 @@ class TestOneTableWithTags(OnSqlite):
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Disabled: the lines are the same as in the base class."""
 
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
-        with opened(place) as file:
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
+        with opened(folder) as file:
             if not file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'rows'").fetchone()[0]:
                 return []
             asked = "SELECT dataset, offset FROM rows JOIN distcommit_ledger ON tag = _distcommit_of"

@@ -22,19 +22,19 @@ class TestFsRenameCommitStep(CommitStepContract):
         (place / "staging" / str(number)).write_text(f"records {number}")
         return FsRenameCommitStep(self.context(place), str(number), f"d/ü/{number}")
 
-    def observe(self, place: Path) -> Any:
-        return {path: path.read_bytes() for path in (place / "output").rglob("*") if path.is_file()}
+    def observe(self, folder: Path) -> Any:
+        return {path: path.read_bytes() for path in (folder / "output").rglob("*") if path.is_file()}
 
-    def lose(self, place: Path, number: int) -> bool:
-        (place / "staging" / str(number)).unlink()
+    def lose(self, folder: Path, number: int) -> bool:
+        (folder / "staging" / str(number)).unlink()
         return True
 
 
 class TestFsRenameCommitStepWhoseTargetIsTaken(TestFsRenameCommitStep):
     """A step that is lost because a foreign file exists at the final path."""
 
-    def lose(self, place: Path, number: int) -> bool:
-        target = place / "output" / "d" / "ü" / str(number)
+    def lose(self, folder: Path, number: int) -> bool:
+        target = folder / "output" / "d" / "ü" / str(number)
         target.parent.mkdir(parents=True)
         target.write_text("somebody else's")
         return True
@@ -67,10 +67,10 @@ class TestHighWatermarkCommitStep(CommitStepContract):
         low = Watermark({"0": number - 1}) if number > 1 else None
         return HighWatermarkCommitStep("d", low, Watermark({"0": number}), self.watermarks)
 
-    def bind(self, step: CommitStep, place: Path) -> CommitStep:
+    def bind(self, step: CommitStep, folder: Path) -> CommitStep:
         assert isinstance(step, HighWatermarkCommitStep)
         step.watermarks = self.watermarks
         return step
 
-    def observe(self, place: Path) -> Any:
+    def observe(self, folder: Path) -> Any:
         return dict(self.watermarks.stored)

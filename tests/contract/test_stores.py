@@ -21,9 +21,9 @@ CONTEXT = StepContext(LocalFileSystem(), "/staging", "/output")
 
 
 class TestLogCommitStepStore(CommitStepStoreContract):
-    def open_store(self, place: Path) -> CommitStepStore:
-        context = StepContext(LocalFileSystem(), str(place / "staging"), str(place / "output"))
-        return LogCommitStepStore(context.fs, str(place / "stores"), context)
+    def open_store(self, folder: Path) -> CommitStepStore:
+        context = StepContext(LocalFileSystem(), str(folder / "staging"), str(folder / "output"))
+        return LogCommitStepStore(context.fs, str(folder / "stores"), context)
 
 
 @dataclass
@@ -100,5 +100,5 @@ class TestDictCommitStepStore(CommitStepStoreContract):
     def _jobs(self) -> None:
         self.jobs: dict[str, Sealed] = {}
 
-    def open_store(self, place: Path) -> CommitStepStore:
+    def open_store(self, folder: Path) -> CommitStepStore:
         return DictCommitStepStore(self.jobs)

@@ -29,7 +29,7 @@ class EvenSumCheck(TaskCheck):
     def __init__(self) -> None:
         self.sum = 0
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         self.sum += sum(batch["a"].to_pylist())
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:

@@ -140,7 +140,7 @@ def test_chain_has_the_effects_of_all_its_faults() -> None:
         return act
 
     chains = Chains({"folders": Subject(new_machine, makes("a", "b"), {"": makes("c", "d")}, violation)})
-    for history, left in {
+    for history, remaining in {
         "folders:kill@1": ["a"],
         "folders:kill@2": ["a", "b"],
         "folders:kill@1 > EIO@1": ["a", "c"],
@@ -149,7 +149,7 @@ def test_chain_has_the_effects_of_all_its_faults() -> None:
         "folders:kill@0 > kill@1 > kill@0": ["c"],
     }.items():
         assert chains.play(history) == "seen"
-        assert audits.pop() == [f"/job/{name}" for name in left], history
+        assert audits.pop() == [f"/job/{name}" for name in remaining], history
     assert chains.play("folders:power@2.0") == "seen"
     assert audits.pop() == [], "the history has no sync"
     for wrong in (
@@ -307,7 +307,7 @@ def test_coverage_of_the_checkers_is_measured() -> None:
 @pytest.mark.parametrize("name", ["first-run", "second-run-two"])
 def test_each_state_of_a_crashed_run_is_yielded_exactly_once(name: str) -> None:
     scenario = SCENARIOS[name]
-    begun, seen = scenario.machine(), set[str]()
+    begun, visited = scenario.machine(), set[str]()
     crashes = [*explore.crashed_runs(scenario, begun, scenario.disturbed, random.Random(1))]
     power_losses = [crash for crash, _, _ in crashes if crash.state]
     for crash in power_losses[:: max(1, len(power_losses) // 25)]:
@@ -322,6 +322,6 @@ def test_each_state_of_a_crashed_run_is_yielded_exactly_once(name: str) -> None:
         by_itself = explore.crashed_runs(
             scenario, scenario.machine(), scenario.disturbed, random.Random(1), partial(eq, operation)
         )
-        seen.update(str(explore.canonical(machine)) for at, machine, _ in by_itself if at.operation == operation)
-    assert seen == {str(explore.canonical(machine)) for _, machine, _ in crashes}
-    assert len(crashes) < 5 * len(seen)
+        visited.update(str(explore.canonical(machine)) for at, machine, _ in by_itself if at.operation == operation)
+    assert visited == {str(explore.canonical(machine)) for _, machine, _ in crashes}
+    assert len(crashes) < 5 * len(visited)

@@ -131,7 +131,7 @@ class History:
                 result = self.world.run(machine, NOW)
         except DistcommitError as error:
             return [str(error)]
-        reasons = [reason.text for reason in result.reasons.kept]
+        reasons = [reason.text for reason in result.reasons.entries]
         assert result.succeeded == (not reasons)
         return reasons
 
@@ -167,8 +167,8 @@ class History:
             r"store/progress/run=[^/]+/.+": "progress",
             r"store/runs/\d+(-begun)?\.json": "record of a run",
             r"store/run_(datasets|times)/run=[^/]+/.+\.parquet": "table of a run that is over",
-            r"store/cuts/\d+-[12]\.json": "root of a cut",
-            r"store/cuts/pieces/[^/]+\.json": "piece of a cut",
+            r"store/snapshots/\d+-[12]\.json": "root of a cut",
+            r"store/snapshots/deltas/[^/]+\.json": "piece of a cut",
             r"store/task_states/run=[^/]+/_INGEST_ENDED": "marker that ingest has ended",
         }
         (kind,) = [kind for pattern, kind in others.items() if re.fullmatch(pattern, place)]
@@ -318,8 +318,8 @@ def check(history: History, path: str, kind: str, damage: str) -> None:
     """Damage the file, let the job continue, repair the damage, and check the outcome of each dataset."""
     stops = STOPS[kind]
     case = Damaged(history, path, damage)
-    machine, seen = case.machine, damage in stops.seen
-    stopped = _depending(history, path, stops.what) if seen else frozenset()
+    machine, observed = case.machine, damage in stops.seen
+    stopped = _depending(history, path, stops.what) if observed else frozenset()
     reasons, shown = history.goes_on(machine), _status(history, machine, kind)
     if stopped:
         below_root = path.split("/", 3)[3]
@@ -331,7 +331,7 @@ def check(history: History, path: str, kind: str, damage: str) -> None:
         assert reasons == shown == []
     for urn in ALL - stopped:
         assert _watermark(history, machine, urn) == ENDS[urn], f"{urn} depends on it: {reasons}"
-    if not seen:
+    if not observed:
         audit = audit_store(history.world.store(machine), NOW.provenance, deep=True)
         assert not audit.exact
         assert any(path.rpartition("/")[2] in name for name in audit.unknown_files), audit

@@ -67,11 +67,11 @@ def test_inputs_that_the_fuzzer_found_yield_the_documented_error(reader: str, da
 
 
 def test_damaged_bytes_raise_only_documented_errors() -> None:
-    each = 170
-    findings = fuzz(each * len(READERS), seed=1, seconds=200)
+    number = 170
+    findings = fuzz(number * len(READERS), seed=1, seconds=200)
     assert findings["failures"] == []
-    assert findings["inputs"] == each * len(READERS)
-    assert set(findings["readers"].values()) == {each}
+    assert findings["inputs"] == number * len(READERS)
+    assert set(findings["readers"].values()) == {number}
     assert findings["refused"] > 1_000, "harmless damage tests nothing"
     assert findings["peak_bytes"] < 512 << 20
 

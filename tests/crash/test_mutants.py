@@ -249,8 +249,8 @@ def test_late_noticing_tests_are_kept_also_for_untried_mutants(monkeypatch: pyte
     rows = [("b", "unit", "test_b[1]", 1.0), ("c", "unit", "test_other", 1.0), ("d", "unit", "test_d", 11.0)]
     rows += [("e", "explore", "a history", 99.0), ("f", "unit", "test_f", 2.0)]
     outcomes = [
-        {"id": name, "description": "", "stage": stage, "why": why, "seconds": seconds}
-        for name, stage, why, seconds in rows
+        {"id": name, "description": "", "stage": stage, "why": reason, "seconds": seconds}
+        for name, stage, reason, seconds in rows
     ]
     mutants.remember({"outcomes": outcomes})
     assert mutants.noticed_late() == {"a": "test_a", "b": "test_b", "d": "test_d"}

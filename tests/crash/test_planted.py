@@ -165,14 +165,14 @@ def test_fault_noticed_by_its_tests_is_found_by_name_and_listed_in_the_table() -
 
 
 def test_table_gets_the_rows_of_a_new_result_and_keeps_those_of_other_faults() -> None:
-    seen = {"checker": "tests", "history": "tests/a.py::test_a[x|y]", "violation": "wrong"}
+    observed = {"checker": "tests", "history": "tests/a.py::test_a[x|y]", "violation": "wrong"}
     missed = {"by": {}, "not_found": {NOTICED: 3, EASY: 9}, "seconds_to_find": {}}
-    result = {"by": {NOTICED: seen}, "not_found": {}, "seconds_to_find": {NOTICED: 1.25}}
+    result = {"by": {NOTICED: observed}, "not_found": {}, "seconds_to_find": {NOTICED: 1.25}}
     before = planted_table(missed)
     page = planted_table(result, before)
-    rest = f"{len(PLANTED) - 2} more are planted that have no row here."
-    assert f"0 of 2 faults noticed; {rest}" in before
-    assert f"1 of 2 faults noticed; {rest}" in page
+    remainder = f"{len(PLANTED) - 2} more are planted that have no row here."
+    assert f"0 of 2 faults noticed; {remainder}" in before
+    assert f"1 of 2 faults noticed; {remainder}" in page
     (unchanged,) = (line for line in before.splitlines() if EASY in line)
     (new,) = (line for line in page.splitlines() if NOTICED in line)
     assert unchanged in page.splitlines()

@@ -52,7 +52,7 @@ def _serve_one_run(situation: KafkaSituation) -> int:
     output, errors = situation.folder / "service.out", situation.folder / "service.err"
     until_s = time.monotonic() + _WAIT_S
     with RunProcess(command, output, errors) as service:
-        while not any(event["what"] == "committed" for event in _events(service)):
+        while not any(event["event"] == "committed" for event in _events(service)):
             if service.has_ended or time.monotonic() > until_s:
                 text = errors.read_text(encoding="utf-8")[-2000:]
                 raise NotBrokenError(f"the service has not run the job: {_events(service)} {text}")

@@ -130,7 +130,7 @@ class Situation:
 
     def reported_problems(self) -> list[dict[str, Any]]:
         """Return the problems that `status` reports."""
-        problems: list[dict[str, Any]] = self.result("status")["troubles"]
+        problems: list[dict[str, Any]] = self.result("status")["problems"]
         return problems
 
     def result(self, *words: str) -> dict[str, Any]:
@@ -238,9 +238,9 @@ def count(situation: Situation, result: Drilled, rejected: Counter[bytes], gone:
     published, turned_away = situation.published()
     result.records = published.total() + turned_away.total()
     expected = situation.given - gone - rejected
-    for name, actual, wanted in (("published", published, expected), ("turned away", turned_away, rejected)):
-        if actual != wanted:
-            lost, doubled = wanted - actual, actual - wanted
+    for name, actual, requested in (("published", published, expected), ("turned away", turned_away, rejected)):
+        if actual != requested:
+            lost, doubled = requested - actual, actual - requested
             result.problems.append(
                 f"{name}: {lost.total()} missing, such as {list(lost)[:3]}; {doubled.total()} too many, such as"
                 f" {list(doubled)[:3]}"

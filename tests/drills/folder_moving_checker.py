@@ -46,7 +46,7 @@ class _Move(TaskCheck):
     def __init__(self, folder: Path, what: str, leaves_file: bool) -> None:
         self._folder, self._what, self._leaves_file = folder, what, leaves_file
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         """Ignore the records."""
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:

@@ -52,7 +52,7 @@ def _killed_in_mid_commit(situation: KafkaSituation) -> None:
 def _pending_steps(situation: KafkaSituation) -> list[tuple[Path, Path]]:
     """Return staged and final path of each file of the sealed, unpublished steps."""
     sequences = situation.result("dataset steps", "--limit=0")["sequences"]
-    steps = [step["what"] for sequence in sequences for step in sequence["steps"] if step["state"] == "PENDING"]
+    steps = [step["subject"] for sequence in sequences for step in sequence["steps"] if step["state"] == "PENDING"]
     paths = [re.findall(r"'([^']+)'", what) for what in steps]
     return [(situation.staging / staged, situation.output / final) for staged, final in paths]
 
@@ -129,7 +129,7 @@ def stuck_lock(folder: Path) -> Drilled:
         _freeze_once_begun(situation, run)
         situation.run(3)
         until_s = time.monotonic() + _WAIT_S
-        while not any(t.id == "LOCK_STUCK" for t in Job.from_file(situation.path).status().troubles):
+        while not any(t.id == "LOCK_STUCK" for t in Job.from_file(situation.path).status().problems):
             if time.monotonic() > until_s:
                 raise NotBrokenError("the frozen run's lease does not become overdue")
             time.sleep(0.5)

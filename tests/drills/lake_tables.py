@@ -36,7 +36,7 @@ class _Act(TaskCheck):
     def __init__(self, folder: Path, kind: str) -> None:
         self._tables, self._flag, self._is_it = LAKES[kind](folder), folder / _FLAG, False
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         self._is_it = self._is_it or b'"topic":"a"' in batch.column("value")[0].as_py()
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:

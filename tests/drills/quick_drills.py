@@ -201,7 +201,7 @@ class Printed:
 
 def unproven(declared: Sequence[str], result: Drilled) -> list[str]:
     """Return the declared remedies that were not printed."""
-    return [each for each in declared if not any(_is_printed(each, seen) for seen in result.seen)]
+    return [name for name in declared if not any(_is_printed(name, observed) for observed in result.seen)]
 
 
 def _is_printed(declared: str, seen: str) -> bool:

@@ -18,7 +18,7 @@ from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.folders.ownership import Mark, put_mark
+from distcommit.stores.folders.ownership import Marker, put_run_marker
 from distcommit.stores.logs.fencing import claim_folders, fence_job
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed
@@ -52,7 +52,7 @@ def run_job(
     """Run the job and commit only after everything is read, so that a bucket's datasets are sealed together."""
     claim_folders(store)
     epoch = fence_job(store, run_id)
-    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+    put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)
     return run(launch_here, begin(store, read, run_id, epoch, job_level, at_least_once))
 
 

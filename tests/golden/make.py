@@ -38,16 +38,16 @@ DOCUMENTS: dict[str, msgspec.Struct] = {
     "manifest": samples.MANIFEST,
     "tombstone": samples.TOMBSTONE,
     "replacement": samples.REPLACEMENT,
-    "retained": samples.RETAINED,
-    "horizon": samples.HORIZON,
+    "expired": samples.RETAINED,
+    "expiry-request": samples.HORIZON,
     "schema": samples.KEPT_SCHEMA,
     "run": samples.RUN_RECORD,
     "begun": samples.RUN_BEGINNING,
     "cancel": samples.CANCEL_REQUEST,
     "reading": samples.READING_NOTE,
     "paused": samples.SCHEDULE_REQUEST,
-    "cut-root": samples.ROOT,
-    "cut-piece": samples.PIECE,
+    "snapshot-manifest": samples.ROOT,
+    "snapshot-delta": samples.PIECE,
 }
 """Each kind of document, by the name of its golden file."""
 

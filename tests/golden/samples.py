@@ -6,7 +6,6 @@ import msgspec
 
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
-    ByHand,
     Checkpoint,
     DatasetState,
     DatasetStatus,
@@ -17,11 +16,12 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
-    Left,
-    LeftSequence,
     Moved,
     OpenSequence,
     OperatorAction,
+    OperatorDecision,
+    Postponed,
+    PostponedSequence,
     Rebuilt,
     Record,
     SealedSequence,
@@ -30,10 +30,10 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
-from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
+from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
@@ -54,7 +54,7 @@ from distcommit.fs.object_stores.upload_marker import UploadMarker
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.folders.ownership import Owner
-from distcommit.stores.folders.tombstones import ReplacedRecords, RetiredFile, Tombstone
+from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.history.run_table import (
     DatasetOutcome,
@@ -73,7 +73,7 @@ from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManife
 from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_FORMAT, StoreMarker
-from distcommit.stores.state.plans import LentRange, Manifest
+from distcommit.stores.state.plans import LentUnits, Manifest
 from distcommit.stores.state.reading_notes import ReadingNote
 from tests.simulation.log_watch import ANOTHERS_ID
 
@@ -137,7 +137,7 @@ _SEQUENCE = SealedSequence(
     skipped=(_SKIPPED, _HOLE),
     records=4,
     files=1,
-    left_out="2 of 3 work units",
+    partial_reason="2 of 3 work units",
     content_sum=_CONTENT,
     schemas=_SCHEMAS,
     targets=_TARGETS,
@@ -168,14 +168,14 @@ _DATASET = DatasetState(
     accepted_epochs=(3,),
     done_records=10,
     done_files=2,
-    done_left_out="1 of 2 work units",
+    done_partial_reason="1 of 2 work units",
     done_content_sum=_CONTENT,
-    unread=_UNREAD,
+    read_failure=_UNREAD,
     schemas=_SCHEMAS,
     targets=_TARGETS,
-    forgotten=_COMPOSITE,
+    unset_watermark=_COMPOSITE,
     replacement=5,
-    earlier=(EarlierReading(_MARK, {"": 0}),),
+    earlier_readings=(EarlierReading(_MARK, {"": 0}),),
 )
 _OUTAGE = DatasetState("c", OpenSequence(DatasetStatus.PENDING, _FIRST, reason="no answer", outage=True))
 _RECORDS: dict[str, tuple[int, Record]] = {
@@ -187,10 +187,13 @@ _RECORDS: dict[str, tuple[int, Record]] = {
     "intent-sink": (7, Intent(7, (_with_steps(StepBatch("sink-commit", 1, _SINK_ROWS)),))),
     "done": (8, Done(8, (_NAME, SequenceName("b", 7)))),
     "failed": (8, Failed(8, _NAME, True, "a staged file is lost")),
-    "left": (9, Left(9, (LeftSequence(_URN, 7, "the output is full"), LeftSequence("b", 7, "locked")), True)),
-    "unread": (
+    "postponed": (
         9,
-        Unread(
+        Postponed(9, (PostponedSequence(_URN, 7, "the output is full"), PostponedSequence("b", 7, "locked")), True),
+    ),
+    "read-failed": (
+        9,
+        ReadFailures(
             9,
             (
                 DatasetReadFailure(_URN, _LOW, _HIGH, "SourceError: gone", stops=True),
@@ -200,7 +203,10 @@ _RECORDS: dict[str, tuple[int, Record]] = {
     ),
     "decide": (7, Decide(7)),
     "dropped": (8, Dropped(8, (SequenceName("b", 7),))),
-    **{f"by-hand-{action.value}": (0, ByHand(action, _NAME, "ann@host", (_SKIPPED,))) for action in OperatorAction},
+    **{
+        f"by-hand-{action.value}": (0, OperatorDecision(action, _NAME, "ann@host", (_SKIPPED,)))
+        for action in OperatorAction
+    },
     "set-watermark": (0, SetWatermark(_URN, _COMPOSITE, "ann@host")),
     "set-watermarks": (0, SetWatermarks({_URN: _LOW, "b": _MARK}, "ann@host")),
     "rebuilt": (9, Rebuilt(9, (_DATASET, DatasetState("b")), "ann@host")),
@@ -225,7 +231,7 @@ RUN_RECORD = RunRecord(
     run_id=RUN_ID,
     epoch=7,
     command="run",
-    who="ann@host",
+    requested_by="ann@host",
     began_ms=1_700_000_000_000,
     ended_ms=1_700_000_012_345,
     outcome=RunOutcome.INCOMPLETE,
@@ -255,7 +261,7 @@ RUN_BEGINNING = RunBeginning(
     run_id=RUN_ID,
     epoch=7,
     command="run",
-    who="ann@host",
+    requested_by="ann@host",
     began_ms=1_700_000_000_000,
     facts=RunFacts(
         config={"job": "samples", "source": {"type": "kafka", "client": {"sasl.password": "***"}}},
@@ -263,12 +269,12 @@ RUN_BEGINNING = RunBeginning(
         host="host",
         pid=4711,
         job_file="/jobs/größe.yaml",
-        locked=False,
-        kept_runs=100,
-        kept_tables=10,
+        is_locked=False,
+        retained_runs=100,
+        retained_tables=10,
     ),
 )
-READING_NOTE = ReadingNote(1, "orders", "00003_000001", ("0", "1"), alone=True)
+READING_NOTE = ReadingNote(1, "orders", "00003_000001", ("0", "1"), is_alone=True)
 CANCEL_REQUEST = CancelRequest(1, 7, "ann@host", 1_700_000_000_001)
 SCHEDULE_REQUEST = ScheduleRequest(1, "ann@host", 1_700_000_000_001)
 TASK_ROWS = TaskRows(
@@ -344,7 +350,7 @@ TASK_STATES = [
                 "files",
                 (_FILE, msgspec.structs.replace(_FILE, final_path="_rejected/x.parquet", records=1)),
                 records_written=3,
-                records_diverted=1,
+                records_rejected=1,
                 holes=(_HOLE,),
                 content_sum=_CONTENT,
                 checks=(
@@ -360,7 +366,7 @@ TASK_STATES = [
                 error="ZeroDivisionError: division by zero",
                 error_construct="sql#2",
             ),
-            BranchResult("errors/late", "files", (_FILE,), records_diverted=2),
+            BranchResult("errors/late", "files", (_FILE,), records_rejected=2),
         ),
         records_read=4,
         bytes_read=100,
@@ -393,7 +399,7 @@ MANIFEST = Manifest(
     7,
     {3: "ffee.parquet", 12: "ddcc.parquet", 28: "ddcc.parquet"},
     (((3, "00003_000000"), (12, "x")), ()),
-    (LentRange(1, 12, 40, 90), LentRange(2, 12, 90, 1 << 53)),
+    (LentUnits(1, 12, 40, 90), LentUnits(2, 12, 90, 1 << 53)),
 )
 MARKER = StoreMarker(STORE_FORMAT, 1, "job", 16, "0123456789abcdef0123456789abcdef")
 UPLOAD = UploadMarker(
@@ -459,12 +465,16 @@ TOMBSTONE = Tombstone(
     attempt="aabb",
     base=6,
     branch="daily",
-    fed=12,
-    written=10,
-    rejected=3,
+    records_reprocessed=12,
+    records_written=10,
+    records_rejected=3,
     files=(
-        RetiredFile(f"_rejected/{folder_of(_URN)}/daily/0000000004-00003_000001-ccdd-0001.parquet", 4096, "0" * 16, 5),
-        RetiredFile(f"_rejected/{folder_of(_URN)}/daily/0000000006-00003_000000-eeff-0001.parquet", 8192, "f" * 16, 7),
+        SupersededFile(
+            f"_rejected/{folder_of(_URN)}/daily/0000000004-00003_000001-ccdd-0001.parquet", 4096, "0" * 16, 5
+        ),
+        SupersededFile(
+            f"_rejected/{folder_of(_URN)}/daily/0000000006-00003_000000-eeff-0001.parquet", 8192, "f" * 16, 7
+        ),
     ),
 )
 
@@ -477,12 +487,12 @@ REPLACEMENT = Tombstone(
     attempt="aabb",
     base=6,
     branch="",
-    fed=0,
-    written=0,
-    rejected=0,
+    records_reprocessed=0,
+    records_written=0,
+    records_rejected=0,
     files=(
-        RetiredFile(f"{folder_of(_URN)}/0000000006-00003_000000-eeff-0001.parquet", 8192, "", 7),
-        RetiredFile(f"_rejected/{folder_of(_URN)}/_0000000006-00003_000000-{'a' * 32}.tombstone", 512, "", 0),
+        SupersededFile(f"{folder_of(_URN)}/0000000006-00003_000000-eeff-0001.parquet", 8192, "", 7),
+        SupersededFile(f"_rejected/{folder_of(_URN)}/_0000000006-00003_000000-{'a' * 32}.tombstone", 512, "", 0),
     ),
     publish="replace",
     published=(f"{folder_of(_URN)}/0000000007-00003_000000-ccdd-0001.parquet",),
@@ -493,14 +503,16 @@ RETAINED = msgspec.structs.replace(
     REPLACEMENT,
     epoch=8,
     base=7,
-    publish="retain",
+    publish="expire",
     published=(),
     replaced=(
         *REPLACEMENT.replaced,
-        ReplacedRecords("topic-id", ("main",), {"main": offsets().to_text()}, retained=True),
+        ReplacedRecords("topic-id", ("main",), {"main": offsets().to_text()}, is_expired=True),
     ),
 )
-HORIZON = ExpiryRequest(version=1, before_ms=1_690_000_000_000, asked_ms=1_700_000_000_000, who="á@host", after_epoch=7)
+HORIZON = ExpiryRequest(
+    version=1, cutoff_ms=1_690_000_000_000, requested_ms=1_700_000_000_000, requested_by="á@host", after_epoch=7
+)
 
 KEPT_SCHEMA = StoredSchema(
     version=1,
@@ -528,7 +540,7 @@ SEEN = BucketSnapshot(
     bucket=3,
     number=41,
     checksum="0123456789abcdef",
-    pieces=("0000000007-00003-000000000041-fedcba9876543210.json",),
+    deltas=("0000000007-00003-000000000041-fedcba9876543210.json",),
     total="00112233aabbccdd",
     open=1,
     decided_open=False,
@@ -541,7 +553,7 @@ ROOT = SnapshotManifest(
     time_ms=1_704_067_200_000,
     generation=1,
     parent=(7, 1),
-    repeats=False,
-    settled=False,
+    repeats_parent=False,
+    is_settled=False,
     buckets={3: SnapshotBucket(7, SEEN)},
 )

@@ -28,7 +28,6 @@ from distcommit.engine.driver.progress import read_progress
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
 from distcommit.protocol.paths.output import tombstone_path
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import (
@@ -43,6 +42,7 @@ from distcommit.protocol.paths.store import (
     record_name,
     run_name,
 )
+from distcommit.protocol.record_effects import apply
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
@@ -116,10 +116,10 @@ def read_segment(data: bytes) -> object:
     """Decode a segment and fold it, onto an empty fold and onto a checkpoint."""
     segment = decode_segment(data, PATH)
     apply(1, segment.record, Fold())
-    seen = Fold()
-    apply(1, _SEEN.checkpoint(), seen)
-    apply(2, segment.record, seen)
-    seen.pending()
+    fold = Fold()
+    apply(1, _SEEN.checkpoint(), fold)
+    apply(2, segment.record, fold)
+    fold.pending()
     return segment
 
 

@@ -19,6 +19,6 @@ def test_every_record_is_shown_and_counts_as_in_the_fold(name: str) -> None:
         lines = read_log(store, bucket=bucket).lines
         assert lines[-1].number == fold.number
         assert all(line.record and line.writer and not line.unreadable for line in lines)
-        assert all(line.what or line.record == "Checkpoint" for line in lines)
+        assert all(line.summary or line.record == "Checkpoint" for line in lines)
         newest = {number for number, _ in fold.ignored}
         assert {line.number for line in lines if line.ignored and line.number > fold.last_checkpoint} == newest

@@ -37,7 +37,7 @@ JSON = [
     ("documents/manifest.json", "manifest"),
     ("documents/tombstone.json", "tombstone"),
     ("documents/replacement.json", "tombstone"),
-    ("documents/retained.json", "tombstone"),
+    ("documents/expired.json", "tombstone"),
     ("documents/store.json", "store marker"),
     ("texts/footer.txt", "footer"),
 ]

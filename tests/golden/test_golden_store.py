@@ -151,7 +151,7 @@ def test_damaged_segment_stops_only_the_datasets_of_its_bucket(folder: Path, buc
     assert caught.value.ids == {"path": str(segment)}
     result = rerun(store, source(MORE))
     assert not result.succeeded
-    assert any(segment.name in reason.text for reason in result.reasons.kept), result.reasons.kept
+    assert any(segment.name in reason.text for reason in result.reasons.entries), result.reasons.entries
     others = {urn: counts for urn, counts in MORE.items() if (urn == IN_BUCKET_0) != (bucket == 0)}
     assert {urn: state.watermark for urn, state in store.bucket_log(1 - bucket).refresh().datasets.items()} == marks(
         others

@@ -12,8 +12,8 @@ from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import (
     DatasetState,
     EarlierReading,
-    LeftSequence,
     OpenSequence,
+    PostponedSequence,
     Record,
     SealedSequence,
     SequenceName,
@@ -22,13 +22,13 @@ from distcommit.core.records.log_records import (
 from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
-from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
+from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import ConstructCounts, SkippedRange
 from distcommit.sinks.files.footer import Footer
-from distcommit.sinks.files.formats.file_tail import Said
+from distcommit.sinks.files.formats.file_tail import FileTail
 from distcommit.stores.folders.ownership import Owner
-from distcommit.stores.folders.tombstones import ReplacedRecords, RetiredFile, Tombstone
+from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
 from distcommit.stores.schemas.schema_history import StoredSchema
@@ -45,11 +45,11 @@ from distcommit.stores.state.table_schemas import PLAN_SCHEMA, RUN_TABLE_SCHEMA,
 PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
 STRUCTS: list[type[msgspec.Struct]] = [
     *get_args(Record),
-    *(Head, SealedSequence, SequenceName, LeftSequence, StepBatch, SkippedRange, Watermark),
+    *(Head, SealedSequence, SequenceName, PostponedSequence, StepBatch, SkippedRange, Watermark),
     *(DatasetReadFailure, ReadFailure, OpenSequence, EarlierReading, DatasetState),
-    *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, Said, Owner),
+    *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, FileTail, Owner),
     *(RunCounts, FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
-    *(Tombstone, RetiredFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
+    *(Tombstone, SupersededFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
     *(RunRecord, RecordedPhase, Reasons, Reason, RunBeginning, RunFacts, CancelRequest, ReadingNote),
     *(SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),
 ]

@@ -17,7 +17,7 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import PositionCheck
-from distcommit.protocol.setting import reach_after
+from distcommit.protocol.watermark_setting import reach_after_setting
 from distcommit.sources.sql.rules import is_incarnation_of
 from tests.inputs.case import Case
 
@@ -34,7 +34,7 @@ def _set(was: int, at: int, skipped: tuple[int, int] | None, incarnation: str, _
     """Return the watermark of a dataset that began at 2, as `begins ORIGIN, skips RANGES`."""
     ranges = (SkippedRange("0", *skipped, "x", incarnation="one"),) if skipped else ()
     state = DatasetState("t", watermark=Watermark({"0": was}, "one"), origin={"0": 2}, skipped=ranges)
-    origin, remaining = reach_after(state, Watermark({"0": at}, incarnation), "by hand")
+    origin, remaining = reach_after_setting(state, Watermark({"0": at}, incarnation), "by hand")
     return f"begins {origin['0']}, skips {[(skipped_range.low, skipped_range.high) for skipped_range in remaining]}"
 
 
@@ -43,7 +43,7 @@ def _kept(stored: str | None, forgotten: str, there: str, _: Path) -> str:
     state = DatasetState(
         "t",
         watermark=None if stored is None else Watermark({"0": 5}, stored),
-        forgotten=Watermark({"0": 5}, forgotten) if forgotten else None,
+        unset_watermark=Watermark({"0": 5}, forgotten) if forgotten else None,
     )
     try:
         return stored_incarnations({"t": state}, {"t": there} if there else {})["t"]

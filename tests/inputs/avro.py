@@ -16,7 +16,7 @@ from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.json_schema_columns import columns_of
-from distcommit.constructs.registry.wire import Framed
+from distcommit.constructs.registry.wire_format import Framed
 from distcommit.formats.avro.container_reader import read_batches
 from distcommit.formats.avro.containers import block_bytes, header_bytes
 from distcommit.formats.avro.datums import Datums
@@ -37,8 +37,8 @@ def inferred(*values: str) -> Run:
         of.begin_work_unit("a")
         texts = pa.array([value.encode() for value in values], pa.binary())
         [converted] = of.convert(pa.record_batch({"value": texts}))
-        if (why := converted.rejected.get(len(values) - 1)) is not None:
-            return f"rejected: {why.partition(':')[0]}"
+        if (reason := converted.rejected.get(len(values) - 1)) is not None:
+            return f"rejected: {reason.partition(':')[0]}"
         last = converted.records.to_pylist()[-1]
         return ", ".join(f"{name}={value}" for name, value in last.items())
 

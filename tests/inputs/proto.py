@@ -10,7 +10,7 @@ import numpy as np
 
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import schema_of
-from distcommit.constructs.registry.wire import Framed
+from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.limits import UnusableSchemaError
 from tests.inputs.case import Case
 

@@ -58,7 +58,7 @@ def _place(state: DatasetState | None) -> int:
 
 
 def _failed(state: DatasetState | None) -> str:
-    failure = state.unread if state else None
+    failure = state.read_failure if state else None
     return f"failed {failure.failed_runs} times, {failure.reason}" if failure else "never failed"
 
 

@@ -18,7 +18,7 @@ class Shaping(Converter):
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         read = enumerate(json.loads(value) for value in batch.column("value").to_pylist())
-        for _, group in groupby(read, lambda each: _shape(each[1])):
+        for _, group in groupby(read, lambda item: _shape(item[1])):
             rows, objects = zip(*group, strict=True)
             fields = pa.RecordBatch.from_pylist(objects)
             beside = batch.drop_columns(["value"]).take(pa.array(rows))

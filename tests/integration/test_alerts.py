@@ -53,7 +53,7 @@ def test_killed_and_failed_runs_are_reported_by_every_alert_hook(tmp_path: Path)
         with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as last:
             assert last.wait(240) == 1, last.stderr.read_text()[-3000:]
     alert = json.loads((tmp_path / "told").read_text())
-    assert (alert["why"], alert["failed_in_a_row"], alert["status"]) == ("failed runs", 2, "FAILED")
+    assert (alert["trigger"], alert["failed_in_a_row"], alert["status"]) == ("failed runs", 2, "FAILED")
     assert [body for _, _, body in posted] == [alert]
     assert [mail.rcpt_tos for mail in mails] == [["ann@x.org"]]
     assert "could not be sent by command program 2" in last.stderr.read_text()

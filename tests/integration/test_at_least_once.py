@@ -66,7 +66,7 @@ def test_run_killed_while_publishing_loses_nothing_and_duplicates_only_its_publi
     assert Job.from_file(path).status().datasets == [], "and no watermark has moved"
     code, report = audit(path)
     assert (code, report["unrecorded_files"], report["gaps"]) == (0, early, 0)
-    assert report["to_be_swept_count"] > 0, "staged files are left until the next run"
+    assert report["sweepable_files_count"] > 0, "staged files are left until the next run"
 
     (tmp_path / "release").touch()
     with RunProcess(["run", str(path), "--json"], tmp_path / "last.out", tmp_path / "last.err") as run:

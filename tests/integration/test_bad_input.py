@@ -49,7 +49,7 @@ def run(job: KafkaJob, spark: SparkSession) -> RunResult:
 
 
 def reasons(result: RunResult) -> dict[str, str]:
-    return {reason.subject: reason.text for reason in result.reasons.kept}
+    return {reason.subject: reason.text for reason in result.reasons.entries}
 
 
 @dataclass(frozen=True)
@@ -187,12 +187,12 @@ def test_staged_files_of_a_failed_dataset_are_not_an_audit_finding(tmp_path: Pat
         assert (code, result["totals"]["datasets_failed"]) == (1, 1)
         staged = sum(1 for path in (tmp_path / "staging").glob("*/bucket=*/*") if path.is_dir())
         code, audit, _ = job.cli("audit", "--deep")
-        assert (code, audit["exact"], audit["records"], audit["staged_left_count"]) == (0, True, 2, 0)
-        assert audit["to_be_swept_count"] == staged > 0
+        assert (code, audit["exact"], audit["records"], audit["orphaned_files_count"]) == (0, True, 2, 0)
+        assert audit["sweepable_files_count"] == staged > 0
         assert Job.from_file(job.path, session=spark).recover().succeeded
         assert list((tmp_path / "staging").glob("*/bucket=*/*")) == []
         after = job.audit()
-        assert (after.exact, after.to_be_swept_count) == (True, 0)
+        assert (after.exact, after.sweepable_files_count) == (True, 0)
 
 
 def test_an_empty_topic_gets_its_watermark_and_no_file(tmp_path: Path, spark: SparkSession) -> None:
@@ -288,7 +288,7 @@ paths: {{store: store, staging: staging, output: output}}
     )
     job = Job.from_file(tmp_path / "job.yaml", session=spark)
     result = job.run()
-    assert result.succeeded, result.reasons.kept
+    assert result.succeeded, result.reasons.entries
     audit = job.audit(deep=True)
     assert (audit.exact, audit.datasets, audit.records) == (True, len(names), 3 * len(names))
     folders = [path.name for path in (tmp_path / "output").iterdir() if path.name != OWNERSHIP_FOLDER]
@@ -367,8 +367,8 @@ def test_registry_outage_fails_only_datasets_that_need_it(
 
     def send(*values: bytes) -> None:
         producer = Producer({"bootstrap.servers": job.broker.bootstrap_servers})
-        for each in values:
-            producer.produce(orders, each, key=b"k", partition=0)
+        for body in values:
+            producer.produce(orders, body, key=b"k", partition=0)
             producer.produce("notes", b"a note", partition=0)
         assert producer.flush(30) == 0
         job.produced += 2 * len(values)
@@ -427,7 +427,7 @@ def test_ten_megabyte_records_are_published_or_rejected_in_bounded_memory(tmp_pa
     job_file.write_text(yaml.safe_dump(tree))
     job = Job.from_file(job_file, session=spark)
     result = job.run()
-    assert result.succeeded, result.reasons.kept
+    assert result.succeeded, result.reasons.entries
     audit = job.audit()
     assert (audit.exact, audit.records, audit.rejected) == (True, LARGE - LARGE // 3 * 2, LARGE // 3 * 2)
     published = {
@@ -439,6 +439,6 @@ def test_ten_megabyte_records_are_published_or_rejected_in_bounded_memory(tmp_pa
     assert {offset: value == large_source.value(offset) for offset, value, _ in rejected} == {
         offset: True for offset in range(LARGE) if offset % 3
     }
-    assert max(len(why) for _, _, why in rejected) <= 1000, "no reason holds the record"
+    assert max(len(cause) for _, _, cause in rejected) <= 1000, "no reason holds the record"
     # Each of the two writers buffers a row group of 64 MB, and holds it twice while it writes it.
     assert int(peak.read_text()) < 45 * large_source.SIZE, f"bytes of memory, for {LARGE} records"

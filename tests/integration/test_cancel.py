@@ -62,11 +62,11 @@ def stored_run(path: Path, status: str, number: int = 0) -> Any:
 
 def printed_stall_command(path: Path) -> str:
     """Return the command that `status` prints once the run's files are an hour old by the file system's clock."""
-    assert not [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
+    assert not [t for t in command("status", path, "--json")["problems"] if t["id"] == "RUN_STALLED"]
     store = path.parent / "store"
-    for changed in (each for each in store.rglob("*") if "lock" not in each.relative_to(store).parts):
+    for changed in (file for file in store.rglob("*") if "lock" not in file.relative_to(store).parts):
         os.utime(changed, (time.time(), time.time() - 3600))
-    (stall,) = [t for t in command("status", path, "--json")["troubles"] if t["id"] == "RUN_STALLED"]
+    (stall,) = [t for t in command("status", path, "--json")["problems"] if t["id"] == "RUN_STALLED"]
     assert isinstance(stall["command"], str)
     return stall["command"]
 
@@ -123,5 +123,5 @@ def test_cancelled_run_publishes_nothing_more_and_the_next_run_is_exact(
     row = stored_run(path, "COMMITTED", number=0)
     assert row["datasets_published"] == 0, "it replayed"
     table = command("runs", path, str(row["epoch"]), "--json")["datasets"]
-    assert {each["dataset"]: each["outcome"] for each in table} == dict.fromkeys(NAMES, "replayed")
-    assert (audit.exact, audit.records, audit.to_be_swept_count) == (True, RECORDS * len(NAMES), 0)
+    assert {item["dataset"]: item["outcome"] for item in table} == dict.fromkeys(NAMES, "replayed")
+    assert (audit.exact, audit.records, audit.sweepable_files_count) == (True, RECORDS * len(NAMES), 0)

@@ -47,7 +47,7 @@ def test_preview_shows_records_and_leaves_the_job_unchanged(tmp_path: Path, spar
     assert "second/0/1" in done.stdout
     assert "second/0/2" not in done.stdout, "two rows are asked for"
     assert "preview: 6 records; nothing was committed" in done.stdout
-    assert [each.name for each in tmp_path.iterdir()] == ["job.yaml"]
+    assert [file.name for file in tmp_path.iterdir()] == ["job.yaml"]
 
     assert command("run", path).exit_code == 0
     before = Job.from_file(path).status()

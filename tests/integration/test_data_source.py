@@ -164,7 +164,7 @@ def test_unreadable_requests_are_refused_when_loaded(spark: SparkSession, tmp_pa
     place = Place(tmp_path, spark)
     place.run()
     store = Job.from_file(place.file).open_store(create=False)
-    for options, why in (
+    for options, reason in (
         ({"dataset": "nobody"}, "has nothing of this dataset"),
         ({"as_of": 99}, "no run of that epoch"),
         ({"as_of": "yesterday"}, "as_of does not name a snapshot"),
@@ -178,7 +178,7 @@ def test_unreadable_requests_are_refused_when_loaded(spark: SparkSession, tmp_pa
         ({"filters": '[["m", ">", 1]]'}, "no column of that name"),
         ({"filters": '[["at", ">", "soon"]]'}, "not of its column's type"),
     ):
-        with pytest.raises(DistcommitError, match=why):
+        with pytest.raises(DistcommitError, match=reason):
             place.rows(**options)
     with pytest.raises(PySparkException, match="has nothing of this dataset"):
         place.load(dataset="nobody")

@@ -69,7 +69,7 @@ class OnS3(OnDisk):
 
     def _keys(self) -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
-        return [each["Key"] for page in pages for each in page.get("Contents", ())]
+        return [item["Key"] for page in pages for item in page.get("Contents", ())]
 
 
 @pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.long)])

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from distcommit import read
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.job import Job
-from distcommit.core.errors import ConfigurationError, CutGoneError
+from distcommit.core.errors import ConfigurationError, SnapshotExpiredError
 from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job
 
 TOPICS = {f"t{number:02d}": 1 for number in range(8)}
@@ -38,15 +38,15 @@ def test_expire_killed_in_its_commit_is_finished_by_the_repeated_command(tmp_pat
                 time.sleep(0.001)
             assert not run.has_ended, run.stderr.read_text()[-3000:]
             run.kill()
-        done = here.retain(age)
+        done = here.expire(age)
         assert (done.succeeded, done.deleted) == (True, True), done
         audit = job.audit()
-        assert (audit.exact, audit.retained, audit.records) == (True, 16, 16)
+        assert (audit.exact, audit.expired, audit.records) == (True, 16, 16)
         assert {path.parent.name for path in tmp_path.glob("output/t*/*/*.parquet")} == {"2023-11-15"}
         assert all(read(job.path).to_arrow(topic).num_rows == 2 for topic in TOPICS)
-        with pytest.raises(CutGoneError, match="requested the deletion of files older than"):
+        with pytest.raises(SnapshotExpiredError, match="requested the deletion of files older than"):
             older.files()
-        assert here.status().retained is not None
+        assert here.status().expiry_request is not None
         assert here.verify_store().is_well
         job.produce(2, days=2)
         assert here.run().succeeded
@@ -75,9 +75,9 @@ def test_expire_of_rejected_records_killed_in_mid_work_is_finished_by_the_repeat
                 time.sleep(0.001)
             assert not run.has_ended, run.stderr.read_text()[-3000:]
             run.kill()
-        assert here.retain(age).deleted
+        assert here.expire(age).deleted
         audit = job.audit()
-        assert (audit.exact, audit.rejected, audit.retained) == (True, 8, 8 * 5)
+        assert (audit.exact, audit.rejected, audit.expired) == (True, 8, 8 * 5)
         assert len(list(tmp_path.glob("output/_rejected/*/*.parquet"))) == 8
         assert here.reprocess_all().totals.records_read == 8
 
@@ -94,9 +94,9 @@ def produce_bad(job: KafkaJob) -> None:
 def test_expire_is_only_for_files_that_are_appended_or_replaced_by_partition(tmp_path: Path) -> None:
     with kafka_job(tmp_path, {"t": 1}, sink={"partition_by": None, "publish": "replace"}) as job:
         with pytest.raises(ConfigurationError, match=r"sink\.publish: replace"):
-            Job.from_file(job.path).retain("1d", dry_run=True)
+            Job.from_file(job.path).expire("1d", dry_run=True)
         job.write(sink={"publish": "append"}, commit={"delivery": "at_least_once"})
         with pytest.raises(ConfigurationError, match="at_least_once"):
-            Job.from_file(job.path).retain("1d")
+            Job.from_file(job.path).expire("1d")
         job.write(sink={"type": "sqlite", "database": str(tmp_path / "db")}, commit={"delivery": "exactly_once"})
     assert not (tmp_path / "store").exists()

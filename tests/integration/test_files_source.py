@@ -109,7 +109,7 @@ def test_arriving_files_are_published_once_and_a_faulty_dataset_stops_alone(
     changed.write_bytes(was + was)
     second = Job.from_file(inbox.path, session=spark).run()
     assert second.totals.datasets_published == DATASETS - 2
-    reasons = {reason.subject: reason.text for reason in second.reasons.kept}
+    reasons = {reason.subject: reason.text for reason in second.reasons.entries}
     assert set(reasons) == {"d00", "d01"}
     assert str(bad) in reasons["d00"]
     assert "d01/001.jsonl.gz" in reasons["d01"]
@@ -135,7 +135,7 @@ def test_rebuilt_store_does_not_read_files_again(tmp_path: Path, spark: SparkSes
     inbox.arrive(5)
     result = Job.from_file(inbox.path, session=spark).run()
     assert result.totals.datasets_published == 0
-    assert "which of its files are read" in result.reasons.kept[0].text
+    assert "which of its files are read" in result.reasons.entries[0].text
     Job.from_file(inbox.path).set_watermark("d00", watermark)
     assert Job.from_file(inbox.path, session=spark).run().totals.datasets_published == 1
 
@@ -157,7 +157,7 @@ def test_runs_killed_in_mid_commit_publish_each_row_once(tmp_path: Path) -> None
 
 
 POLICIES = [
-    {"match": "pins", "evolution": "pin"},
+    {"match": "fixed_settings", "evolution": "pin"},
     {"match": "stops", "evolution": "fail"},
 ]
 
@@ -196,18 +196,18 @@ def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
         pq.write_table(pa.table({name: pa.array([value] * 10) for name, value in values.items()}), path)
         os.utime(path, (NOW_S + inbox.files,) * 2)
 
-    names = ("evolves", "diverts", "pins", "stops")
+    names = ("evolves", "diverts", "fixed_settings", "stops")
     for name in names:
         arrive(name, id=1, name="x")
     assert Job.from_file(inbox.path, session=spark).run().succeeded
-    for name in ("evolves", "pins", "stops"):
+    for name in ("evolves", "fixed_settings", "stops"):
         arrive(name, id=2, new=True)
     arrive("diverts", id="2", name="x")
     for number in range(30):  # so that the commit takes long enough
         arrive(f"more-{number}", id=1, name="x")
     done = _kill_and_run_again(inbox.path, tmp_path / "run")
     assert done.returncode != 0
-    reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["reasons"]["kept"]}
+    reasons = {reason["subject"]: reason["text"] for reason in json.loads(done.stdout)["reasons"]["entries"]}
     assert set(reasons) == {"stops"}
     assert "evolution is fail" in reasons["stops"]
     assert "found new is new; name is missing" in reasons["stops"]
@@ -217,7 +217,7 @@ def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
     assert {name: columns(tmp_path / "output" / name) for name in names} == {
         "evolves": {first, ("id int64", "new bool")},
         "diverts": {first},
-        "pins": {first},
+        "fixed_settings": {first},
         "stops": {first},
     }
     rejected = ds.dataset(str(tmp_path / "output" / "_rejected" / "diverts")).to_table()
@@ -225,7 +225,7 @@ def test_file_columns_follow_their_dataset_s_schema_policy_in_spite_of_kills(
         "not compatible with earlier records: id is string here, and int64 before"
     }
     versions = {row.dataset: len(row.schemas["schema"]) for row in Job.from_file(inbox.path).status().datasets}
-    assert {name: versions[name] for name in names} == {"evolves": 2, "diverts": 1, "pins": 1, "stops": 1}
+    assert {name: versions[name] for name in names} == {"evolves": 2, "diverts": 1, "fixed_settings": 1, "stops": 1}
 
 
 @pytest.mark.long
@@ -292,7 +292,7 @@ def test_partly_read_file_is_continued_and_not_confused_with_a_namesake_in_spite
     assert Job.from_file(inbox.path, session=spark).run().succeeded
     arrive("host1", "d", range(5100), at=1)
     partly = Job.from_file(inbox.path, session=spark).run()
-    assert [(reason.subject, reason.kind) for reason in partly.reasons.kept] == [("d", "partly failed")]
+    assert [(reason.subject, reason.kind) for reason in partly.reasons.entries] == [("d", "partly failed")]
     assert 5100 < inbox.published().total() < 5100 + 5000
     for number in range(200):  # so that the commit takes long enough
         arrive("host1", f"more-{number}", range(3), at=2)

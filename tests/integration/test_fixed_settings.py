@@ -29,7 +29,7 @@ from tests.jobs.kafka_job import KafkaJob, kafka_job
 
 def run(job: KafkaJob, spark: SparkSession, *overrides: str) -> RunResult:
     result = Job.from_file(job.path, overrides, session=spark).run()
-    assert result.succeeded, result.reasons.kept
+    assert result.succeeded, result.reasons.entries
     return result
 
 

@@ -116,10 +116,10 @@ def files_of(sent: list[tuple[str, bytes]], days: int) -> Counter[str]:
     """Return how many files one run must write, by branch: `large` one a day, `small` one a record."""
     counts: Counter[str] = Counter()
     for topic in {topic for topic, _ in sent}:
-        own = [expected([each]) for each in sent if each[0] == topic]
-        counts["large"] += len({place % days for place, each in enumerate(own) if each["large"]})
-        counts["small"] += sum(each["small"].total() for each in own)
-        counts["errors"] += any(each["errors"] for each in own)
+        own = [expected([item]) for item in sent if item[0] == topic]
+        counts["large"] += len({place % days for place, item in enumerate(own) if item["large"]})
+        counts["small"] += sum(item["small"].total() for item in own)
+        counts["errors"] += any(item["errors"] for item in own)
     return counts
 
 
@@ -161,13 +161,13 @@ def test_each_record_has_one_outcome_in_each_branch(tmp_path: Path, spark: Spark
     assert files_in(tmp_path) == files
     assert first.totals.files_published + second.totals.files_published == audit.files == files.total()
     assert status.last_run is not None
-    flow = {(each.branch, each.construct): each for each in status.last_run.totals.flow.constructs}
-    assert flow["", "json"].taken == 60
+    flow = {(item.branch, item.construct): item for item in status.last_run.totals.flow.constructs}
+    assert flow["", "json"].records_in == 60
     assert flow["", "json"].rejected > 0
     assert flow["", "sql"].filtered > 0
-    checks = {each.checker: (each.passed, each.failed) for each in status.last_run.totals.flow.checks}
+    checks = {item.checker: (item.passed, item.failed) for item in status.last_run.totals.flow.checks}
     assert checks == {"fraction_rejected": (2, 0), "row_count": (0, 2)}
-    assert {note.kind for note in status.last_run.notes.kept} == {"check"}
+    assert {note.kind for note in status.last_run.notes.entries} == {"check"}
     assert str(tmp_path / "output" / "t0" / "large") in status.datasets[0].published_in
 
 

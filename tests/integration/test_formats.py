@@ -114,7 +114,7 @@ def require_exact(job: KafkaJob, sent: Sent, audit: AuditResult) -> None:
         assert sum(row.published + row.rejected for row in rows) >= job.produced, branch
     audit.partitions = []
     assert audit.exact, audit
-    assert audit.unsummed_files == 0
+    assert audit.files_without_sum == 0
 
 
 def test_each_format_has_each_record_once_also_after_a_lost_store_and_reprocessing(
@@ -161,8 +161,8 @@ def test_other_readers_agree_with_spark_about_folders_and_files(tmp_path: Path, 
         )
     assert filters_by_orc_itself(spark, output / "orc") == {"kind"}
     for kind in filter(None, KINDS):
-        wanted = sum(count for (_, sent_kind), count in sent.items() if sent_kind == kind)
-        assert frames["orc"].where(frames["orc"].kind == kind).count() == wanted, "no filter hides existing values"
+        required = sum(count for (_, sent_kind), count in sent.items() if sent_kind == kind)
+        assert frames["orc"].where(frames["orc"].kind == kind).count() == required, "no filter hides existing values"
     kinds = {row.kind for row in frames["lines"].select("kind").distinct().collect()}
     assert kinds == {kind or None for kind in KINDS}
 
@@ -176,7 +176,7 @@ def filters_by_orc_itself(spark: SparkSession, folder: Path) -> set[str]:
         reader = java.org.apache.orc.OrcFile.createReader(java.org.apache.hadoop.fs.Path(str(path)), options)
         for stripe in reader.getStripes():
             streams = reader.rows().readStripeFooter(stripe).getStreamsList()
-            numbers = {each.getColumn() for each in streams if each.getKind().toString() == "BLOOM_FILTER_UTF8"}
+            numbers = {item.getColumn() for item in streams if item.getKind().toString() == "BLOOM_FILTER_UTF8"}
             columns |= {reader.getSchema().findSubtype(number).getFullFieldName() for number in numbers}
     return columns
 

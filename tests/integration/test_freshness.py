@@ -34,14 +34,14 @@ def test_backlog_shrinks_run_by_run_and_status_reports_it(tmp_path: Path) -> Non
         totals = job.run()["totals"]
         assert totals["records_published"] == PER_RUN + 3
         _, status, _ = job.cli("status")
-        (trouble,) = status["troubles"]
-        assert trouble["what"].startswith("big was behind the freshness target when the last run began: big: ")
-        assert trouble["what"].endswith(f"target 1800 s; {BIG - PER_RUN:,} records wait for later runs")
+        (trouble,) = status["problems"]
+        assert trouble["finding"].startswith("big was behind the freshness target when the last run began: big: ")
+        assert trouble["finding"].endswith(f"target 1800 s; {BIG - PER_RUN:,} records wait for later runs")
         command = [sys.executable, "-m", *shlex.split(trouble["command"])]
         listed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PACKAGE_ROOT).stdout
         lines = [line for line in listed.splitlines() if line.strip().startswith(("big", "quiet", "small"))]
         assert [line.split()[0] for line in lines] == ["big", "quiet", "small"], "the worst first"
         assert f"{BIG - PER_RUN:,}" in lines[0]
         assert job.run()["totals"]["records_published"] == BIG - PER_RUN
-        assert job.cli("status")[1]["troubles"] == []
+        assert job.cli("status")[1]["problems"] == []
         job.assert_exact()

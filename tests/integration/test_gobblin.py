@@ -76,7 +76,7 @@ def test_a_converted_job_runs_and_is_exact(tmp_path: Path) -> None:
         job.produce(3)
         job.run("--set", "spark.master=local[2,4]")
         job.assert_exact()
-    folders = {each.name for each in (tmp_path / "work/job-output/FromKafka").iterdir() if each.name[0] != "."}
+    folders = {path.name for path in (tmp_path / "work/job-output/FromKafka").iterdir() if path.name[0] != "."}
     assert folders == {"shop.orders", "shop.items"}
     assert yaml.safe_load(file.read_text())["schedule"] == {"cron": "*/5 * * * *"}
 

@@ -30,7 +30,7 @@ from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.catalog.opening import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
-from distcommit.sinks.kafka.client import ledger_made
+from distcommit.sinks.kafka.client import ledger_topic_id
 from distcommit.sinks.kafka.sink import KafkaSink
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.postgresql.sink import PostgresqlSink
@@ -192,7 +192,7 @@ def test_kafka(kafka_server: KafkaServer, tmp_path: Path) -> None:
     brokers, ledger = kafka_server.bootstrap_servers, "growth.ledger"
     target = {"brokers": brokers, "topic": "growth-{dataset}", "create": True, "ledger": ledger}
     sink = KafkaSink.model_validate({"type": "kafka", **target, "transactional_ids": 1, "format": "json", "key": ""})
-    ledger_made(sink.target(), "the first")
+    ledger_topic_id(sink.target(), "the first")
     admin = AdminClient({"bootstrap.servers": brokers})
     segment = 1 << 20  # the smallest value that brokers accept; the sink requests more, so that compaction is rarer
     smaller = ConfigEntry("segment.bytes", str(segment), incremental_operation=AlterConfigOpType.SET)

@@ -89,7 +89,7 @@ def test_safe_mode_permissions_and_quotas_are_clear_errors_and_the_output_is_exa
         code, result, _ = job.cli("run")
         assert code != 0
         assert result["totals"]["datasets_published"] == 2, "other datasets continue"
-        reasons = [reason["text"] for reason in result["reasons"]["kept"] if reason["subject"] == "a"]
+        reasons = [reason["text"] for reason in result["reasons"]["entries"] if reason["subject"] == "a"]
         assert any("quota" in reason and "exceeded" in reason for reason in reasons), reasons
 
         hdfs_server.admin("-clrQuota", f"/jobs{folder}")
@@ -108,9 +108,9 @@ def test_output_quota_is_reported_as_an_outage_until_it_is_raised(tmp_path: Path
         for _ in range(2):
             code, result, errors = job.cli("run")
             assert code != 0
-            found = f"{result} {errors}"
-            assert "quota" in found, found
-            assert "exceeded" in found, found
+            actual = f"{result} {errors}"
+            assert "quota" in actual, actual
+            assert "exceeded" in actual, actual
         _, status, _ = job.cli("status")
         assert {row["status"] for row in status["datasets"]} <= {"idle", "pending"}, status
         assert {row["failed_runs"] for row in status["datasets"]} == {0}, status

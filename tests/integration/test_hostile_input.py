@@ -129,11 +129,11 @@ def bounded_workers() -> Iterator[None]:
 def seconds_of_workers() -> dict[str, float]:
     """Return the processor time of each Python worker, including children that have ended."""
     fields = {worker.name: (worker / "stat").read_text().rpartition(")")[2].split() for worker in python_workers()}
-    return {pid: sum(map(int, each[11:15])) / os.sysconf("SC_CLK_TCK") for pid, each in fields.items()}
+    return {pid: sum(map(int, item[11:15])) / os.sysconf("SC_CLK_TCK") for pid, item in fields.items()}
 
 
 def failures(result: RunResult) -> dict[str, str]:
-    return {reason.subject: reason.text for reason in result.reasons.kept}
+    return {reason.subject: reason.text for reason in result.reasons.entries}
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

@@ -153,7 +153,9 @@ def test_lost_inferred_columns_stop_only_their_dataset_with_a_remedy(tmp_path: P
             path.unlink()
         for topic in job.topics:
             send(job, topic, {0: [{"id": 2}]})
-        reasons = {each.subject: each.text for each in Job.from_file(job.path, session=spark).run().reasons.kept}
+        reasons = {
+            reason.subject: reason.text for reason in Job.from_file(job.path, session=spark).run().reasons.entries
+        }
         assert list(reasons) == ["a"]
         assert "restore it from a backup of the store, or declare the converter's fields" in reasons["a"]
         job.write(converters=[{**JSON, "fields": {"id": "int64"}}])

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.audit_rows import AuditRow
 from distcommit.cli.main import app
@@ -109,7 +109,7 @@ def run(job: KafkaJob, spark: SparkSession) -> RunResult:
 
 
 def reasons(result: RunResult) -> dict[str, str]:
-    return {reason.subject: reason.text for reason in result.reasons.kept}
+    return {reason.subject: reason.text for reason in result.reasons.entries}
 
 
 @pytest.mark.slow
@@ -224,8 +224,8 @@ def lived(tmp_path_factory: pytest.TempPathFactory, kafka_server: KafkaServer, s
 
 
 def test_audit_of_all_irregularities_is_exact(lived: Lived) -> None:
-    assert lived.first.succeeded, lived.first.reasons.kept
-    assert lived.second.succeeded, lived.second.reasons.kept
+    assert lived.first.succeeded, lived.first.reasons.entries
+    assert lived.second.succeeded, lived.second.reasons.entries
     assert lived.audit.exact, lived.audit
     assert (lived.audit.gaps, lived.audit.skipped) == (0, 0)
     assert lived.audit.holes == sum(row.holes for row in lived.audit.partitions) > 0
@@ -312,7 +312,7 @@ def test_topics_become_partitions_by_the_printed_command_with_their_incarnations
 
 
 def incarnations(job: KafkaJob) -> dict[str, str]:
-    states = known_states(Job.from_file(job.path).open_store(create=False))
+    states = stored_states(Job.from_file(job.path).open_store(create=False))
     return {urn: state.watermark.incarnation for urn, state in states.items() if state.watermark is not None}
 
 

@@ -31,7 +31,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.kafka.client import ledger_made
+from distcommit.sinks.kafka.client import ledger_topic_id
 from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.producers import CatchableProducer
 from distcommit.sinks.kafka.sink import KafkaSink
@@ -49,7 +49,7 @@ class Target:
     def __init__(self, brokers: str, folder: Path) -> None:
         self.brokers, self.folder, self.name = brokers, folder, f"sink-{uuid.uuid4().hex[:12]}"
         self.context = CommitterContext(FS, f"{folder}", f"{folder}/output", "store")
-        ledger_made(self.sink().target(), "the first")
+        ledger_topic_id(self.sink().target(), "the first")
 
     def sink(self, **settings: Any) -> KafkaSink:
         topics = {"topic": f"{self.name}-{{dataset}}", "create": True, "ledger": f"{self.name}.ledger"}
@@ -103,7 +103,7 @@ def test_deleted_ledger_is_never_guessed(target: Target) -> None:
     target.delete_topic(f"{target.name}.ledger")
     with pytest.raises(Exception, match="the ledger topic is gone"):
         target.commit(second)
-    made_again = ledger_made(target.sink().target(), "a later run")
+    made_again = ledger_topic_id(target.sink().target(), "a later run")
     (outcome,) = target.commit(second)
     refused(outcome, "was deleted and made again")
     third = target.prepare("a", 3, 3, bases=(1,))
@@ -260,7 +260,7 @@ def test_no_client_stays_open_while_committers_and_errors_are_referenced(
         patched.setattr(CatchableProducer, "commit_transaction", Mock(side_effect=no_answer))
         assert each_way(lambda committer: committer.abort([taken_back])) is no_answer
     with pytest.raises(ConfigurationError, match="not this job's") as other_ledger:
-        ledger_made(target.sink(transactional_ids=2).target(), "of another job")
+        ledger_topic_id(target.sink(transactional_ids=2).target(), "of another job")
     references.append(other_ledger)
     assert client_threads() == began
     other = Producer({"bootstrap.servers": target.brokers})

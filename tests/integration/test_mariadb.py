@@ -93,7 +93,10 @@ def test_types(database: Database) -> None:
         (batch,) = extractor.extract(plan.work_units[0])
     assert batch.schema == pa.schema([("id", pa.int32()), *((name, column[2]) for name, column in columns.items())])
     first, second = batch.to_pylist()
-    assert first == {"id": 1, **{name: made if read is ... else read for name, (_, made, _, read) in columns.items()}}
+    assert first == {
+        "id": 1,
+        **{name: created if read is ... else read for name, (_, created, _, read) in columns.items()},
+    }
     assert set(second.values()) == {2, None}
     assert queried(database.source, "SELECT * FROM t") == batch
 
@@ -270,11 +273,15 @@ def test_forbidden_missing_or_locked_table_is_reported_and_others_are_planned(
     with database.server.connect(database.name) as other, other.cursor() as cursor:
         cursor.execute("LOCK TABLES t1 WRITE")
         plan = planned(sql)
-    problems = {each.dataset_urn: each.error for each in plan if isinstance(each, DatasetProblem)}
+    problems = {
+        dataset_plan.dataset_urn: dataset_plan.error
+        for dataset_plan in plan
+        if isinstance(dataset_plan, DatasetProblem)
+    }
     assert "grant SELECT on it" in problems["t0"]
     assert "ock wait timeout" in problems["t1"]
     assert problems.keys() == {"t0", "t1", "gone"}
-    assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t2"]
+    assert [dataset_plan.dataset_urn for dataset_plan in plan if isinstance(dataset_plan, DatasetPlan)] == ["t2"]
     database.run(f"DROP USER {user}@127.0.0.1")
 
 

@@ -299,21 +299,21 @@ def test_deadlocked_transaction_leaves_nothing_and_is_retried(target: Target, mo
     """A deadlock ends the whole transaction: statements that are executed after it would be committed on their own."""
     target.sql("CREATE TABLE naive (n bigint)", "CREATE TABLE a (n bigint)")
     target.sql("CREATE TABLE held (n bigint PRIMARY KEY)", "INSERT INTO held VALUES (1)")
-    copy, seen = Table.copy, list[pymysql.MySQLError]()
+    copy, observed = Table.copy, list[pymysql.MySQLError]()
 
     def into_a_deadlock(self: Table, *arguments: Any) -> None:
         copy(self, *arguments)
-        if self.shown == "b" and not seen:
-            seen.append(deadlocked(target, self.connection))
+        if self.shown == "b" and not observed:
+            observed.append(deadlocked(target, self.connection))
             execute(self.connection, "INSERT INTO naive VALUES (1)")
-            raise seen[0]
+            raise observed[0]
 
     monkeypatch.setattr(Table, "copy", into_a_deadlock)
     sink = target.sink()
     target.sql("CREATE TABLE b (n bigint)", "CREATE TABLE c (n bigint)")
     requests = [target.prepare(sink, urn, 1) for urn in ("a", "b", "c")]
     assert target.commit(sink, *requests) == [Committed()] * 3
-    assert seen[0].args[0] == 1213
+    assert observed[0].args[0] == 1213
     assert target.rows("naive") == [(1,)], "though its transaction was undone"
     for urn in ("a", "b", "c"):
         assert target.rows(urn) == [(1,), (2,), (3,)]
@@ -332,11 +332,11 @@ def test_transaction_lost_at_an_error_of_one_dataset_is_retried_as_a_whole(
 ) -> None:
     """With `innodb_rollback_on_timeout` the error alone would suggest that only one dataset is affected."""
     target.sql(*(f"CREATE TABLE {name} (n bigint)" for name in ("a", "b", "c")))
-    copy, seen = Table.copy, list[str]()
+    copy, observed = Table.copy, list[str]()
 
     def timed_out(self: Table, *arguments: Any) -> None:
-        if self.shown == "b" and not seen:
-            seen.append(self.shown)
+        if self.shown == "b" and not observed:
+            observed.append(self.shown)
             execute(self.connection, "ROLLBACK")
             raise pymysql.OperationalError(1205, "Lock wait timeout exceeded")
         copy(self, *arguments)
@@ -373,28 +373,28 @@ def deadlocked(target: Target, connection: pymysql.Connection[Any]) -> pymysql.M
 def test_table_cannot_be_altered_between_inspection_and_insert(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
-    copy, seen = Table.copy, []
+    copy, observed = Table.copy, []
 
     def after_an_alter(self: Table, *arguments: Any) -> None:
         with pytest.raises(pymysql.OperationalError) as caught:
             target.sql("SET lock_wait_timeout = 1", "ALTER TABLE a MODIFY n double")
-        seen.append(caught.value.args[0])
+        observed.append(caught.value.args[0])
         copy(self, *arguments)
 
     monkeypatch.setattr(Table, "copy", after_an_alter)
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-    assert seen == [1205]
+    assert observed == [1205]
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 
 def test_committer_overtaken_in_creating_or_widening_a_table_continues(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alter, seen = MariadbCommitter._alter, list[str]()
+    alter, observed = MariadbCommitter._alter, list[str]()
 
     def overtaken(self: MariadbCommitter, statement: str) -> CommitOutcome | None:
         target.sql(statement)
-        seen.append(statement.partition(" ")[0])
+        observed.append(statement.partition(" ")[0])
         return alter(self, statement)
 
     monkeypatch.setattr(MariadbCommitter, "_alter", overtaken)
@@ -402,7 +402,7 @@ def test_committer_overtaken_in_creating_or_widening_a_table_continues(
     request = target.prepare(sink, "a", 1, numbers(1), pa.record_batch({"n": [2], "more": [3]}))
     assert target.commit(sink, request) == [Committed()]
     assert target.rows("a", "n, more") == [(1, None), (2, 3)]
-    assert seen == ["CREATE", "ALTER"]
+    assert observed == ["CREATE", "ALTER"]
 
 
 def test_committer_overtaken_by_a_wider_change_continues_with_it(

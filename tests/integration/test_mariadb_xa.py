@@ -35,7 +35,7 @@ class PreparingMariadb(PreparingTarget, Target):
         return Target.sink(self, **settings)
 
     def prepared(self) -> list[str]:
-        return ["|".join(each) for each in prepared_at(self.server)]
+        return ["|".join(item) for item in prepared_at(self.server)]
 
     def end(self, name: str, *, commit: bool) -> None:
         begin, end = name.split("|")

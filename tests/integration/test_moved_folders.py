@@ -108,7 +108,10 @@ class TestStoreOlderThanItsOutput:
             code, report, _ = command("store rebuild", job.path)
             assert (code, report["written"], report["set_aside_count"]) == (0, True, 3)
             assert {Path(path).name for path in report["set_aside"]} == {path.name for path in newest[1:]}
-            assert {row["dataset"]: row["after"] for row in report["rows"]} == {"a": {"0": 10}, "b": {"0": 30}}
+            assert {row["dataset"]: row["positions_after"] for row in report["rows"]} == {
+                "a": {"0": 10},
+                "b": {"0": 30},
+            }
             assert len(files(tmp_path / "store" / "set_aside")) == 3
             run(job, spark)
             job.assert_exact()
@@ -128,7 +131,7 @@ class TestStoreOlderThanItsOutput:
             assert "a partition 0: no file has offsets" in report["problems"][0]
             assert not (tmp_path / "store").exists()
             code, report, _ = command("store rebuild", job.path, "--accept-gaps")
-            assert (code, report["written"], report["rows"][0]["gap_records"]) == (0, True, 5)
+            assert (code, report["written"], report["rows"][0]["records_in_gaps"]) == (0, True, 5)
             audit = job.audit()
             assert (audit.exact, audit.skipped, audit.records) == (True, 5, 15)
 
@@ -190,22 +193,25 @@ class TestMovingHere:
             assert (code, report["datasets_set"]) == (0, 2)
             assert not (tmp_path / "shadow-store").exists()
             code, report, _ = command("migrate import-watermarks", shadow, "--kafka-group", "old-system")
-            assert {row["dataset"]: row["after"] for row in report["rows"]} == {"a": {"0": 4, "1": 10}, "b": {"0": 0}}
+            assert {row["dataset"]: row["positions_after"] for row in report["rows"]} == {
+                "a": {"0": 4, "1": 10},
+                "b": {"0": 0},
+            }
             run(job, spark, shadow)
             audit = Job.from_file(shadow).audit(deep=True)
             assert (audit.exact, audit.records) == (True, 6 + 0 + 10)
             code, report, _ = command("migrate compare", job.path, str(shadow))
-            assert (code, report["same"], sum(row["both"] for row in report["rows"])) == (0, True, 16)
+            assert (code, report["is_equal"], sum(row["positions_in_both"] for row in report["rows"])) == (0, True, 16)
             code, report, _ = command("migrate compare", shadow, "--kafka-group", "old-system")
             assert code == 6
-            assert [(row["ours"], row["theirs"], row["ahead"]) for row in report["rows"]] == [
+            assert [(row["position"], row["other_position"], row["ahead"]) for row in report["rows"]] == [
                 (10, 4, 6),
                 (10, 10, 0),
                 (10, 0, 10),
             ]
             next((tmp_path / "shadow-output" / "b").rglob("*.parquet")).unlink()
             code, report, _ = command("migrate compare", job.path, str(shadow))
-            assert (code, report["same"], report["rows"][-1]["only_ours"]) == (6, False, 10)
+            assert (code, report["is_equal"], report["rows"][-1]["positions_only_here"]) == (6, False, 10)
 
 
 def commit(job: KafkaJob, group: str, offsets: dict[tuple[str, int], int]) -> None:

@@ -83,7 +83,7 @@ def test_other_branch_is_committed_and_the_repaired_branch_is_reprocessed_once(t
         second = job.run()
         report = Job.from_file(job.path).report()
         assert {row.dataset for row in report.datasets if row.requests} == set(job.topics)
-        assert sum(row.requests for row in report.datasets) + report.requests_of_none == report.requests
+        assert sum(row.requests for row in report.datasets) + report.requests_unattributed == report.requests
         assert (second["totals"]["flow"]["failures"], second["totals"]["records_rejected"]) == ([], 0)
         assert in_branches(job) == {"good": (2 * all_in, 0), "late": (2 * all_in, lost)}
         everything = Counter({number: len(TOPICS) for number in range(2 * RECORDS)})
@@ -102,7 +102,7 @@ def test_run_reports_which_branch_failed_where_and_why(tmp_path: Path) -> None:
         produce(job, 0)
         result = job.run()
         assert result["totals"]["flow"]["failures"] == [["late", "python", 2]]
-        assert {(note["subject"], note["text"]) for note in result["notes"]["kept"]} == {
+        assert {(note["subject"], note["text"]) for note in result["notes"]["entries"]} == {
             (urn, "late: python: ZeroDivisionError: n is 7") for urn in ("a", "b")
         }
         shown = CliRunner().invoke(app, ["status", str(job.path)], env={"COLUMNS": "200"}).output

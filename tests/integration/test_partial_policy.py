@@ -54,7 +54,7 @@ def test_records_before_a_failing_one_are_published_and_the_rest_after_its_repai
         first = run()
         assert not first.succeeded
         assert positions(job) == {"bad": BATCH_RECORDS, "full": -1, "good": 1}, "another policy keeps nothing of it"
-        reasons = {reason.subject: (reason.kind, reason.text) for reason in first.reasons.kept}
+        reasons = {reason.subject: (reason.kind, reason.text) for reason in first.reasons.entries}
         assert {subject: kind for subject, (kind, _) in reasons.items()} == {"bad": "partly failed", "full": "failed"}
         assert "is read up to" in reasons["bad"][1]
         assert "a record is turned away" in reasons["bad"][1]

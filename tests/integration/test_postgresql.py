@@ -333,7 +333,10 @@ def test_partitions_are_read_with_their_parent_and_views_by_name(schema: Schema)
         "INSERT INTO t VALUES (1, 1), (2, 2), (3, 1)",
     )
     plan = planned(schema.source(table_patterns=["t.*"], tables=["seen"]))
-    assert sorted(each.dataset_urn for each in plan if isinstance(each, DatasetPlan)) == ["seen", "t"]
+    assert sorted(dataset_plan.dataset_urn for dataset_plan in plan if isinstance(dataset_plan, DatasetPlan)) == [
+        "seen",
+        "t",
+    ]
     assert ids(Reader(schema.source()).run()) == [1, 2]
 
 
@@ -361,7 +364,7 @@ def test_inheriting_tables_are_read_with_their_parent_whose_key_does_not_apply_t
     try:
         url = f"{schema.server.url}?options=-csearch_path%3D{schema.name}%2C{other}"
         plan = planned(source(url, password=schema.server.password, table_patterns=["t.*"]))
-        assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t"]
+        assert [dataset_plan.dataset_urn for dataset_plan in plan if isinstance(dataset_plan, DatasetPlan)] == ["t"]
         reader = Reader(schema.source())
         assert ids(reader.run()) == [1]
         schema.run(f"INSERT INTO {other}.t_child VALUES (2), (3)")
@@ -388,10 +391,14 @@ def test_forbidden_or_locked_table_is_reported_and_others_are_planned(
         other.autocommit = False
         other.execute("LOCK TABLE t1")
         plan = planned(sql)
-    problems = {each.dataset_urn: each.error for each in plan if isinstance(each, DatasetProblem)}
+    problems = {
+        dataset_plan.dataset_urn: dataset_plan.error
+        for dataset_plan in plan
+        if isinstance(dataset_plan, DatasetProblem)
+    }
     assert "permission denied" in problems["t0"]
     assert "lock timeout" in problems["t1"]
-    assert [each.dataset_urn for each in plan if isinstance(each, DatasetPlan)] == ["t2"]
+    assert [dataset_plan.dataset_urn for dataset_plan in plan if isinstance(dataset_plan, DatasetPlan)] == ["t2"]
     schema.run(f"DROP OWNED BY {schema.name}_user", f"DROP ROLE {schema.name}_user")
 
 
@@ -401,7 +408,7 @@ def test_first_run_by_times_skips_no_later_row_or_reports_it(
 ) -> None:
     schema.run("CREATE TABLE t (id timestamptz, n int)", "INSERT INTO t VALUES ('2024-01-01Z', 1), ('2024-01-02Z', 2)")
     sql = schema.source(times_end=times_end)
-    notes = [each.kind for each in planned(sql) if isinstance(each, SkippedDataset)]
+    notes = [dataset_plan.kind for dataset_plan in planned(sql) if isinstance(dataset_plan, SkippedDataset)]
     assert notes == (["rows may never be read"] if times_end == "clock" else []), "run and status show it"
     reader = Reader(sql)
     plan = reader.plan()

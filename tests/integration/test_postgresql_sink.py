@@ -326,19 +326,19 @@ def test_commit_of_a_failed_transaction_raises_nothing_by_itself(target: Target)
 def test_table_cannot_be_altered_between_inspection_and_insert(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
-    copy, seen = Table.copy, []
+    copy, observed = Table.copy, []
 
     def after_an_alter(self: Table, *arguments: Any, **named: Any) -> None:
         with target.server.connect() as other:
             other.execute("SET lock_timeout = '200ms'")
             with pytest.raises(psycopg.errors.LockNotAvailable) as caught:
                 other.execute(f"ALTER TABLE {target.schema}.a ALTER n TYPE double precision".encode())
-            seen.append(caught)
+            observed.append(caught)
         copy(self, *arguments, **named)
 
     monkeypatch.setattr(Table, "copy", after_an_alter)
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-    assert seen
+    assert observed
     assert target.rows("a") == [(1,), (2,), (3,)]
 
 

@@ -87,19 +87,19 @@ def test_unreadable_dataset_is_stopped_reported_released_and_exact_in_the_end(
     job.write("bad")
     first = job.command("run", str(job.path), "--json")
     assert first.returncode == 1, first.stderr
-    assert [reason["kind"] for reason in json.loads(first.stdout)["reasons"]["kept"]] == ["failed"]
+    assert [reason["kind"] for reason in json.loads(first.stdout)["reasons"]["entries"]] == ["failed"]
     shown = " ".join(job.command("status", str(job.path)).stdout.split())
     assert "the last run could not read it" in shown
     for number in (1, 2, 3):
         job.write("bad", good=250 + number, bad=300 + number)
-        kinds = [reason.kind for reason in job.run(spark).reasons.kept]
+        kinds = [reason.kind for reason in job.run(spark).reasons.entries]
         assert kinds == {1: ["failed"], 2: ["failed", "stopped"], 3: ["skipped, stopped"]}[number]
     assert job.states() == {"good": ("idle", 253, 0), "bad": ("stopped", 0, 3), "sevens": ("idle", 21, 0)}
     datasets = Job.from_file(job.path).status().datasets
     assert "a page of the source is damaged" in next(row.reason for row in datasets if row.dataset == "bad")
     log = job.command("store", "log", str(job.path), "--dataset", "bad").stdout
     assert " ".join(log.split()).count("stopped: SOURCE_FAILED") == 1
-    command = job.run(spark).reasons.kept[0].text.split("`")[1]
+    command = job.run(spark).reasons.entries[0].text.split("`")[1]
     assert command == "distcommit dataset release JOB.yaml bad retry"
     typed = shlex.split(command.replace("JOB.yaml", str(job.path)))
     assert job.command(*typed[1:]).returncode == 0

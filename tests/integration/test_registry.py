@@ -81,7 +81,7 @@ def converted(instance: Converter, values: list[bytes | None]) -> tuple[list[lis
         rejected |= piece.rejected
         assert piece.rows is not None
         assert piece.records.column("offset").to_pylist() == piece.rows.to_pylist()
-        pieces.append([{name: each[name] for name in each if name != "offset"} for each in piece.records.to_pylist()])
+        pieces.append([{name: item[name] for name in item if name != "offset"} for item in piece.records.to_pylist()])
     return [piece for piece in pieces if piece], rejected
 
 
@@ -136,7 +136,7 @@ def test_unreadable_record_is_rejected_with_its_reason(registry_server: Registry
 
 def test_several_schemas_in_a_batch_come_in_pieces(registry_server: RegistryServer, topic: str) -> None:
     old = avro_records(registry_server.url, topic, ORDER, VALUES)
-    new = avro_records(registry_server.url, topic, WIDER, [{**each, "n": 1} for each in VALUES])
+    new = avro_records(registry_server.url, topic, WIDER, [{**item, "n": 1} for item in VALUES])
     pieces, rejected = converted(converter("avro", registry_server), [old[0], new[1], old[2], new[3]])
     assert not rejected
     assert pieces == [[VALUES[0], VALUES[2]], [{**VALUES[1], "n": 1}, {**VALUES[3], "n": 1}]]
@@ -144,7 +144,7 @@ def test_several_schemas_in_a_batch_come_in_pieces(registry_server: RegistryServ
 
 def test_pin_reads_records_as_one_schema_and_rejects_others(registry_server: RegistryServer, topic: str) -> None:
     old = avro_records(registry_server.url, topic, ORDER, VALUES)
-    new = avro_records(registry_server.url, topic, WIDER, [{**each, "n": 1} for each in VALUES])
+    new = avro_records(registry_server.url, topic, WIDER, [{**item, "n": 1} for item in VALUES])
     foreign = avro_records(registry_server.url, f"{topic}-other", OTHER, [{"id": "a"}])
     pinned = {"schema": {"subject": f"{topic}-value", "version": 2}, "evolution": "pin"}
     avro = converter("avro", registry_server, **pinned)
@@ -153,7 +153,7 @@ def test_pin_reads_records_as_one_schema_and_rejects_others(registry_server: Reg
     assert schema.names == ["offset", "id", "price", "note", "n"]
     pieces, rejected = converted(avro, [old[0], new[1], foreign[0], None])
     nulls = dict.fromkeys(["id", "price", "note", "n"])
-    assert [each for piece in pieces for each in piece] == [{**VALUES[0], "n": 7}, {**VALUES[1], "n": 1}, nulls]
+    assert [item for piece in pieces for item in piece] == [{**VALUES[0], "n": 7}, {**VALUES[1], "n": 1}, nulls]
     assert list(rejected) == [2]
     assert "field id is string" in rejected[2]
     assert all(piece.records.schema == schema for piece in avro.convert(batch_of([old[0], new[1], None])))
@@ -164,7 +164,7 @@ def test_pin_reads_records_as_one_schema_and_rejects_others(registry_server: Reg
 
 def test_fail_fails_at_another_schema(registry_server: RegistryServer, topic: str) -> None:
     old = avro_records(registry_server.url, topic, ORDER, VALUES)
-    new = avro_records(registry_server.url, topic, WIDER, [{**each, "n": 1} for each in VALUES])
+    new = avro_records(registry_server.url, topic, WIDER, [{**item, "n": 1} for item in VALUES])
     avro = converter("avro", registry_server, schema={"subject": f"{topic}-value", "version": 1}, evolution="fail")
     assert converted(avro, [old[0]]) == ([VALUES[:1]], {})
     with pytest.raises(RecordError, match="schema differs from the pinned schema"):
@@ -286,7 +286,7 @@ def test_protobuf_pinned(registry_server: RegistryServer, topic: str) -> None:
     register(registry_server.url, f"{topic}-value", 'syntax = "proto3"; message A { int32 x = 1; }', "PROTOBUF")
     more = 'syntax = "proto3"; message A { int64 x = 1; string y = 2; }'
     other = 'syntax = "proto3"; message A { string x = 1; }'
-    numbers = [register(registry_server.url, f"{topic}-{n}", each, "PROTOBUF") for n, each in enumerate((more, other))]
+    numbers = [register(registry_server.url, f"{topic}-{n}", name, "PROTOBUF") for n, name in enumerate((more, other))]
     protobuf = converter(
         "protobuf", registry_server, schema={"subject": f"{topic}-value", "version": 1}, evolution="pin"
     )
@@ -366,7 +366,10 @@ def test_json_schema_pinned(registry_server: RegistryServer, topic: str) -> None
         {"type": "object", "properties": {"x": {"type": kind}, **more}}
         for kind, more in (("number", {}), ("integer", {"y": {"type": "string"}}), ("string", {}))
     ]
-    numbers = [register(registry_server.url, f"{topic}-{n}", json.dumps(each), "JSON") for n, each in enumerate(texts)]
+    numbers = [
+        register(registry_server.url, f"{topic}-{n}", json.dumps(collections), "JSON")
+        for n, collections in enumerate(texts)
+    ]
     json_schema = converter(
         "json_schema", registry_server, schema={"subject": f"{topic}-0", "version": 1}, evolution="pin"
     )

@@ -70,7 +70,7 @@ class Tables:
         """Assert how many rows of each table are rejected and filtered, and that all others are published unchanged."""
         audit = Job.from_file(self.path).audit(deep=True)
         assert (audit.exact, audit.partitions) == (True, [])
-        assert audit.counted == [CountedRow(table, "main", rejected, {"filter": filtered}) for table in TABLES]
+        assert audit.counted_branches == [CountedRow(table, "main", rejected, {"filter": filtered}) for table in TABLES]
         assert (audit.rejected, audit.filtered) == (len(TABLES) * rejected, len(TABLES) * filtered)
         bad = [] if not rejected else [row for row in rows(0, self.count) if row[1] == "F"]
         good = [row for row in rows(0, self.count) if row[2] != "none" and row not in bad]

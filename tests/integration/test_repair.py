@@ -67,8 +67,8 @@ def killed(job: KafkaJob, is_in_its_midst: Callable[[], bool]) -> bool:
 def mended(job: KafkaJob, problem: str) -> dict[str, Any]:
     code, result, errors = job.cli("store repair")
     assert code == 0, (result, errors[-3000:])
-    assert [row["mended"] for row in result["rows"] if row["id"] == problem] == ["done"], result
-    assert not result["left"]
+    assert [row["outcome"] for row in result["rows"] if row["id"] == problem] == ["done"], result
+    assert not result["remaining"]
     return result
 
 

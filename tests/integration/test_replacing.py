@@ -95,8 +95,8 @@ def test_repeated_snapshots_replace_each_other_in_spite_of_kills(tmp_path: Path)
     assert kills, "no run was killed in the middle of its commit"
     ran(path)
     assert published(tmp_path) == Counter({(f"t{table:02d}", 3): 13 for table in range(TABLES)})
-    assert Job.from_file(path).audit(deep=True).retired == 0
-    errors = [ds.dataset(str(each)).to_table() for each in (tmp_path / "output" / "_rejected").rglob("*.parquet")]
+    assert Job.from_file(path).audit(deep=True).superseded_files == 0
+    errors = [ds.dataset(str(file)).to_table() for file in (tmp_path / "output" / "_rejected").rglob("*.parquet")]
     assert {value for table in errors for value in table["value"].to_pylist()} == {b"no record of 3"}
 
 
@@ -155,8 +155,8 @@ def test_repeated_days_replace_those_days_in_spite_of_kills(tmp_path: Path) -> N
             assert versions.records + sum(row.replaced for row in rows) == job.produced
         assert kills, "no run was killed in the middle of its commit"
         job.run()
-        seen = [dict(versions) for _, versions in sorted(days(tmp_path).items())]
-        assert seen == [{1: 20}, {3: 20}, {3: 20}, {2: 20}]
+        observed = [dict(versions) for _, versions in sorted(days(tmp_path).items())]
+        assert observed == [{1: 20}, {3: 20}, {3: 20}, {2: 20}]
         (tmp_path / "store").rename(tmp_path / "lost")
         assert Job.from_file(job.path).rebuild().written
         produce_days(job, 4, 0)

@@ -57,7 +57,7 @@ def rows_of(page: Page, column: int) -> list[str]:
         ".map((row) => row.cells[column].textContent)",
         column,
     )
-    return [str(each) for each in cells]
+    return [str(item) for item in cells]
 
 
 @pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["desktop light", "phone dark"])
@@ -93,13 +93,13 @@ def test_page_is_not_wider_than_a_phone(browser: Browser, report: str) -> None:
 
 def test_reasons_are_visible_on_a_phone_without_scrolling_sideways(browser: Browser, report: str) -> None:
     with shown(browser, report, PHONE) as page:
-        why = page.locator("#dataset-rows tr.bad td:last-child").first.bounding_box()
-        assert why is not None
-        assert why["x"] >= 0
-        assert why["x"] + why["width"] <= PHONE[0]
+        reason = page.locator("#dataset-rows tr.bad td:last-child").first.bounding_box()
+        assert reason is not None
+        assert reason["x"] >= 0
+        assert reason["x"] + reason["width"] <= PHONE[0]
         page.fill("#filter-name", "shop-3")
-        seen = "[...document.querySelectorAll('#dataset-rows tr')].filter((row) => row.hidden && row.offsetHeight)"
-        assert page.evaluate(f"{seen}.length") == 0, "hidden rows take no room"
+        observed = "[...document.querySelectorAll('#dataset-rows tr')].filter((row) => row.hidden && row.offsetHeight)"
+        assert page.evaluate(f"{observed}.length") == 0, "hidden rows take no room"
 
 
 def test_datasets_are_searched_and_sorted_by_keyboard(browser: Browser, report: str) -> None:

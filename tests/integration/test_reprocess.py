@@ -150,23 +150,23 @@ def test_refused_reprocess_is_reported_and_changes_nothing(tmp_path: Path, spark
         produce(job, "bad", b"not json")
         assert Job.from_file(job.path, session=spark).run().succeeded
         before = files(tmp_path)
-        for urn, why in {"good": "nothing to reprocess", "none": "does not know this dataset"}.items():
-            with pytest.raises(ConfigurationError, match=why):
+        for urn, reason in {"good": "nothing to reprocess", "none": "does not know this dataset"}.items():
+            with pytest.raises(ConfigurationError, match=reason):
                 Job.from_file(job.path).reprocess(urn)
         at_least_once = ["commit.delivery=at_least_once"]
         replacing = ["sink.publish=replace_partitions", "sink.partition_by=[{field: kafka_partition}]"]
         table = ["sink.type=sqlite", f"sink.path={tmp_path}/rows.db", "sink.mode=replace"]
-        for settings, why in (
+        for settings, reason in (
             (at_least_once, "at least once can't reprocess.*To do: set commit.delivery to exactly_once"),
             (table, "mode is replace can't reprocess.*To do: set mode to append"),
             (replacing, "replaces partitions can't reprocess.*To do: correct the job or its source, and read"),
         ):
             code, _, errors = job.cli(
-                "dataset reprocess", "--all", *(word for each in settings for word in ("--set", each))
+                "dataset reprocess", "--all", *(word for name in settings for word in ("--set", name))
             )
             assert code == 2
-            assert re.search(why, " ".join(errors.split())), errors
-            with pytest.raises(ConfigurationError, match=why):
+            assert re.search(reason, " ".join(errors.split())), errors
+            with pytest.raises(ConfigurationError, match=reason):
                 Job.from_file(job.path, settings).reprocess("bad")
         for words in (["good"], [], ["bad", "--all"]):
             code, _, errors = job.cli("dataset reprocess", *words)
@@ -184,7 +184,7 @@ def stop(store: JobStore, urn: str) -> None:
     epoch, low = log.refresh().fence_epoch + 1, log.refresh().state_of(urn).watermark
     run_alone(log.settle(partial(next_record.fence, epoch=epoch, run_id="another")))
     failures = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
-    run_alone(log.settle(partial(next_record.unread, epoch=epoch, found=failures, stop_after=1)))
+    run_alone(log.settle(partial(next_record.read_failures, epoch=epoch, failures=failures, stop_after=1)))
 
 
 @pytest.mark.slow

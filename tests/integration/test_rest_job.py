@@ -56,7 +56,7 @@ class RestJob:
         return RunProcess(["run", str(self.path), "--json"], self.folder / f"{name}.out", self.folder / f"{name}.err")
 
     def expected(self) -> Counter[tuple[int, str]]:
-        return Counter(each for records in self.records.values() for each in records if each[0] < records[-1][0])
+        return Counter(item for records in self.records.values() for item in records if item[0] < records[-1][0])
 
     def published(self) -> Counter[tuple[int, str]]:
         records: Counter[tuple[int, str]] = Counter()
@@ -92,13 +92,13 @@ def test_list_with_a_problem_keeps_its_watermark_and_others_are_published(
     rest_server.put(disordered, rows=['{"id": 9}', '{"id": 8}'], field="id", is_number=True)
     rest_server.put(silent, first=[[503, {"Retry-After": "0"}, ""]] * 99)
     rows = Job.from_file(job.path).status().datasets
-    before = {each.dataset: each.positions for each in rows}
-    assert {each.extract and (each.extract.namespace, each.extract.table) for each in rows} == {
+    before = {row.dataset: row.positions for row in rows}
+    assert {row.extract and (row.extract.namespace, row.extract.table) for row in rows} == {
         ("rest", name) for name in before
     }
     result = Job.from_file(job.path, session=spark).run()
     assert not result.succeeded
-    after = {each.dataset: each.positions for each in Job.from_file(job.path).status().datasets}
+    after = {row.dataset: row.positions for row in Job.from_file(job.path).status().datasets}
     assert sorted(name for name in before if before[name] == after[name]) == sorted((refused, disordered, silent))
     job.add(9)
     assert Job.from_file(job.path, session=spark).run().succeeded

@@ -112,7 +112,7 @@ def test_each_dataset_follows_its_policy_and_its_published_schema(
         killed_in_commit(job.path, job.start)
         code, result, errors = job.cli("run")
         assert code != 0, errors[-3000:]
-        reasons = {reason["subject"]: reason["text"] for reason in result["reasons"]["kept"]}
+        reasons = {reason["subject"]: reason["text"] for reason in result["reasons"]["entries"]}
         assert list(reasons) == [stops]
         assert "evolution is fail" in reasons[stops]
         assert f"expected schema id {one}; found schema id {two}" in reasons[stops]
@@ -139,7 +139,7 @@ def test_each_dataset_follows_its_policy_and_its_published_schema(
             f"schema id {three} is not compatible with earlier ones: id is string here, and int32 before"
         }
         code, log, _ = job.cli("store log", "--dataset", evolves)
-        assert any(f"avro of schemas {one}; {two}" in line["what"] for line in log["lines"]), log
+        assert any(f"avro of schemas {one}; {two}" in line["summary"] for line in log["lines"]), log
 
         # An operator admits both.
         job.write(converters=[section(registry_server, on_incompatible="accept")])
@@ -187,7 +187,7 @@ def test_schemas_of_concurrent_work_units_are_compared(tmp_path: Path, registry_
 
 SHAPING = {"type": "python", "class": "tests.integration.shaping_converter:Shaping"}
 POLICIES = [
-    {"match": "pins", "evolution": "pin"},
+    {"match": "fixed_settings", "evolution": "pin"},
     {"match": "stops", "evolution": "fail"},
     {"match": "fails", "on_incompatible": "fail"},
     {"match": "accepts", "on_incompatible": "accept"},
@@ -203,7 +203,7 @@ def kinds_of(folder: Path) -> set[tuple[str, ...]]:
 
 @pytest.mark.slow
 def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, spark: SparkSession) -> None:
-    names = ("evolves", "diverts", "pins", "stops", "fails", "accepts")
+    names = ("evolves", "diverts", "fixed_settings", "stops", "fails", "accepts")
     many = [f"more-{number}" for number in range(30)]  # so that the commit takes long enough
     with kafka_job(
         tmp_path,
@@ -216,14 +216,16 @@ def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, 
         for topic in names:
             send(job, topic, shaped({"id": 1, "name": "x"}, {"id": 2, "name": "y"}))
         assert Job.from_file(job.path, session=spark).run().succeeded
-        for topic in ("evolves", "pins", "stops"):
+        for topic in ("evolves", "fixed_settings", "stops"):
             send(job, topic, shaped({"id": 3, "new": True}, {"id": 4, "name": "z"}))
         for topic in ("diverts", "fails", "accepts"):
             send(job, topic, shaped({"id": "5", "name": "x"}, {"id": 6, "name": "z"}))
         for topic in many:
             send(job, topic, shaped({"id": 1}))
         assert killed_in_commit(job.path, job.start), "no run was killed in the middle of its commit"
-        reasons = {each.subject: each.text for each in Job.from_file(job.path, session=spark).run().reasons.kept}
+        reasons = {
+            reason.subject: reason.text for reason in Job.from_file(job.path, session=spark).run().reasons.entries
+        }
         assert set(reasons) == {"stops", "fails"}
         assert "evolution is fail" in reasons["stops"]
         assert "found new is new; name is missing" in reasons["stops"]
@@ -235,7 +237,7 @@ def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, 
         assert {name: kinds_of(tmp_path / "output" / name) for name in names} == {
             "evolves": {first, ("id int64", "new bool")},
             "diverts": {first},
-            "pins": {first},
+            "fixed_settings": {first},
             "stops": {first},
             "fails": {first},
             "accepts": {first, text},
@@ -244,7 +246,7 @@ def test_converted_columns_follow_each_policy_in_spite_of_kills(tmp_path: Path, 
         assert {name: versions[name] for name in names} == {
             "evolves": 2,
             "diverts": 1,
-            "pins": 1,
+            "fixed_settings": 1,
             "stops": 1,
             "fails": 1,
             "accepts": 3,  # the first one was admitted again, after the other

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.sections.alert_settings import EmailHook, WebHook
-from distcommit.app.running.alert_hooks import Alert, tell
+from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.constructs.registry.client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.committer import CommitterContext
@@ -105,14 +105,14 @@ def s3(place: str, trusted: Path) -> object:
 
 
 def web_hook(place: str, trusted: Path) -> object:
-    return tell([WebHook(url=f"https://{place}/{SECRET}", headers={"X-Key": SECRET})], ALERT)
+    return send_alert([WebHook(url=f"https://{place}/{SECRET}", headers={"X-Key": SECRET})], ALERT)
 
 
 def mail(tls: str) -> Callable[[str, Path], object]:
     def connect(place: str, trusted: Path) -> object:
         host, _, port = place.partition(":")
         hook = {"host": host, "port": port, "tls": tls, "username": "loader", "password": SECRET}
-        return tell([EmailHook.model_validate({**hook, "sender": "a@b.org", "recipients": ["c@b.org"]})], ALERT)
+        return send_alert([EmailHook.model_validate({**hook, "sender": "a@b.org", "recipients": ["c@b.org"]})], ALERT)
 
     return connect
 

@@ -86,7 +86,7 @@ def test_small_partitions_share_a_file_and_are_replayed_together_after_a_kill(tm
         for topic in job.topics:
             epochs = files_by_epoch(tmp_path, topic)
             assert epochs
-            assert all(each == [set(range(PARTITIONS))] for each in epochs.values()), epochs
+            assert all(item == [set(range(PARTITIONS))] for item in epochs.values()), epochs
         job.assert_exact()
         job.write(source={"records_per_work_unit": 200})
         job.produce(6)  # 240 of a topic
@@ -94,5 +94,5 @@ def test_small_partitions_share_a_file_and_are_replayed_together_after_a_kill(tm
         for topic in job.topics:
             newest = max(files_by_epoch(tmp_path, topic).items())[1]
             assert len(newest) == 2
-            assert Counter(one for each in newest for one in each) == Counter(range(PARTITIONS))
+            assert Counter(one for item in newest for one in item) == Counter(range(PARTITIONS))
         job.assert_exact()

@@ -64,7 +64,7 @@ def published(folder: Path, *, newest: bool = False) -> Counter[tuple[str, int, 
     """
     counts: Counter[tuple[str, int, str]] = Counter()
     paths = sorted((folder / "output").glob("*/**/*.parquet"))
-    for path in {each.parent if newest else each: each for each in paths}.values():
+    for path in {file.parent if newest else file: file for file in paths}.values():
         rows = ds.dataset(str(path)).to_table()
         table = path.relative_to(folder / "output").parts[0]
         counts.update(zip([table] * len(rows), rows["id"].to_pylist(), rows["s"].to_pylist(), strict=True))
@@ -76,12 +76,12 @@ def run(path: Path, spark: SparkSession) -> RunResult:
 
 
 def problems(result: RunResult) -> str:
-    return "; ".join(reason.text for reason in result.reasons.kept)
+    return "; ".join(reason.text for reason in result.reasons.entries)
 
 
 def shown(path: Path) -> list[str]:
     """Return the command that `status` prints for the one dataset that could not be planned, from its name on."""
-    (trouble,) = (each for each in Job.from_file(path).status().troubles if each.id == "PLAN_FAILED")
+    (trouble,) = (problem for problem in Job.from_file(path).status().problems if problem.id == "PLAN_FAILED")
     return shlex.split(trouble.command)[1:]
 
 
@@ -107,7 +107,7 @@ def test_each_run_replaces_the_previous_one_also_with_an_empty_snapshot(tmp_path
     run(path, spark)  # deletes the superseded files of the previous run
     assert published(tmp_path) == Counter()
     assert Job.from_file(path).audit(deep=True).exact
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "the staged files are gone"
+    assert [file.name for file in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "the staged files are gone"
 
 
 def test_rows_of_a_watermark_column_are_read_once_and_its_newest_group_waits(
@@ -165,7 +165,7 @@ def test_parquet_snapshots_are_complete_and_newest_in_spite_of_kills(tmp_path: P
     ran(path)
     assert published(tmp_path, newest=True) == Counter((table, n, "v2") for table in TABLES for n in range(1002))
     assert Job.from_file(path).audit(deep=True).exact
-    assert [each.name for each in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "the staged files are gone"
+    assert [file.name for file in (tmp_path / "staging").iterdir()] == [OWNERSHIP_FOLDER], "the staged files are gone"
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ class QueryJob(SqlJob):
 
 
 def watermarks(job: SqlJob) -> dict[str, Any]:
-    return {each.dataset: each.positions for each in Job.from_file(job.path).status().datasets}
+    return {row.dataset: row.positions for row in Job.from_file(job.path).status().datasets}
 
 
 def test_tables_are_published_run_after_run(tmp_path: Path, spark: SparkSession) -> None:
@@ -174,7 +174,9 @@ def test_table_with_a_problem_keeps_its_watermark_and_others_are_published(tmp_p
     assert not result.succeeded
     assert job.published() - before == Counter([(100, "t04-new")])
     assert [urn for urn, mark in watermarks(job).items() if mark != marks[urn]] == ["t04"]
-    (trouble,) = (each for each in Job.from_file(job.path).status().troubles if each.what.startswith("t00 could not"))
+    (trouble,) = (
+        problem for problem in Job.from_file(job.path).status().problems if problem.finding.startswith("t00 could not")
+    )
     command = shlex.split(trouble.command)
     assert command[1:] == ["dataset", "set-watermark", str(job.path), "t00", "null"]
     subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
@@ -233,9 +235,11 @@ def test_changed_query_stops_its_dataset_until_the_printed_command(tmp_path: Pat
     stopped = Job.from_file(job.path, session=spark)
     assert not stopped.run().succeeded
     assert {urn for urn, mark in watermarks(job).items() if mark == marks[urn]} == {"t01"}
-    troubles = stopped.status().troubles
+    troubles = stopped.status().problems
     (trouble,) = (
-        each for each in troubles if each.what.startswith("t01 could not be planned: the dataset was read by")
+        problem
+        for problem in troubles
+        if problem.finding.startswith("t01 could not be planned: the dataset was read by")
     )
     command = shlex.split(trouble.command)
     assert command[1:] == ["dataset", "set-watermark", str(job.path), "t01", '{"": 2}']
@@ -327,10 +331,10 @@ def test_postgresql_snapshots_are_consistent_and_newest_in_spite_of_kills(
             connection.execute(f"DROP TABLE {table}".encode())
     for table in tables:
         paths = sorted((tmp_path / "output" / table).glob("**/*.parquet"))
-        snapshots = [ds.dataset(str(each)).to_table() for each in paths]
-        for each in snapshots:  # replaced files stay until the next run: each is complete and shows one moment
-            assert sorted(each["i"].to_pylist()) == list(range(1, 2001))
-            assert len(set(each["version"].to_pylist())) == 1
+        snapshots = [ds.dataset(str(item)).to_table() for item in paths]
+        for item in snapshots:  # replaced files stay until the next run: each is complete and shows one moment
+            assert sorted(item["i"].to_pylist()) == list(range(1, 2001))
+            assert len(set(item["version"].to_pylist())) == 1
         assert snapshots[-1]["version"][0].as_py() == versions[table]
     assert Job.from_file(path).audit(deep=True).exact
 

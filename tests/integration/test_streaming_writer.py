@@ -84,15 +84,15 @@ def test_driver_side_is_called_only_after_all_tasks_wrote_and_has_no_session(
     )
     query.awaitTermination(60)
     calls = [json.loads(path.read_text()) for path in sorted((tmp_path / "told").iterdir())]
-    assert [each["event"] for each in calls] == ["made", "write", "made", "commit"] * 2
-    assert [each["batch"] for each in calls if each["event"] == "commit"] == [0, 1]
-    assert not any(each["has_session"] or each["pid"] == os.getpid() for each in calls), "a run could be launched there"
-    options = {key for each in calls if each["event"] == "made" for key in each["options"]}
+    assert [item["event"] for item in calls] == ["made", "write", "made", "commit"] * 2
+    assert [item["batch"] for item in calls if item["event"] == "commit"] == [0, 1]
+    assert not any(item["has_session"] or item["pid"] == os.getpid() for item in calls), "a run could be launched there"
+    options = {key for item in calls if item["event"] == "made" for key in item["options"]}
     assert options == {"checkpointlocation", "path"}, "neither the batch nor the query is named before tasks write"
-    assert len({each["pid"] for each in calls if each["event"] in ("made", "commit")}) == 2, (
+    assert len({item["pid"] for item in calls if item["event"] in ("made", "commit")}) == 2, (
         "one could fence for the other"
     )
-    written = [each["told"] for each in calls if each["event"] == "write"]
+    written = [item["told"] for item in calls if item["event"] == "write"]
     assert [properties["streaming.sql.batchId"] for properties in written] == ["0", "1"], (
         "by a property that is not documented"
     )

@@ -113,8 +113,8 @@ def test_run_exports_a_trace_lineage_and_a_log(tmp_path: Path, spark: SparkSessi
     assert (began["eventType"], ended["eventType"]) == ("START", "COMPLETE")
     assert began["run"]["runId"] == ended["run"]["runId"]
     assert ended["job"] == {"namespace": "distcommit", "name": "orders", "facets": {}}
-    assert [each["name"] for each in ended["inputs"]] == NAMES
-    outputs = {each["name"]: each["outputFacets"]["outputStatistics"]["rowCount"] for each in ended["outputs"]}
+    assert [item["name"] for item in ended["inputs"]] == NAMES
+    outputs = {item["name"]: item["outputFacets"]["outputStatistics"]["rowCount"] for item in ended["outputs"]}
     assert outputs == {str(tmp_path / "orders" / "output" / name): RECORDS for name in NAMES}
     lines = [json.loads(line) for line in (tmp_path / "log.json").read_text().splitlines()]
     assert {(line["job"], line["run"], line["epoch"]) for line in lines if "run" in line} == {
@@ -149,5 +149,5 @@ def test_failed_run_is_exported_and_lineage_goes_to_files(tmp_path: Path, spark:
     ended = json.loads(events.read_text().splitlines()[-1])
     assert (ended["eventType"], ended["job"]["namespace"]) == ("COMPLETE", "shop")
     assert "incomplete" in ended["run"]["facets"]["errorMessage"]["message"]
-    assert [each["name"] for each in ended["inputs"]] == ["good"]
+    assert [item["name"] for item in ended["inputs"]] == ["good"]
     assert json.loads(log.read_text().splitlines()[-1])["outcome"] == "incomplete"

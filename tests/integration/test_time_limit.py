@@ -33,7 +33,7 @@ def test_endless_converter_fails_only_its_dataset(tmp_path: Path, spark: SparkSe
     inbox.sent["d00", b'{"n": 5000}'] += 1
     result = Job.from_file(inbox.path, session=spark).run()
     assert result.totals.datasets_published == DATASETS - 1
-    (reason,) = result.reasons.kept
+    (reason,) = result.reasons.entries
     assert reason.subject == "d00"
     assert "a construct exceeded its time limit [construct=python]; expected at most 2 s for a batch" in reason.text
     assert not list((tmp_path / "output" / "d00").glob("**/*.parquet"))
@@ -68,7 +68,7 @@ def test_endless_native_converter_fails_only_its_datasets(tmp_path: Path) -> Non
     result = json.loads(ran.stdout)
     assert result["totals"]["datasets_published"] == DATASETS - len(stuck), ran
     assert (ran.returncode, result["error"]) == (1, ""), ran.stderr
-    assert sorted(reason["subject"] for reason in result["reasons"]["kept"]) == stuck
+    assert sorted(reason["subject"] for reason in result["reasons"]["entries"]) == stuck
     tables = TaskStateTables(LocalFileSystem(), str(tmp_path / "store"), result["run_id"], 1, range(4))
     states = [state for bucket in range(4) for state in tables.take(bucket, from_start=True)[0]]
     assert sorted(state.dataset_urn for state in states if state.outcome is TaskOutcome.FAILED) == stuck, "each once"

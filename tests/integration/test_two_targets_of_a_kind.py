@@ -97,7 +97,7 @@ def test_each_record_is_in_both_targets_once(job: FilesJob, spark: SparkSession)
     for _ in range(2):
         job.arrive()
         result = Job.from_file(job.path, session=spark).run()
-        assert result.succeeded, result.reasons.kept
+        assert result.succeeded, result.reasons.entries
         job.assert_exact()
 
 

@@ -40,7 +40,7 @@ def test_permanently_failing_datasets_are_quarantined_and_released_together(
         job.produce(3)
         files = [block_folder(job, topic) for topic in TOPICS]
         first = run(job, spark)
-        assert first.totals.sequences_left == 3
+        assert first.totals.sequences_postponed == 3
         rows = Job.from_file(job.path).status().datasets
         assert {(row.status, row.failed_runs, row.outage, bool(row.reason)) for row in rows} == {
             ("pending", 0, False, True)
@@ -52,7 +52,7 @@ def test_permanently_failing_datasets_are_quarantined_and_released_together(
         assert [event.phase for event in noting.of(PhaseEnded)] == ["recover", "plan"]
         last = Job.from_file(job.path).status().last_run
         assert last is not None
-        assert (last.outcome, {reason.subject for reason in last.quarantined.kept}) == ("incomplete", set(TOPICS))
+        assert (last.outcome, {reason.subject for reason in last.quarantined.entries}) == ("incomplete", set(TOPICS))
         rows = Job.from_file(job.path).status().datasets
         assert {(row.status, row.failed_runs, bool(row.reason)) for row in rows} == {("quarantined", 2, True)}
         for file in files:
@@ -71,10 +71,10 @@ def test_whole_job_held_back_by_an_unplannable_dataset_is_reported_everywhere(
         job.write(source={"topics": [*TOPICS, "nowhere"]})
         result = run(job, spark)
         assert (result.succeeded, result.decided) == (False, False)
-        assert [reason.subject for reason in result.reasons.kept] == ["nowhere"]
+        assert [reason.subject for reason in result.reasons.entries] == ["nowhere"]
         assert (result.totals.datasets_held, result.totals.datasets_published) == (3, 0)
         code, status, _ = job.cli("status")
-        assert (code, status["last_run"]["outcome"], status["last_run"]["held"]["left_out"]) == (0, "held back", 3)
+        assert (code, status["last_run"]["outcome"], status["last_run"]["held"]["omitted_count"]) == (0, "held back", 3)
         shown = io.StringIO()
         Console(file=shown, width=200).print(run_view(result))
         assert "not published: the run publishes all datasets or none" in shown.getvalue()
@@ -99,7 +99,7 @@ def test_a_whole_job_is_held_back_by_a_quarantined_dataset_until_it_is_released(
         job.write(commit={"buckets": 4, "scope": "job"})
         result = run(job, spark)
         assert (result.decided, result.totals.datasets_held, result.totals.records_published) == (False, 2, 0)
-        assert {reason.kind for reason in result.reasons.kept} == {"skipped, quarantined"}
+        assert {reason.kind for reason in result.reasons.entries} == {"skipped, quarantined"}
         file.unlink()
         if mended:
             Job.from_file(job.path).retry("b")

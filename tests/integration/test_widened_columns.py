@@ -61,7 +61,7 @@ class Tables(ABC):
     def rows(self, name: str) -> list[Row]:
         """Return the rows as in the source; a renamed column counts as the original one."""
         columns = ("id", "n", "x", "extra", "n_wide", "x_wide")
-        table_rows = [[row.get(each) for each in columns] for row in self.table(name).to_pylist()]
+        table_rows = [[row.get(text) for text in columns] for row in self.table(name).to_pylist()]
         return sorted(
             (id_, n_wide if n is None else n, x_wide if x is None else x, extra)
             for id_, n, x, extra, n_wide, x_wide in table_rows

@@ -41,14 +41,14 @@ def test_record_that_kills_its_worker_fails_only_its_dataset(tmp_path: Path, mas
         result = json.loads(ran.stdout)
         assert (ran.returncode, result["error"]) == (1, ""), ran.stderr
         assert result["totals"]["datasets_published"] == DATASETS - len(KILLERS)
-        assert sorted(reason["subject"] for reason in result["reasons"]["kept"]) == KILLERS
+        assert sorted(reason["subject"] for reason in result["reasons"]["entries"]) == KILLERS
         shown = json.loads(command(inbox, "status", "--json").stdout)
         rows = {row["dataset"]: row for row in shown["datasets"] if row["dataset"] in KILLERS}
         for dataset in KILLERS:
             assert f"dataset={dataset}, work_unit=" in rows[dataset]["reason"]
             assert "a worker died twice while it read a work unit" in rows[dataset]["reason"]
             assert rows[dataset]["failed_runs"] == failed_runs
-        assert "WORKER_DIED" in {problem["id"] for problem in shown["troubles"]}
+        assert "WORKER_DIED" in {problem["id"] for problem in shown["problems"]}
     repaired = yaml.safe_load(inbox.path.read_text())
     repaired["converters"].pop()
     inbox.path.write_text(yaml.safe_dump(repaired))
@@ -73,7 +73,7 @@ def test_record_that_kills_the_whole_run_keeps_others_waiting_for_two_runs_at_mo
     assert ran.returncode == 1, ran
     result = json.loads(ran.stdout)
     assert not result["error"]
-    assert [reason["subject"] for reason in result["reasons"]["kept"]] == KILLERS[:1]
+    assert [reason["subject"] for reason in result["reasons"]["entries"]] == KILLERS[:1]
     assert (
         len({path.parts[len(tmp_path.parts) + 1] for path in (tmp_path / "output").rglob("*.parquet")}) == DATASETS - 1
     )

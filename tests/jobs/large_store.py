@@ -16,13 +16,13 @@ from msgspec import structs
 from distcommit.app.job import Job
 from distcommit.core.records.job_records import CutPhase
 from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
-from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.stores.folders.ownership import Mark, put_mark
+from distcommit.stores.folders.ownership import Marker, put_run_marker
 from distcommit.stores.history.run_records import put_beginning, put_record
 from distcommit.stores.history.run_table import DatasetOutcome, TaskIdentity, TaskRows, outcome_row, put_task_rows
 from distcommit.stores.logs.fencing import claim_folders
@@ -63,13 +63,13 @@ def make_large_store(folder: Path, datasets: int) -> Path:
 def _cut(store: JobStore, epoch: int) -> None:
     """Put the snapshot that the run leaves for readers at its end."""
     claim_folders(store)
-    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+    put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)
     prepare_snapshots(store)
     logs = {bucket: store.bucket_log(bucket, epoch) for bucket in range(store.buckets)}
-    seen = [run_alone(write_snapshot_entry(store, None, bucket, log, ())) for bucket, log in logs.items()]
-    put_snapshot(store, epoch, samples.RUN_ID, CutPhase.ENDED, seen, now_ms=1)
+    snapshots = [run_alone(write_snapshot_entry(store, None, bucket, log, ())) for bucket, log in logs.items()]
+    put_snapshot(store, epoch, samples.RUN_ID, CutPhase.ENDED, snapshots, now_ms=1)
     record_cut_ended(store, epoch, durable_heads(store))
-    put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
+    put_run_marker(store.fs, store.roots.output, epoch, Marker.ENDED)
 
 
 def _fill(store: JobStore, log: CommitLog, bucket: int, epoch: int, numbers: Iterable[int]) -> None:
@@ -89,9 +89,9 @@ def _fill(store: JobStore, log: CommitLog, bucket: int, epoch: int, numbers: Ite
     for number, urn in urns.items():
         if number % 100 == 2:
             _append(log, Failed(epoch, SequenceName(urn, epoch), quarantine=True, reason="a staged file is gone"))
-    unread = [DatasetReadFailure(urn, None, low, "SourceError: no answer") for n, urn in urns.items() if n % 100 == 3]
-    if unread:
-        _append(log, Unread(epoch, tuple(unread)))
+    failure = [DatasetReadFailure(urn, None, low, "SourceError: no answer") for n, urn in urns.items() if n % 100 == 3]
+    if failure:
+        _append(log, ReadFailures(epoch, tuple(failure)))
     rows = [
         outcome_row(
             sequence.dataset_urn,

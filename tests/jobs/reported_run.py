@@ -90,7 +90,7 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     if ended:
         put_task_rows(fs, root, run_id, TaskRows(TaskIdentity("drain", 0, f"{0:032x}"), rows))
     beginning = structs.replace(samples.RUN_BEGINNING, job="orders", epoch=EPOCH, began_ms=BEGAN_MS)
-    put_beginning(store, structs.replace(beginning, who=HOSTILE[0], command="run"))
+    put_beginning(store, structs.replace(beginning, requested_by=HOSTILE[0], command="run"))
     if ended:
         put_record(store, _record(rows, max(ends)))
     return job_file

@@ -13,7 +13,6 @@ from msgspec import structs
 
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
-    ByHand,
     DatasetState,
     Done,
     Dropped,
@@ -21,9 +20,10 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
-    Left,
-    LeftSequence,
     OperatorAction,
+    OperatorDecision,
+    Postponed,
+    PostponedSequence,
     Rebuilt,
     Record,
     SealedSequence,
@@ -32,7 +32,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
 from distcommit.core.urn import MAX_URN_BYTES
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work import (
@@ -89,7 +89,7 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
     present = [SequenceName(urn, s.epoch) for urn in urns if (s := fold.state_of(urn).sequence) is not None]
     wrong = st.builds(SequenceName, st.sampled_from(list(urns)), st.integers(0, newest + 1))
     names = (st.sampled_from(present * 3) | wrong) if present else wrong
-    stopped = [SequenceName(urn, left.epoch if (left := fold.state_of(urn).unread) else newest) for urn in urns]
+    stopped = [SequenceName(urn, left.epoch if (left := fold.state_of(urn).read_failure) else newest) for urn in urns]
     some = st.lists(names, min_size=1, max_size=2).map(tuple)
     sequences = st.lists(st.sampled_from(list(urns)).flatmap(lambda urn: _sequences(fold, urn)), min_size=1, max_size=2)
     free = [urn for urn in urns if (d := fold.state_of(urn)).sequence is None and d.closed_epoch < newest]
@@ -104,13 +104,15 @@ def _kinds_after(fold: Fold, urns: Sequence[str]) -> list[Callable[[], st.Search
         ),
         lambda: st.builds(Done, writers, some),
         lambda: st.builds(Failed, writers, names, st.booleans(), st.just("by the test")),
-        lambda: st.builds(Left, writers, some.map(lambda drawn: _left_sequences(*drawn)), st.booleans()),
-        lambda: st.builds(Unread, writers, _unread(fold, urns)),
-        lambda: st.builds(Unread, writers, _unread(fold, urns)),
-        lambda: st.builds(ByHand, st.just(OperatorAction.READ_AGAIN), st.sampled_from(stopped), st.just("person")),
+        lambda: st.builds(Postponed, writers, some.map(lambda drawn: _left_sequences(*drawn)), st.booleans()),
+        lambda: st.builds(ReadFailures, writers, _unread(fold, urns)),
+        lambda: st.builds(ReadFailures, writers, _unread(fold, urns)),
+        lambda: st.builds(
+            OperatorDecision, st.just(OperatorAction.READ_AGAIN), st.sampled_from(stopped), st.just("person")
+        ),
         lambda: st.builds(Decide, writers),
         lambda: st.builds(Dropped, writers, some),
-        lambda: st.builds(ByHand, st.sampled_from(OperatorAction), names, st.just("person")),
+        lambda: st.builds(OperatorDecision, st.sampled_from(OperatorAction), names, st.just("person")),
         lambda: st.builds(SetWatermark, st.sampled_from(list(urns)), st.none() | watermarks(), st.just("person")),
         lambda: st.builds(SetWatermarks, st.dictionaries(st.sampled_from(list(urns)), watermarks()), st.just("person")),
         lambda: st.builds(Rebuilt, writers, st.lists(_rebuilt(urns), max_size=2).map(tuple), st.just("person")),
@@ -136,7 +138,7 @@ def _likely_after(
                 fold.state_of(urn).watermark,
                 Watermark({"0": newest}),
                 (),
-                left_out=left_out,
+                partial_reason=left_out,
                 schemas=schemas,
             ),
             st.sampled_from(free),
@@ -152,15 +154,17 @@ def _likely_after(
             return st.builds(Intent, st.just(newest), st.tuples(fitting()), st.sampled_from(Gate))
 
         def not_read() -> st.SearchStrategy[Record]:
-            return st.builds(Unread, st.just(newest), st.sampled_from(free).flatmap(lambda urn: _unread(fold, [urn])))
+            return st.builds(
+                ReadFailures, st.just(newest), st.sampled_from(free).flatmap(lambda urn: _unread(fold, [urn]))
+            )
 
         likely = [*[sealed] * 5, not_read, not_read]
     if present:
         of_present = st.sampled_from(present)
         likely += [
             lambda: st.builds(Failed, st.just(newest), of_present, st.booleans(), st.just("by the test")),
-            lambda: st.builds(Left, st.just(newest), of_present.map(_left_sequences), st.booleans()),
-            lambda: st.builds(ByHand, st.sampled_from(OperatorAction), of_present, st.just("person")),
+            lambda: st.builds(Postponed, st.just(newest), of_present.map(_left_sequences), st.booleans()),
+            lambda: st.builds(OperatorDecision, st.sampled_from(OperatorAction), of_present, st.just("person")),
             lambda: st.builds(Done, _writers(newest), of_present.map(lambda name: (name,))),
         ]
     return likely
@@ -179,8 +183,8 @@ def _heads() -> st.SearchStrategy[tuple[Head, ...]]:
     return st.lists(head, max_size=3).map(tuple)
 
 
-def _left_sequences(*names: SequenceName) -> tuple[LeftSequence, ...]:
-    return tuple(LeftSequence(name.dataset_urn, name.epoch, "left by the test") for name in names)
+def _left_sequences(*names: SequenceName) -> tuple[PostponedSequence, ...]:
+    return tuple(PostponedSequence(name.dataset_urn, name.epoch, "left by the test") for name in names)
 
 
 def _unread(fold: Fold, urns: Sequence[str]) -> st.SearchStrategy[tuple[DatasetReadFailure, ...]]:

@@ -56,5 +56,5 @@ def violations(page: Page) -> list[str]:
     """Return axe's violations on a page: rule and place."""
     problems = Axe().run(page).response["violations"]
     return [
-        f"{each['id']}: {node['html'][:200]}: {node['failureSummary']}" for each in problems for node in each["nodes"]
+        f"{item['id']}: {node['html'][:200]}: {node['failureSummary']}" for item in problems for node in item["nodes"]
     ]

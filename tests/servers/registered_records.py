@@ -31,7 +31,7 @@ def protobuf_records(url: str, topic: str, messages: Sequence[Any]) -> list[byte
     """Return values of the topic that are generated messages of one class."""
     with SchemaRegistryClient({"url": url}) as client:
         serializer = ProtobufSerializer(type(messages[0]), client)
-        return [serializer(each, SerializationContext(topic, MessageField.VALUE)) for each in messages]
+        return [serializer(item, SerializationContext(topic, MessageField.VALUE)) for item in messages]
 
 
 def register(url: str, subject: str, text: str, kind: str = "AVRO", references: Sequence[Any] = ()) -> int:

@@ -52,7 +52,7 @@ def _whole_newer(path: str, data: bytes) -> bytes:
 
 def _whole_renumbered(path: str, data: bytes) -> bytes:
     """Flip one bit, in the digit of the format's version."""
-    return _VERSION.sub(lambda found: found[1] + bytes([found[2][0] ^ 2]), data, count=1)
+    return _VERSION.sub(lambda match: match[1] + bytes([match[2][0] ^ 2]), data, count=1)
 
 
 def _whole_altered(path: str, data: bytes) -> bytes:

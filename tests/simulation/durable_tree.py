@@ -58,14 +58,14 @@ class DurableTree:
             n for n, f in self._inodes.items() if type(f) is File and f.durable is not f.data and f.durable != f.data
         ]
         choices: list[list[int]] = [[0, 1]] * len(self._changes) + [[0, 1, 2]] * len(torn)
-        seen: set[tuple[object, ...]] = set()
+        visited: set[tuple[object, ...]] = set()
         number, sketch = 0, Sketch(self._durable_names, self._inodes, torn)
         for picked in picks(choices, rng, bound, samples):
             changes, bytes_kept = self._possible(picked[: len(self._changes)]), picked[len(self._changes) :]
             key = (*(change.number for change in changes), *bytes_kept)
-            if key in seen:
+            if key in visited:
                 continue
-            seen.add(key)
+            visited.add(key)
             number += 1
             bytes_by_inode = dict(zip(torn, bytes_kept, strict=True))
             state = sketch.of(changes, bytes_by_inode)
@@ -134,8 +134,8 @@ class DurableTree:
             if type(node) is Folder:
                 after._inodes[inode] = Folder(dict(durable.get(inode, {})))
             elif type(node) is File and inode in kept:
-                left = kept_bytes(node, kept[inode])
-                after._inodes[inode] = File(left, left, node.mtime_ns)
+                remaining = kept_bytes(node, kept[inode])
+                after._inodes[inode] = File(remaining, remaining, node.mtime_ns)
             else:
                 after._inodes[inode] = node
         after._collect()

@@ -88,9 +88,9 @@ class Chains:
             operations = self._count(name, (), "")[1]
             number = rng.randrange(operations + 1)
             first = f"kill@{number}" if rng.random() < 0.7 else f"power@{number}.{rng.randrange(_STATES)}"
-            for who in [*again, *again]:
-                calls, operations = self._count(name, (first,), who)
-                yield f"{name}:{NEXT.join([first, *self._later(who, calls, operations, rng)])}"
+            for user in [*again, *again]:
+                calls, operations = self._count(name, (first,), user)
+                yield f"{name}:{NEXT.join([first, *self._later(user, calls, operations, rng)])}"
 
     def _later(self, who: str, calls: int, operations: int, rng: random.Random) -> Iterator[str]:
         """Yield an error in the next act, and a power loss in it; or in the act after it, alone or after another
@@ -112,7 +112,7 @@ class Chains:
         fault = Fault(errno.EIO, _NEVER)
         machine.gate = operations.append
         _failed(machine, self._act(name, stages, who), fault)
-        return max(1, fault.seen), len(operations)
+        return max(1, fault.counted_calls), len(operations)
 
     def _at(self, name: str, stages: tuple[str, ...]) -> SimulatedPosix:
         return self._after(name, stages) if stages else self._subjects[name].find()
@@ -177,7 +177,7 @@ def _failed_and_dark(machine: SimulatedPosix, act: Act, fault: Fault, place: int
     machines: list[SimulatedPosix] = []
 
     def gate(operation: Operation) -> None:
-        if fault.seen > fault.first:
+        if fault.counted_calls > fault.first:
             machines.append(machine.after_kill())
 
     machine.gate = gate

@@ -12,7 +12,6 @@ from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.job_records import Decide
 from distcommit.core.records.log_records import (
-    ByHand,
     Checkpoint,
     DatasetStatus,
     Done,
@@ -21,13 +20,14 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
+    OperatorDecision,
     Rebuilt,
     Record,
     SequenceName,
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import Unread
+from distcommit.core.records.read_failures import ReadFailures
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_number
@@ -41,8 +41,8 @@ from tests.spec.product_log import LogModel
 ANOTHERS_ID = "00112233445566778899aabbccddeeff"
 """The writer of foreign records, which need not be valid at their place."""
 Placed = tuple[int, Segment]
-_BY_PEOPLE = (ByHand, SetWatermark, SetWatermarks)
-_OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt, Unread)
+_BY_PEOPLE = (OperatorDecision, SetWatermark, SetWatermarks)
+_OF_THEIR_WRITER = (Intent, Done, Failed, Decide, Dropped, Rebuilt, ReadFailures)
 
 
 class LogWatch:
@@ -118,10 +118,10 @@ def _log_violation(records: Sequence[Placed], fold: Fold) -> str:
         ours = segment.writer_id != ANOTHERS_ID  # of programs that leave foreign records
         if not model.append(record) and ours:
             return f"segment {number} is not valid at its place: {record}"
-        wanted = 0 if isinstance(record, _BY_PEOPLE) else segment.epoch
+        required = 0 if isinstance(record, _BY_PEOPLE) else segment.epoch
         if isinstance(record, _OF_THEIR_WRITER):
-            wanted = record.epoch
-        if segment.epoch != wanted and ours:
+            required = record.epoch
+        if segment.epoch != required and ours:
             return f"segment {number} was written by epoch {segment.epoch}, and says {record}"
     return model.difference(fold)
 

@@ -87,7 +87,7 @@ class Meeting:
                 self._look(settings)
             results = launch(function, settings, tasks, kind)
             if function is recover_partition:
-                self._recovered = [each for each in results if isinstance(each, RecoverReport)]
+                self._recovered = [result for result in results if isinstance(result, RecoverReport)]
             return results
 
         return watched
@@ -98,14 +98,14 @@ class Meeting:
             self._known.add(self._image)
 
     def _look(self, settings: RunSettings) -> None:
-        reports = [each.report for each in self._recovered]
-        if any(report.reasons or report.counts.sequences_left for report in reports):
+        reports = [recover_report.report for recover_report in self._recovered]
+        if any(report.reasons or report.counts.sequences_postponed for report in reports):
             return  # failures are in memory alone, and end the run
         if self._machine.has_links():
             return
-        held = [each.oldest_held_epoch for each in self._recovered]
+        held = [recover_report.oldest_held_epoch for recover_report in self._recovered]
         memory = repr(
-            (settings.epoch, settings.clock.now_ms(), held, [(report.heads, report.seen) for report in reports])
+            (settings.epoch, settings.clock.now_ms(), held, [(report.heads, report.snapshots) for report in reports])
         )
         self._image = image(self._machine, self._older, f"{self._about} {memory}")
         if self._image in self._known:
@@ -123,12 +123,12 @@ def image(machine: SimulatedPosix, older: AbstractSet[str], memory: str) -> byte
         return each not in older and (len(each) != _CHECKSUM_LETTERS or each in checksums)
 
     def without_ids(pieces: tuple[str, ...]) -> str:
-        return "".join("#" if at % 2 and is_own(each) else each for at, each in enumerate(pieces))
+        return "".join("#" if at % 2 and is_own(name) else name for at, name in enumerate(pieces))
 
     def numbered(pieces: tuple[str, ...]) -> list[str | int]:
         return [
-            numbers.setdefault(each, len(numbers)) if at % 2 and is_own(each) else each
-            for at, each in enumerate(pieces)
+            numbers.setdefault(name, len(numbers)) if at % 2 and is_own(name) else name
+            for at, name in enumerate(pieces)
         ]
 
     lines = [
@@ -140,7 +140,7 @@ def image(machine: SimulatedPosix, older: AbstractSet[str], memory: str) -> byte
 
 def ids_in(machine: SimulatedPosix) -> set[str]:
     """Return the texts in its paths and segments that look like ids."""
-    return {each for place in _places(machine) for each in (*place.path[1::2], *place.said[1::2])}
+    return {name for place in _places(machine) for name in (*place.path[1::2], *place.said[1::2])}
 
 
 def _places(machine: SimulatedPosix) -> list[_Place]:

@@ -50,12 +50,12 @@ class _NameNode:
     def open_new(self, path: str) -> _Writer:
         return _Writer(self._calls, path)
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_chunks(self, path: str) -> Iterator[bytes]:
         yield self._calls.read_file(path)
 
     def status(self, path: str) -> FileStatus:
-        found = self._calls.lstat(path)
-        return FileStatus(found.size_bytes, found.mtime_ns, 0, found.is_folder)
+        file_status = self._calls.lstat(path)
+        return FileStatus(file_status.size_bytes, file_status.mtime_ns, 0, file_status.is_folder)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         return [FolderEntry(entry.name, entry.is_folder, 0) for entry in self._calls.scandir(path)]

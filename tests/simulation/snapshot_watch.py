@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from distcommit.app.reading.live_files import live_files
-from distcommit.core.records.snapshot_names import DatasetSnapshot, SnapshotName
+from distcommit.core.records.snapshot_entries import DatasetSnapshot, SnapshotName
 from distcommit.core.watermark import as_offset
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records
@@ -22,8 +22,8 @@ def datasets_at(store: JobStore, root: SnapshotManifest) -> dict[str, DatasetSna
 
     Raises as `read_chain`.
     """
-    chains = [read_chain(store.fs, store.roots.store, bucket.seen) for bucket in root.buckets.values()]
-    return {urn: seen for chain in chains for urn, seen in chain.items()}
+    chains = [read_chain(store.fs, store.roots.store, bucket.snapshot) for bucket in root.buckets.values()]
+    return {urn: snapshot for chain in chains for urn, snapshot in chain.items()}
 
 
 def seen_at_cuts(store: JobStore) -> Iterator[tuple[SnapshotName, Seen]]:
@@ -32,8 +32,8 @@ def seen_at_cuts(store: JobStore) -> Iterator[tuple[SnapshotName, Seen]]:
         yield (
             root.name,
             {
-                urn: (seen.done_epoch, _records(store, urn, seen.done_epoch), _passed(seen))
-                for urn, seen in datasets_at(store, root).items()
+                urn: (snapshot.done_epoch, _records(store, urn, snapshot.done_epoch), _passed(snapshot))
+                for urn, snapshot in datasets_at(store, root).items()
             },
         )
 
@@ -61,9 +61,13 @@ def cut_violation(store: JobStore) -> str:
         if newer is None and has_ended:
             logs = [store.bucket_log(bucket).refresh().datasets.values() for bucket in range(store.buckets)]
             done = {state.dataset_urn: state.done_epoch for states in logs for state in states if state.done_epoch}
-            if {urn: seen.done_epoch for urn, seen in datasets.items()} != done:
+            if {urn: dataset_snapshot.done_epoch for urn, dataset_snapshot in datasets.items()} != done:
                 return f"the newest cut {root.name} shows {datasets}, and the logs say {done}"
-        back = [urn for urn, seen in datasets.items() if newer is not None and _is_back(newer.get(urn), seen)]
+        back = [
+            urn
+            for urn, dataset_snapshot in datasets.items()
+            if newer is not None and _is_back(newer.get(urn), dataset_snapshot)
+        ]
         if back:
             return f"after the cut {root.name} datasets go back: {back}"
         newer = datasets

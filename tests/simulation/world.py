@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from distcommit.app.admin.expire import retaining
+from distcommit.app.admin.expire import expiring
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.interfaces.sink import Sink
@@ -150,8 +150,8 @@ class World:
         self, calls: PosixCalls, source: ModelSource, before_ms: int, kept_snapshots: int | None = None
     ) -> RunResult:
         """Run once to expire older records, as a process would."""
-        settings = retaining(self.begin(calls, source), before_ms, kept_snapshots)
-        with recorded_run(settings, "retain", "world") as observer:
+        settings = expiring(self.begin(calls, source), before_ms, kept_snapshots)
+        with recorded_run(settings, "expire", "world") as observer:
             result = run(launch_here, settings, observer=observer)
             end_run(settings.store, settings.epoch, clean=result.succeeded)
             return result
@@ -187,7 +187,7 @@ class World:
             task_attempts=self.task_attempts,
             retry_across_runs=self.retry_across_runs,
             stop_after_failed_runs=self.stop_after_failed_runs,
-            kept=self.kept,
+            retention=self.kept,
             freshness=self.freshness,
             at_least_once=self.at_least_once,
             clock=clock or SimulatedClock(),

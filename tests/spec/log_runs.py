@@ -73,7 +73,7 @@ def worker(m: Mover) -> Moves:
         yield from _fences_job(m)
         return
     folds = [(b, m.seen(b)[0]) for b in m.scen.buckets]
-    late = "no_fence" in v or ("unread_late" in v and p.phase == "unread")
+    late = "no_fence" in v or ("unread_late" in v and p.phase == "read-failed")
     if any(f.fence > p.e for _, f in folds) and not late:
         yield m.go("fenced", "end")
         return
@@ -89,7 +89,7 @@ def worker(m: Mover) -> Moves:
             yield m.go(f"plans from {[wm for _, wm, _ in plan]}", plan=p.plan or plan, phase="write")
         case "write":
             yield from _ingests(m)
-        case "unread":
+        case "read-failed":
             yield from _counts_read_failures(m)
         case _:
             yield from _commits(m)
@@ -168,7 +168,7 @@ def _ingests(m: Mover) -> Moves:
     ]
     new = {staged_path(file, v): file for row in rows for file in row}
     if p.id in m.scen.unread:
-        yield m.go("can not read", phase="unread")
+        yield m.go("can not read", phase="read-failed")
     staged = frozenset(one for one in s.staged if one[0] not in new) | set(new.items())
     yield m.go("writes", rows=s.rows | set(rows), phase="seal", staged=staged)
 

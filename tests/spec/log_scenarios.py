@@ -224,7 +224,7 @@ def _of_operators(scen: Scen) -> Scen | None:
             return _begin(scen, (_twin("Ta"), _person("import"), _run(2), _run(3)))
         case "mixed":
             return _begin(scen, (_twin("Tb"), _person("set"), _run(2), _run(3)))._replace(loose=(1, 3))
-        case "unread":
+        case "read-failed":
             return _begin(scen, (*twins, _run(2), _run(3), _person("again")))._replace(unread=("Ta", "Tb", "R2"))
         case "reset":
             return _begin(scen, (*twins, _person("set"), _run(2), _keeper(1, 1)))._replace(unread=("Ta", "R2"))
@@ -280,7 +280,7 @@ def _of_cuts(scen: Scen) -> Scen | None:
 
 DESIGN = (
     *("twins", "epochs", "flat", "set", "import", "slow", "job", "held", "release", "again", "stop", "rebuild"),
-    *("loose", "mixed", "cuts", "settled", "heads", "halves", "unread", "reset"),
+    *("loose", "mixed", "cuts", "settled", "heads", "halves", "read-failed", "reset"),
 )
 NAIVE = (
     ("twins", "act_on_put", "execute because the put succeeded"),
@@ -321,11 +321,11 @@ NAIVE = (
     ("heads", "head_back", "HEAD below the last head"),
     ("heads", "head_of_put", "HEAD names the put record, not the stored one"),
     ("heads", "ck_forgets", "job CHECKPOINT without heads"),
-    ("unread", "unread_twice", "each committer of a run counts it"),
-    ("unread", "unread_blind unread_closed", "UNREAD whatever was read since"),
-    ("unread", "unread_late", "UNREAD of a fenced epoch counts"),
-    ("unread", "plan_stopped", "a stopped dataset is planned"),
-    ("unread", "keeps_count", "DONE leaves the count alone"),
+    ("read-failed", "unread_twice", "each committer of a run counts it"),
+    ("read-failed", "unread_blind unread_closed", "UNREAD whatever was read since"),
+    ("read-failed", "unread_late", "UNREAD of a fenced epoch counts"),
+    ("read-failed", "plan_stopped", "a stopped dataset is planned"),
+    ("read-failed", "keeps_count", "DONE leaves the count alone"),
     ("reset", "unread_closed", "UNREAD of a plan from before SET"),
     ("halves", "root_moves", "the root moves while a job is half published"),
     ("halves", "root_unread", "the same, looked for in the folds read alone"),

@@ -11,7 +11,6 @@ from distcommit.core.records.job_records import Cut as CutRecord
 from distcommit.core.records.job_records import CutPhase, Decide, Generation, Heads, Rebucket
 from distcommit.core.records.job_records import Head as ProductHead
 from distcommit.core.records.log_records import (
-    ByHand,
     Checkpoint,
     DatasetState,
     Done,
@@ -20,8 +19,9 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
-    Left,
     Moved,
+    OperatorDecision,
+    Postponed,
     Rebuilt,
     Record,
     SealedSequence,
@@ -29,7 +29,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failures import ReadFailure
-from distcommit.core.records.read_failures import Unread as UnreadRecord
+from distcommit.core.records.read_failures import ReadFailures as UnreadRecord
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold as ProductFold
 from tests.spec.log_model import DS, Cut, Details, Fold, Head, Move, Rec, Says, Seq, Unread, apply, valid
@@ -50,7 +50,7 @@ class LogModel:
         """Return the model of a log that begins at a checkpoint, which is trusted."""
         model = cls()
         model._datasets = {state.dataset_urn: _dataset(state) for state in record.datasets}
-        began, ended = record.cuts
+        began, ended = record.cut_epochs
         model._fold = Fold(
             record.fence_epoch,
             record.fence_run_id,
@@ -60,7 +60,7 @@ class LogModel:
             cuts=(began, ended),
             generation=record.generation,
             buckets=record.buckets,
-            under_way=_move(record.under_way),
+            under_way=_move(record.pending_rebucket),
         )
         return model
 
@@ -161,15 +161,15 @@ class LogModel:
                 yield from ((name.dataset_urn, Rec("DROP", epoch, name.epoch)) for name in names)
             case Failed(epoch, name, quarantine, reason):
                 yield name.dataset_urn, Rec("FAILED", epoch, name.epoch, Says(reason, again=not quarantine))
-            case Left(epoch):
+            case Postponed(epoch):
                 for named in record.sequences:
                     yield named.dataset_urn, Rec("LEFT", epoch, named.epoch, Says(named.reason, record.outage))
             case UnreadRecord(epoch):
                 for one in record.datasets:
                     says = Says(one.reason, one.outage, stops=one.stops)
                     yield one.dataset_urn, Rec("UNREAD", epoch, (one.low, one.expected_high, 0), says)
-            case ByHand(action, name):
-                says = Says(f"quarantined by {record.who}")
+            case OperatorDecision(action, name):
+                says = Says(f"quarantined by {record.requested_by}")
                 yield name.dataset_urn, Rec(action.value.upper(), 0, name.epoch, says)
             case SetWatermark(urn, watermark):
                 yield urn, Rec("SET", 0, watermark)
@@ -214,7 +214,7 @@ def _compared(t: DS) -> tuple[object, ...]:
 
 def _dataset(state: DatasetState) -> DS:
     """Return a dataset from its stored state."""
-    unread, sequence = _unread(state.unread), state.sequence
+    unread, sequence = _unread(state.read_failure), state.sequence
     held = state.open is not None and state.open.held
     outage = state.open is not None and state.open.outage
     return DS(
@@ -231,7 +231,7 @@ def _dataset(state: DatasetState) -> DS:
             state.accepted_epochs[-1] if state.accepted_epochs else 0,
             state.reason,
             outage,
-            state.done_left_out,
+            state.done_partial_reason,
             dict(state.schemas),
         ),
     )
@@ -246,9 +246,9 @@ def _seq(sequence: SealedSequence, watermark: Watermark | None, unread: Unread |
         sequence.low,
         high,
         held=held,
-        left_out=sequence.left_out,
+        left_out=sequence.partial_reason,
         schemas=dict(sequence.schemas),
-        unread=_left_unread(unread, sequence.low, high) if sequence.left_out else None,
+        unread=_left_unread(unread, sequence.low, high) if sequence.partial_reason else None,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["run", "set", "forget", "recreate", "quarantine", "abandon", "retry", "accept", "retain", "rebucket"]
+Kind = Literal["run", "set", "forget", "recreate", "quarantine", "abandon", "retry", "accept", "expire", "rebucket"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SetModel:
         """Carry out an act. Return False if it is rejected."""
         if act.kind in ("abandon", "retry", "accept"):
             return self._release(act)
-        if self.held is not None and act.kind not in ("recreate", "retain"):
+        if self.held is not None and act.kind not in ("recreate", "expire"):
             return False
         match act.kind:
             case "recreate":

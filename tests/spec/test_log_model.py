@@ -11,7 +11,6 @@ import pytest
 
 from distcommit.core.records.job_records import Decide
 from distcommit.core.records.log_records import (
-    ByHand,
     DatasetState,
     Done,
     Dropped,
@@ -19,9 +18,10 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
-    Left,
-    LeftSequence,
     OperatorAction,
+    OperatorDecision,
+    Postponed,
+    PostponedSequence,
     Rebuilt,
     Record,
     SealedSequence,
@@ -29,11 +29,11 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
+from distcommit.protocol.record_effects import apply
 from distcommit.protocol.validity import valid
 from tests.spec.log_actors import moves
 from tests.spec.log_model import STOP, Log, Rec
@@ -51,7 +51,7 @@ def product_record(record: Rec, urn: str) -> Record:
     """Convert a record of the model to the product's form."""
     kind, epoch, arg, _ = record
     if kind in ("RETRY", "REVOKING", "ABANDONED", "QUARANTINE", "READ-AGAIN"):
-        return ByHand(OperatorAction(kind.lower()), SequenceName(urn, arg), "person")
+        return OperatorDecision(OperatorAction(kind.lower()), SequenceName(urn, arg), "person")
     match kind:
         case "FENCE":
             return Fence(epoch, arg)
@@ -68,10 +68,10 @@ def product_record(record: Rec, urn: str) -> Record:
         case "FAILED":
             return Failed(epoch, SequenceName(urn, arg), True, "")
         case "LEFT":
-            return Left(epoch, (LeftSequence(urn, arg, "by the test"),))
+            return Postponed(epoch, (PostponedSequence(urn, arg, "by the test"),))
         case "UNREAD":
             low, high, gen = arg
-            return Unread(epoch, (DatasetReadFailure(urn, watermark(low), Watermark({"0": high}), f"{gen}"),))
+            return ReadFailures(epoch, (DatasetReadFailure(urn, watermark(low), Watermark({"0": high}), f"{gen}"),))
         case "DROP":
             return Dropped(epoch, (SequenceName(urn, arg),))
         case "SET":
@@ -93,10 +93,11 @@ def product_fold(log: Log, urn: str) -> Fold:
         apply(0, product_record(Rec("INTENT", base.arg.ds.seq.e, base.arg.ds.seq), urn), fold)
     for number, record in records:
         of_product = fold.checkpoint() if record.kind == "CHECKPOINT" else product_record(record, urn)
-        if isinstance(of_product, Unread):
+        if isinstance(of_product, ReadFailures):
             stop_after = STOP
             of_product = (
-                next_record.unread(fold, of_product.epoch, of_product.datasets, stop_after=stop_after) or of_product
+                next_record.read_failures(fold, of_product.epoch, of_product.datasets, stop_after=stop_after)
+                or of_product
             )
         apply(number, of_product, fold)
     return fold
@@ -113,7 +114,7 @@ def shown_by_model(fold: ModelFold) -> tuple[object, ...]:
 def shown_by_product(fold: Fold, urn: str) -> tuple[object, ...]:
     d = fold.state_of(urn)
     of = d.sequence.epoch if d.sequence else 0
-    left = d.unread
+    left = d.read_failure
     unread = (left.failed_runs, left.epoch, left.expected_high, left.stopped, left.reason) if left else None
     found = (d.status.value, d.watermark, d.closed_epoch, d.done_epoch, of, unread)
     return (fold.fence_epoch, fold.fence_run_id, set(fold.decided_epochs), *found)
@@ -135,17 +136,17 @@ def logs_of(name: str, states: int) -> list[tuple[str, Log]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild", "loose", "unread", "reset"]
+    "name", ["twins", "epochs", "flat", "set", "import", "held", "stop", "rebuild", "loose", "read-failed", "reset"]
 )
 def test_product_fold_equals_the_model(name: str) -> None:
-    logs = logs_of(name, 20_000 if name == "unread" else 3000)
+    logs = logs_of(name, 20_000 if name == "read-failed" else 3000)
     kinds = {record.kind for _, log in logs for _, record in log[1:]}
     expected = {
         "import": {"SETS"},
         "rebuild": {"REBUILT"},
         "stop": {"LEFT", "QUARANTINE", "RETRY"},
         "loose": {"PUBLISHED"},
-        "unread": {"UNREAD", "READ-AGAIN"},
+        "read-failed": {"UNREAD", "READ-AGAIN"},
         "reset": {"UNREAD", "SET"},
     }
     assert expected.get(name, {"INTENT"}) <= kinds
@@ -180,7 +181,7 @@ def test_imports_stops_and_rebuilds_hold_as_designed_and_break_in_naive_variants
     assert wrong.startswith("none") == (not naive), wrong
 
 
-NEW_RULES = ("loose", "mixed", "cuts", "settled", "heads", "halves", "unread", "reset")
+NEW_RULES = ("loose", "mixed", "cuts", "settled", "heads", "halves", "read-failed", "reset")
 NAIVE_RULES = [(name, switches) for name, switches, _ in NAIVE if name in NEW_RULES]
 
 

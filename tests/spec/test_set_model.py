@@ -18,7 +18,7 @@ from distcommit.core.records.log_records import (
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import positions_lost
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
+from distcommit.protocol.record_effects import apply
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 from tests.spec.set_model import Act, SetModel
 
@@ -68,7 +68,7 @@ class Product:
 
     def owed(self) -> set[int]:
         state = self.state
-        watermark = state.watermark or state.forgotten
+        watermark = state.watermark or state.unset_watermark
         if watermark is None:
             return set()
         first, end = state.origin.get("0", 0), watermark.positions["0"]

@@ -92,7 +92,9 @@ class JobUnderTest(JobOnMachine):
         self.check()
         assert result is not None
         assert result.succeeded, result
-        reached = {urn: known.watermark for urn, known in self.model.datasets.items() if known.watermark is not None}
+        reached = {
+            urn: dataset.watermark for urn, dataset in self.model.datasets.items() if dataset.watermark is not None
+        }
         assert reached == self.content
         assert left_in_staging(self.machine) == []
 
@@ -101,13 +103,13 @@ class JobUnderTest(JobOnMachine):
     def check(self) -> None:
         """Check all invariants."""
         states = self.states()
-        found = self._published.records(self.machine, self.store(), self._held - self._decided)
-        for urn in {**states, **self.model.datasets, **found}:
-            known, state = self.model.of(urn), states.get(urn) or DatasetState(urn)
-            expected = (known.status, known.watermark, known.high)
-            assert expected == (state.status.value, _plain(state.watermark), _high(state)), (urn, known, state)
-            wrong = known.mismatch(found.get(urn, Counter()))
-            assert not wrong, (urn, wrong, known, state)
+        counters = self._published.records(self.machine, self.store(), self._held - self._decided)
+        for urn in {**states, **self.model.datasets, **counters}:
+            dataset, state = self.model.of(urn), states.get(urn) or DatasetState(urn)
+            expected = (dataset.status, dataset.watermark, dataset.high)
+            assert expected == (state.status.value, _plain(state.watermark), _high(state)), (urn, dataset, state)
+            wrong = dataset.mismatch(counters.get(urn, Counter()))
+            assert not wrong, (urn, wrong, dataset, state)
             if state.sequence is not None and state.status.value != "revoking":
                 self._nothing_needed_is_gone(state.sequence)
                 robbed = (urn, state.sequence.epoch) in self._robbed

@@ -24,7 +24,7 @@ class JobMachine(RuleBasedStateMachine):
         self.job.apply(Grow("a", "0", records))
 
     def datasets(self, *statuses: str) -> list[str]:
-        return [urn for urn, known in sorted(self.job.model.datasets.items()) if known.status in statuses]
+        return [urn for urn, dataset in sorted(self.job.model.datasets.items()) if dataset.status in statuses]
 
     @rule(urn=few_urns, partition=st.sampled_from(strategies.PARTITIONS), records=st.integers(0, 5))
     def source_grows(self, urn: str, partition: str, records: int) -> None:

@@ -50,9 +50,9 @@ def test_page_lists_each_error_with_its_exit_code() -> None:
 
 
 def test_page_lists_each_alert() -> None:
-    listed = {why.strip("`"): problem for why, problem, *_ in rows("Alerts", "`why` | problem | means | to do")}
+    listed = {reason.strip("`"): problem for reason, problem, *_ in rows("Alerts", "`why` | problem | means | to do")}
     assert listed == {
-        why: f"[`{kind.id}`](../reference/problems.md#{kind.id.lower()})" for why, kind in alerts.ALERTS.items()
+        reason: f"[`{kind.id}`](../reference/problems.md#{kind.id.lower()})" for reason, kind in alerts.ALERTS.items()
     }
 
 

@@ -85,8 +85,8 @@ def counts_truth(path: str, source: str) -> Iterator[str]:
     }
     for node in ast.walk(tree):
         match node:
-            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.BitOr | ast.BitAnd | ast.BitXor):
-                operands = [left, right]
+            case ast.BinOp(left=remaining, right=right) if not isinstance(node.op, ast.BitOr | ast.BitAnd | ast.BitXor):
+                operands = [remaining, right]
             case ast.AugAssign(value=value) if not isinstance(node.op, ast.BitOr | ast.BitAnd | ast.BitXor):
                 operands = [value]
             case ast.Call(func=ast.Name(id="sum" | "int"), args=[ast.GeneratorExp(elt=value), *_]):
@@ -358,11 +358,11 @@ OF_DEVELOPERS = ("dev", "bench")
 def declared() -> set[str]:
     """Return the packages that `pyproject.toml` requires for the product or one of its extras."""
     project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [wanted for name, wanted in project["optional-dependencies"].items() if name not in OF_DEVELOPERS]
+    extras = [required for name, required in project["optional-dependencies"].items() if name not in OF_DEVELOPERS]
     return {
         normalized(re.split(r"[^\w.-]", requirement)[0])
-        for wanted in (project["dependencies"], *extras)
-        for requirement in wanted
+        for required in (project["dependencies"], *extras)
+        for requirement in required
     }
 
 

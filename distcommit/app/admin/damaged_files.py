@@ -16,7 +16,14 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.clock import SystemClock
 from distcommit.protocol.paths.parts import bucket_number
 from distcommit.protocol.paths.store import BEGUN, record_name
-from distcommit.stores.folders.ownership import Mark, Owner, put_mark, read_claim, read_marks, wrong_owner_error
+from distcommit.stores.folders.ownership import (
+    Marker,
+    Owner,
+    put_run_marker,
+    read_claim,
+    read_markers,
+    wrong_owner_error,
+)
 from distcommit.stores.folders.staging import staged_epochs
 from distcommit.stores.history.run_records import read_beginning, read_record, record_path, recorded_epochs
 from distcommit.stores.logs.corrupt_tail import fold_readable_part, is_corrupt, set_corrupt_tail_aside
@@ -31,7 +38,7 @@ from distcommit.stores.state.damaged_files import (
     set_file_aside,
     unreadable_files,
 )
-from distcommit.stores.state.fixed_settings import record_settings_anew
+from distcommit.stores.state.fixed_settings import replace_unreadable_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import (
     JobStore,
@@ -61,7 +68,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
         LockHeldError: if a run is alive.
         UnknownVersionError: if a newer version wrote a file.
     """
-    fs, roots = folders.places()
+    fs, roots = folders.roots()
     store = _store_of(folders, fs, roots)
     if store is None:
         return []
@@ -78,7 +85,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
             put_marker(store)
         _repair_claims(store, names, run_id)
         if SETTINGS_RECORD in names:
-            set_file_aside(fs, roots, record_settings_anew(store, folders.pinned()), run_id)
+            set_file_aside(fs, roots, replace_unreadable_settings(store, folders.fixed_settings()), run_id)
         if is_log_torn:
             names.append(JOB_LOG)
             _set_job_log_aside(store, run_id, whole_job=folders.config.commit.scope == "job")
@@ -154,7 +161,7 @@ def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
     roots = [root for root, name in CLAIMS.items() if name in names]
     if "output" in roots and not is_corrupt(store.job_log()):
         began_epoch = store.job_log().refresh().began_epoch
-        if read_marks(store.fs, store.roots.output)[Mark.BEGAN] < began_epoch:
+        if read_markers(store.fs, store.roots.output)[Marker.BEGAN] < began_epoch:
             raise StaleStoreError(
                 "the claim of a folder is damaged, and the folder is not the one that this store's runs published into",
                 path=store.roots.output,
@@ -185,11 +192,14 @@ def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None
             ),
         )
     fs, output = store.fs, store.roots.output
-    rest = fold_readable_part(store.job_log())
+    remainder = fold_readable_part(store.job_log())
     epoch = 1 + max(
-        rest.fence_epoch, *read_marks(fs, output).values(), *staged_epochs(fs, store.roots.staging), *_fenced(store)
+        remainder.fence_epoch,
+        *read_markers(fs, output).values(),
+        *staged_epochs(fs, store.roots.staging),
+        *_fenced(store),
     )
-    put_mark(fs, output, epoch, Mark.REBUILD)
+    put_run_marker(fs, output, epoch, Marker.REBUILD)
     set_corrupt_tail_aside(store, store.job_log(epoch), epoch)
 
 
@@ -199,8 +209,8 @@ def _is_any_open(store: JobStore, bucket: int) -> bool:
 
 
 def _fenced(store: JobStore) -> list[int]:
-    found = [0]
+    epochs = [0]
     for bucket in range(store.buckets):
         with suppress(DistcommitError, OSError):
-            found.append(fold_readable_part(store.bucket_log(bucket)).fence_epoch)
-    return found
+            epochs.append(fold_readable_part(store.bucket_log(bucket)).fence_epoch)
+    return epochs

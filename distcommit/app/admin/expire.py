@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LISTED = 100
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
-_LEAST_CUTS = 2
+_LEAST_SNAPSHOTS = 2
 
 
 class ExpireRow(msgspec.Struct, frozen=True):
@@ -46,9 +46,9 @@ class ExpireRow(msgspec.Struct, frozen=True):
 
 
 class ExpireResult(msgspec.Struct):
-    """The files older than `before_ms` that were, or would be, deleted."""
+    """The files older than `cutoff_ms` that were, or would be, deleted."""
 
-    before_ms: int
+    cutoff_ms: int
     """Milliseconds since 1970."""
     dry_run: bool
     datasets: int = 0
@@ -57,9 +57,9 @@ class ExpireResult(msgspec.Struct):
     size_bytes: int = 0
     rows: list[ExpireRow] = []
     """The first hundred datasets. Counts include all."""
-    left_out: list[str] = []
+    skipped: list[str] = []
     """Reasons by datasets that keep their files. The same command expires them later."""
-    left_out_count: int = 0
+    skipped_count: int = 0
     epoch: int = 0
     deleted: bool = False
     """False if expired files stay until no kept snapshot shows them."""
@@ -76,43 +76,43 @@ def age_ms(text: str) -> int:
     Raises:
         ConfigurationError: if the text is not an age.
     """
-    found = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
-    if found is None or not int(found[1]):
+    match = re.fullmatch(r"([0-9]{1,6})([hdw])", text)
+    if match is None or not int(match[1]):
         raise ConfigurationError(
             "the text is not an age",
             id="ARGUMENT_INVALID",
             expected="a number above 0 and h, d or w, such as 90d",
             found=text,
         )
-    return int(found[1]) * _HOURS[found[2]] * 3_600_000
+    return int(match[1]) * _HOURS[match[2]] * 3_600_000
 
 
 def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> ExpireResult:
     """Return the expired files. Nothing is changed."""
-    result, horizon = ExpireResult(before_ms, dry_run), ExpiryCutoff(before_ms)
+    result, cutoff = ExpireResult(before_ms, dry_run), ExpiryCutoff(before_ms)
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
     for bucket in range(store.buckets):
         try:
             datasets = store.bucket_log(bucket).refresh().datasets
         except (DistcommitError, OSError) as error:
-            _left_out(result, f"bucket {bucket}: {error}")
+            _skip(result, f"bucket {bucket}: {error}")
             continue
         states = sorted(datasets.items())
         looks = run_ahead(store.fs.parallel_calls, partial(_live, source), states)
         for (urn, state), live in zip(states, looks, strict=True):
             if isinstance(live, str):
-                _left_out(result, f"{urn}: {live}")
+                _skip(result, f"{urn}: {live}")
                 continue
             result.undated += sum(1 for file in live if not file.end_ms)
-            past = [file for file in live if horizon.is_expired(file.end_ms)]
+            past = [file for file in live if cutoff.is_expired(file.end_ms)]
             if not past:
                 continue
             if state.status is not DatasetStatus.IDLE or state.is_stopped:
-                why = "stopped" if state.is_stopped else state.status.value
-                _left_out(result, f"{urn}: it is {why}; `distcommit status` has the remedy")
+                reason = "stopped" if state.is_stopped else state.status.value
+                _skip(result, f"{urn}: it is {reason}; `distcommit status` has the remedy")
                 continue
             if state.watermark is None:
-                _left_out(result, f"{urn}: it has no watermark any more; its files can go once a run has committed it")
+                _skip(result, f"{urn}: it has no watermark any more; its files can go once a run has committed it")
                 continue
             _add(result, urn, past)
     return result
@@ -122,7 +122,7 @@ def _live(source: ExpirySource, dataset: tuple[str, DatasetState]) -> list[LiveF
     """Return the live files of a dataset, or why they can't be determined."""
     urn, state = dataset
     try:
-        return list(source.aged(urn, state.done_epoch).live())
+        return list(source.aged(urn, state.done_epoch).live_files())
     except (DistcommitError, OSError) as error:
         return str(error)
 
@@ -141,7 +141,7 @@ def expire_job(
     folders: JobFolders,
     session: SparkSession | None,
     older_than: str,
-    who: str,
+    user: str,
     observer: Observer | None = None,
     *,
     dry_run: bool = False,
@@ -159,7 +159,7 @@ def expire_job(
         folders: the job's.
         session: a Spark session to use.
         older_than: an age, see `age_ms`.
-        who: who gives the command.
+        user: who gives the command.
         observer: receives the runs' events.
         dry_run: only report.
         keep_snapshots: keep snapshots. Runs delete the files once no kept snapshot shows them.
@@ -179,13 +179,15 @@ def expire_job(
         return result
     if not result.datasets and newest_expiry_request(store) is None:
         return result
-    put_expiry_request(store, before_ms, now_ms, who)
-    retired = _run(folders, session, before_ms, f"retain {older_than}", who, observer)
-    result.epoch, result.succeeded = retired.epoch, retired.succeeded
-    for reason in retired.reasons.kept:
-        _left_out(result, f"{reason.subject}: {reason.text}")
-    if retired.succeeded and not keep_snapshots:
-        swept = _run(folders, session, before_ms, f"retain {older_than}", who, observer, kept_snapshots=_LEAST_CUTS)
+    put_expiry_request(store, before_ms, now_ms, user)
+    superseded = _run(folders, session, before_ms, f"expire {older_than}", user, observer)
+    result.epoch, result.succeeded = superseded.epoch, superseded.succeeded
+    for reason in superseded.reasons.entries:
+        _skip(result, f"{reason.subject}: {reason.text}")
+    if superseded.succeeded and not keep_snapshots:
+        swept = _run(
+            folders, session, before_ms, f"expire {older_than}", user, observer, kept_snapshots=_LEAST_SNAPSHOTS
+        )
         result.deleted = result.succeeded = swept.succeeded
     return result
 
@@ -195,47 +197,47 @@ def _run(
     session: SparkSession | None,
     before_ms: int,
     command: str,
-    who: str,
+    user: str,
     observer: Observer | None,
     *,
     kept_snapshots: int | None = None,
 ) -> RunResult:
     """Run once to seal tombstones of expired files, and to delete superseded files that no kept snapshot shows."""
-    from distcommit.app.running.run_context import begun  # noqa: PLC0415 - a dry run needs no Spark
+    from distcommit.app.running.run_context import open_run  # noqa: PLC0415 - a dry run needs no Spark
 
-    with begun(folders, session, command, who, observer) as (launch, found, told, _):
-        settings = retaining(found, before_ms, kept_snapshots)
-        result = run(launch, settings, pinned=folders.pinned(), observer=told)
+    with open_run(folders, session, command, user, observer) as (launch, run_settings, run_observer, _):
+        settings = expiring(run_settings, before_ms, kept_snapshots)
+        result = run(launch, settings, fixed=folders.fixed_settings(), observer=run_observer)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
         return result
 
 
-def retaining(settings: RunSettings, before_ms: int, kept_snapshots: int | None = None) -> RunSettings:
+def expiring(settings: RunSettings, before_ms: int, kept_snapshots: int | None = None) -> RunSettings:
     """Return the settings of a run that expires old files instead of reading the source."""
     store, flow = settings.store, settings.flow
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
-    kept = kept_snapshots or settings.kept_snapshots
-    return replace(settings, flow=source.flow_without_constructs(), kept_snapshots=kept)
+    stored = kept_snapshots or settings.kept_snapshots
+    return replace(settings, flow=source.flow_without_constructs(), kept_snapshots=stored)
 
 
 def _require_files(folders: JobFolders, flow: TaskFlow) -> None:
     others = [branch.name for branch in flow.branches if not branch.sink.abilities.files]
-    found = f"branch {others[0]}, whose records are at a target of its own: delete them there" if others else ""
+    actual = f"branch {others[0]}, whose records are at a target of its own: delete them there" if others else ""
     if flow.publish == "replace":
-        found = "sink.publish: replace, where each run takes the place of all that is older"
+        actual = "sink.publish: replace, where each run takes the place of all that is older"
     if folders.config.commit.delivery == "at_least_once":
-        found = "commit.delivery: at_least_once, which writes nothing ahead"
-    if found:
+        actual = "commit.delivery: at_least_once, which writes nothing ahead"
+    if actual:
         raise ConfigurationError(
             "this job's files can't be retained by age",
             id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
             expected="files that are added, or replaced by partition, exactly once",
-            found=found,
+            found=actual,
         )
 
 
-def _left_out(result: ExpireResult, text: str) -> None:
-    result.left_out_count += 1
-    if len(result.left_out) < _LISTED:
-        result.left_out.append(text)
+def _skip(result: ExpireResult, text: str) -> None:
+    result.skipped_count += 1
+    if len(result.skipped) < _LISTED:
+        result.skipped.append(text)

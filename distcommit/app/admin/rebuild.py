@@ -19,7 +19,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import set_aside_folder
-from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
+from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, sweep_epoch
 from distcommit.stores.logs.corrupt_tail import fold_readable_part, set_corrupt_tail_aside
 from distcommit.stores.logs.fencing import claim_folders, fence_bucket, require_fence
@@ -31,19 +31,19 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def plan_rebuild(
-    store: JobStore, known: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
+    store: JobStore, states: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
 ) -> RebuildResult:
     """Return what `rebuild_store` would do, from all footers and ledgers. Nothing is written."""
-    plan = planned(store, known, flow, accept_gaps=accept_gaps)
+    plan = planned(store, states, flow, accept_gaps=accept_gaps)
     plan.result.epoch = plan.newest_epoch + 1
     return plan.result
 
 
 def rebuild_store(
     store: JobStore,
-    found: RebuildResult,
+    result: RebuildResult,
     run_id: str,
-    who: str,
+    user: str,
     *,
     accept_gaps: bool,
     flow: TaskFlow | None = None,
@@ -53,10 +53,11 @@ def rebuild_store(
 
     Args:
         store: the store, stale or new.
-        found: the plan. It is made again once nothing can be published any more. If it has problems then, only the mark
+        result: the plan. It is made again once nothing can be published any more. If it has problems then, only the
+        mark
             that keeps runs from beginning was written.
         run_id: a new run's id.
-        who: the operator.
+        user: the operator.
         accept_gaps: whether gaps are recorded as skipped.
         flow: the job's, for the commits of its sinks at targets.
         tick: called at each progress.
@@ -70,8 +71,8 @@ def rebuild_store(
     _require_open(store)
     claim_folders(store)
     fs, roots = store.fs, store.roots
-    epoch = max(found.epoch, _next_epoch(store))
-    put_mark(fs, roots.output, epoch, Mark.REBUILD)
+    epoch = max(result.epoch, _next_epoch(store))
+    put_run_marker(fs, roots.output, epoch, Marker.REBUILD)
     _fence(store, epoch, run_id)
     for bucket in range(store.buckets):
         set_corrupt_tail_aside(store, store.bucket_log(bucket, epoch), epoch)
@@ -83,69 +84,76 @@ def rebuild_store(
             tick()
     if flow is not None:
         fence_targets(flow, store, epoch)
-    known = known_states(store)
-    plan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)
+    dataset_states = stored_states(store)
+    plan = planned(store, dataset_states, flow, accept_gaps=accept_gaps, tick=tick)
     if plan.result.problems:
         return plan.result
     delete_snapshots(store)
     # First: once their dataset is idle, they can't be distinguished from published files.
     _set_aside(store, epoch, plan.revoked, tick)
-    states = plan.states if flow is None else _with_schemas(store, flow, plan.states, known, epoch)
-    _write(store, states, known, epoch, who)
+    states = plan.states if flow is None else _with_schemas(store, flow, plan.states, dataset_states, epoch)
+    _write(store, states, dataset_states, epoch, user)
     _set_aside(store, epoch, plan.set_aside, tick)
-    _end(store, epoch, who)
-    put_mark(fs, roots.output, epoch, Mark.CLEAN)
+    _end(store, epoch, user)
+    put_run_marker(fs, roots.output, epoch, Marker.CLEAN)
     plan.result.epoch, plan.result.written = epoch, True
     return plan.result
 
 
 def _with_schemas(
-    store: JobStore, flow: TaskFlow, made: list[DatasetState], known: dict[str, DatasetState], epoch: int
+    store: JobStore, flow: TaskFlow, new_states: list[DatasetState], states: dict[str, DatasetState], epoch: int
 ) -> list[DatasetState]:
     """Return the states with their schema ids under names that the store does not know."""
-    new = [state for state in made if state.dataset_urn not in known]
-    before = {**known, **{state.dataset_urn: state for state in made if state.dataset_urn in known}}
-    ids = put_copies(store, plan_copies(store, before.values(), new, flow.source.named_now, epoch))
-    return [msgspec.structs.replace(each, schemas=ids.get(each.dataset_urn, each.schemas)) for each in made]
+    new = [state for state in new_states if state.dataset_urn not in states]
+    before = {**states, **{state.dataset_urn: state for state in new_states if state.dataset_urn in states}}
+    ids = put_copies(store, plan_copies(store, before.values(), new, flow.source.current_name, epoch))
+    return [
+        msgspec.structs.replace(dataset_state, schemas=ids.get(dataset_state.dataset_urn, dataset_state.schemas))
+        for dataset_state in new_states
+    ]
 
 
-def _write(store: JobStore, made: list[DatasetState], known: dict[str, DatasetState], epoch: int, who: str) -> None:
+def _write(
+    store: JobStore, new_states: list[DatasetState], dataset_states: dict[str, DatasetState], epoch: int, user: str
+) -> None:
     """Write the states to the logs of their buckets. Raises as `rebuild_store`."""
     by_bucket: dict[int, list[DatasetState]] = {}
-    for state in made:
+    for state in new_states:
         by_bucket.setdefault(store.bucket_of(state.dataset_urn), []).append(state)
     for bucket, states in by_bucket.items():
         log = store.bucket_log(bucket, epoch)
-        written = partial(next_record.rebuild, epoch=epoch, states=tuple(states), known=known, who=who)
+        written = partial(
+            next_record.rebuild, epoch=epoch, states=tuple(states), dataset_states=dataset_states, user=user
+        )
         fold = run_alone(log.settle(written))
         require_fence(fold, epoch, log.folder)  # otherwise another process is at work
         for state in states:
             _require_written(state, epoch, fold)
 
 
-def _end(store: JobStore, epoch: int, who: str) -> None:
+def _end(store: JobStore, epoch: int, user: str) -> None:
     """Align store, output and bucket logs to their current ends."""
-    discard_heads(store, epoch, who)
+    discard_heads(store, epoch, user)
     record_cut_ended(store, epoch, durable_heads(store))
-    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+    put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)
 
 
 def plan_keeping(store: JobStore) -> RebuildResult:
-    """Return what `keep_store` would do: take an epoch, and change nothing else. Raises as it does."""
+    """Return what `accept_store` would do: take an epoch, and change nothing else. Raises as it does."""
     _require_open(store)
     return RebuildResult(epoch=_next_epoch(store))
 
 
-def keep_store(store: JobStore, run_id: str, who: str) -> RebuildResult:
+def accept_store(store: JobStore, run_id: str, user: str) -> RebuildResult:
     """Declare the store's state valid, whatever is published: it gets an epoch above all others. Raises as
     `rebuild_store`."""
     _require_open(store)
     claim_folders(store)
     epoch = _next_epoch(store)
-    put_mark(store.fs, store.roots.output, epoch, Mark.REBUILD)
+    put_run_marker(store.fs, store.roots.output, epoch, Marker.REBUILD)
     _fence(store, epoch, run_id)
-    _end(store, epoch, who)
-    put_mark(store.fs, store.roots.output, epoch, Mark.ENDED)
+    _end(store, epoch, user)
+    put_run_marker(store.fs, store.roots.output, epoch, Marker.ENDED)
     return RebuildResult(epoch=epoch, written=True)
 
 
@@ -159,12 +167,12 @@ def _require_open(store: JobStore) -> None:
 def _next_epoch(store: JobStore) -> int:
     """Return one above all epochs of the logs and of all marks in the output. A damaged job log may have lost its
     newest ones."""
-    marked = read_marks(store.fs, store.roots.output).values()
+    marked = read_markers(store.fs, store.roots.output).values()
     fenced = (fold_readable_part(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
     return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
 
 
-def known_states(store: JobStore) -> dict[str, DatasetState]:
+def stored_states(store: JobStore) -> dict[str, DatasetState]:
     """Return the stored states of datasets. Of a log with a corrupt tail, the readable part is used."""
     logs = list(map(store.bucket_log, range(store.buckets)))
     folds = run_parallel(store.fs.parallel_buckets, fold_readable_part, logs)
@@ -186,12 +194,12 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
 
 def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
     if not next_record.is_rebuilt(fold, epoch, state):
-        found = fold.state_of(state.dataset_urn)
-        watermark = format_watermark(found.watermark.positions if found.watermark else {})
+        dataset_state = fold.state_of(state.dataset_urn)
+        watermark = format_watermark(dataset_state.watermark.positions if dataset_state.watermark else {})
         raise ConflictError(
             "a dataset was changed by hand while the store was being rebuilt",
             dataset=state.dataset_urn,
-            found=f"{found.status.value}, watermark {watermark}",
+            found=f"{dataset_state.status.value}, watermark {watermark}",
             todo="rebuild again",
         )
 

@@ -7,16 +7,16 @@ import uuid
 import msgspec
 
 from distcommit.app.admin.damaged_files import repair_files
-from distcommit.app.admin.rebuild import keep_store, known_states, plan_keeping, plan_rebuild, rebuild_store
+from distcommit.app.admin.heartbeat import signs_of_life
+from distcommit.app.admin.rebuild import accept_store, plan_keeping, plan_rebuild, rebuild_store, stored_states
 from distcommit.app.admin.rebuild_plan import RebuildResult
-from distcommit.app.admin.signs_of_life import signs_of_life
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.stores.folders.ownership import Mark, put_mark, read_claim, read_marks, wrong_owner_error
+from distcommit.stores.folders.ownership import Marker, put_run_marker, read_claim, read_markers, wrong_owner_error
 from distcommit.stores.logs.corrupt_tail import is_corrupt
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, is_other_staging, newer_runs, older_output
 from distcommit.stores.logs.log_anchors import require_intact
@@ -27,7 +27,7 @@ from distcommit.stores.state.task_states import PastStates
 
 
 def rebuild_job(
-    folders: JobFolders, who: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
+    folders: JobFolders, user: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
 ) -> RebuildResult:
     """Rebuild, as `Job.rebuild` describes."""
     config, run_id = folders.config, new_run_id()
@@ -35,7 +35,7 @@ def rebuild_job(
     repaired = repair_files(folders, run_id, dry_run=dry_run)
     if repaired and dry_run:
         return RebuildResult(repaired=repaired)
-    fs, roots = folders.places()
+    fs, roots = folders.roots()
     store, owner = None, None
     if folders.has_store():
         store = folders.opened()
@@ -49,7 +49,9 @@ def rebuild_job(
                 found=older,
                 todo=OLDER_OUTPUT,
             )
-        has_lost = older or newer_runs(store) or not read_marks(fs, roots.output)[Mark.BEGAN] or _has_lost_tail(store)
+        has_lost = (
+            older or newer_runs(store) or not read_markers(fs, roots.output)[Marker.BEGAN] or _has_lost_tail(store)
+        )
         if not has_lost and repaired:
             return RebuildResult(written=True, repaired=repaired)
         if not has_lost and not (keep_watermarks and _can_be_declared(store)):
@@ -68,22 +70,22 @@ def rebuild_job(
     if not keep_watermarks:
         _require_offsets(config, flow)
     if keep_watermarks:
-        return msgspec.structs.replace(_keep(folders, store, run_id, who, dry_run=dry_run), repaired=repaired)
+        return msgspec.structs.replace(_accept(folders, store, run_id, user, dry_run=dry_run), repaired=repaired)
     lost = owner.store_id if owner is not None else uuid.uuid4().hex
     buckets = config.commit.buckets or DEFAULT_BUCKETS
     planned = store or JobStore(fs, roots, config.job, buckets, lost, folders.groups)
-    found = plan_rebuild(planned, known_states(store) if store else {}, accept_gaps=accept_gaps, flow=flow)
-    if dry_run or found.problems:
-        return found
+    rebuild_result = plan_rebuild(planned, stored_states(store) if store else {}, accept_gaps=accept_gaps, flow=flow)
+    if dry_run or rebuild_result.problems:
+        return rebuild_result
     if store is None:
-        put_mark(fs, roots.output, max(read_marks(fs, roots.output).values()) + 1, Mark.REBUILD)
+        put_run_marker(fs, roots.output, max(read_markers(fs, roots.output).values()) + 1, Marker.REBUILD)
         store = open_store(
             fs, roots, config.job, config.commit.buckets, create=True, lost_store_id=lost, groups=folders.groups
         )
     clock = SystemClock()
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, clock), signs_of_life(store, run_id, clock) as tick:
-        record_settings(store, folders.pinned())
-        result = rebuild_store(store, found, run_id, who, accept_gaps=accept_gaps, flow=flow, tick=tick)
+        record_settings(store, folders.fixed_settings())
+        result = rebuild_store(store, rebuild_result, run_id, user, accept_gaps=accept_gaps, flow=flow, tick=tick)
         return msgspec.structs.replace(result, repaired=repaired)
 
 
@@ -98,13 +100,13 @@ def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
         )
 
 
-def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *, dry_run: bool) -> RebuildResult:
+def _accept(folders: JobFolders, store: JobStore | None, run_id: str, user: str, *, dry_run: bool) -> RebuildResult:
     """Continue from the state of a store, or report what that would do."""
     if store is None:
         raise ConfigurationError(
             "--keep-watermarks needs an existing store",
             id="KEPT_WATERMARKS_NEED_STORE",
-            path=folders.places()[1].store,
+            path=folders.roots()[1].store,
             expected="a store",
             found="none",
             todo="`distcommit store rebuild` makes one from the published files",
@@ -112,7 +114,7 @@ def _keep(folders: JobFolders, store: JobStore | None, run_id: str, who: str, *,
     if dry_run:
         return plan_keeping(store)
     with JobLock(store.fs, store.roots.store, run_id, folders.config.lock.lease_ttl_s, SystemClock()):
-        return keep_store(store, run_id, who)
+        return accept_store(store, run_id, user)
 
 
 def _can_be_declared(store: JobStore) -> bool:
@@ -130,4 +132,4 @@ def _has_lost_tail(store: JobStore) -> bool:
             require_intact(store, job_fold, bucket, log, past)
     except LostTailError:
         return True
-    return any(not head.is_whole for head in job_fold.heads.values())
+    return any(not head.is_complete for head in job_fold.heads.values())

@@ -1,5 +1,5 @@
 """Plan the rebuild of a store: watermarks from the footers of published files and the ledgers of targets (see
-`app.auditing.joined`).
+`app.auditing.joined_branches`).
 
 The store's state is kept, and files of newer epochs are added. Of a dataset, all epochs but the newest are complete:
 nothing is sealed before the pending sequence is done. The newest is complete too if a run that left nothing open says
@@ -7,8 +7,8 @@ so in the output (`clean`), or if each of its partitions continues without a gap
 kinds of files never continue so, unless the store knows the sequence and all of it is there: those that name what
 another branch lacks, and those with several records made of one, as other files may have the same offsets. Otherwise
 the files of that epoch are set aside, and the next run reads their records again (from 0 if nothing else is known).
-Epochs in which error files were reprocessed: `app.auditing.superseded`. The incarnation of a recreated source in which
-the watermark counts, and coverage: `app.auditing.continued`.
+Epochs in which error files were reprocessed: `app.auditing.replaced_files`. The incarnation of a recreated source in
+which the watermark counts, and coverage: `app.auditing.continuation`.
 
 With at-least-once an epoch need not be complete. Of files since then only those that continue without a gap count as
 published (with several records made of one, only those before a clean run). The next run publishes the rest again.
@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from distcommit.app.auditing.continued import Continued, EpochFiles
+from distcommit.app.auditing.continuation import Continuation, EpochFiles
 from distcommit.app.auditing.coverage import covered_by
-from distcommit.app.auditing.joined import Branches, continued, folders_of, half_way
+from distcommit.app.auditing.joined_branches import Branches, continued, folders_of, partial_sequence
 from distcommit.app.auditing.ledgers import Ledgers, open_ledgers
-from distcommit.app.auditing.published import PublishedFile, PublishedFolder, may_lack
-from distcommit.app.auditing.superseded import Replaced, replaced_in
+from distcommit.app.auditing.published_files import PublishedFile, PublishedFolder, may_lack
+from distcommit.app.auditing.replaced_files import ReplacedFiles, replaced_in
 from distcommit.core.errors import ConflictError, CorruptError, UnknownVersionError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.source import Source
@@ -35,9 +35,9 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus, Tar
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.renaming import renamed
+from distcommit.protocol.dataset_renaming import renamed
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of
-from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.folders.staging import staged_epochs
 from distcommit.stores.state.job_store import JobStore
 
@@ -48,11 +48,11 @@ class RebuildRow(msgspec.Struct, frozen=True):
     """A dataset whose state changes."""
 
     dataset: str
-    before: dict[str, Position]
-    after: dict[str, Position]
+    positions_before: dict[str, Position]
+    positions_after: dict[str, Position]
     files: int
     files_set_aside: int
-    gap_records: int
+    records_in_gaps: int
     """Offsets between its files that no file has."""
     incarnation: str = ""
     """Of its new positions, such as a Kafka topic id; empty if unknown."""
@@ -93,65 +93,69 @@ class Plan:
 
 def planned(
     store: JobStore,
-    known: dict[str, DatasetState],
+    states: dict[str, DatasetState],
     flow: TaskFlow | None,
     *,
     accept_gaps: bool,
     tick: Callable[[], None] = lambda: None,
 ) -> Plan:
     with open_ledgers(flow, store) if flow is not None else nullcontext(Ledgers()) as ledgers:
-        plan = _planned_with(store, known, ledgers, accept_gaps=accept_gaps, tick=tick)
+        plan = _planned_with(store, states, ledgers, accept_gaps=accept_gaps, tick=tick)
     if flow is not None:
-        _name_now(plan, known, flow.source)
+        _name_now(plan, states, flow.source)
     return plan
 
 
 def _planned_with(
-    store: JobStore, known: dict[str, DatasetState], ledgers: Ledgers, *, accept_gaps: bool, tick: Callable[[], None]
+    store: JobStore, states: dict[str, DatasetState], ledgers: Ledgers, *, accept_gaps: bool, tick: Callable[[], None]
 ) -> Plan:
-    marks = read_marks(store.fs, store.roots.output)
-    plan = Plan(newest_epoch=max(0, *marks.values(), *staged_epochs(store.fs, store.roots.staging)))
+    run_markers = read_markers(store.fs, store.roots.output)
+    plan = Plan(newest_epoch=max(0, *run_markers.values(), *staged_epochs(store.fs, store.roots.staging)))
     for problem in ledgers.unreadable:
         _problem(plan.result, problem)
-    seen: set[str] = set()
+    visited: set[str] = set()
     for folder in folders_of(store, ledgers):
         tick()
         for problem in folder.unusable:
             _problem(plan.result, problem)
-        rows = [found.row for found in ledgers.of(folder.name)]
+        rows = [ledger.row for ledger in ledgers.of(folder.name)]
         urn = folder.dataset_urn or next((row.dataset_urn for row in rows), "")
         if urn:
-            seen.add(urn)
-            state = known.get(urn) or DatasetState(urn)
-            rest = _without_revoked(plan, folder, state)
+            visited.add(urn)
+            state = states.get(urn) or DatasetState(urn)
+            remainder = _without_revoked(plan, folder, state)
             if ledgers.branches:
-                _branches(plan, store, rest, state, rows, ledgers.bases(rows), marks, accept_gaps=accept_gaps)
+                _branches(
+                    plan, store, remainder, state, rows, ledgers.bases(rows), run_markers, accept_gaps=accept_gaps
+                )
             else:
-                _dataset(plan, store, rest, state, marks, accept_gaps=accept_gaps)
-    for urn, state in known.items():
-        if urn not in seen and state.sequence is not None:
-            after = Continued(state)
+                _dataset(plan, store, remainder, state, run_markers, accept_gaps=accept_gaps)
+    for urn, state in states.items():
+        if urn not in visited and state.sequence is not None:
+            after = Continuation(state)
             _add(plan, after.state_after(state, 0, ledgers.bases([])), state, after, 0, [])
     return plan
 
 
-def _name_now(plan: Plan, known: dict[str, DatasetState], source: Source) -> None:
+def _name_now(plan: Plan, dataset_states: dict[str, DatasetState], source: Source) -> None:
     """Let datasets continue from where the source read them under other names, if that is ahead."""
-    made = {**known, **{state.dataset_urn: state for state in plan.states}}
+    renamed_states = {**dataset_states, **{state.dataset_urn: state for state in plan.states}}
     try:
-        states = renamed(made.values(), source.named_now, only_ahead=True)
+        states = renamed(renamed_states.values(), source.current_name, only_ahead=True)
     except ConflictError as error:
         _problem(plan.result, str(error))
         return
     for state in states:
         urn = state.dataset_urn
-        if state == made.get(urn):
+        if state == renamed_states.get(urn):
             continue
         after = state.watermark or Watermark({})
         rows = {row.dataset: row for row in plan.result.rows}
-        row = rows.get(urn) or RebuildRow(dataset=urn, before={}, after={}, files=0, files_set_aside=0, gap_records=0)
-        rows[urn] = msgspec.structs.replace(row, after=dict(after.positions), incarnation=after.incarnation)
-        plan.states = [*(each for each in plan.states if each.dataset_urn != urn), state]
+        row = rows.get(urn) or RebuildRow(
+            dataset=urn, positions_before={}, positions_after={}, files=0, files_set_aside=0, records_in_gaps=0
+        )
+        rows[urn] = msgspec.structs.replace(row, positions_after=dict(after.positions), incarnation=after.incarnation)
+        plan.states = [*(dataset_state for dataset_state in plan.states if dataset_state.dataset_urn != urn), state]
         plan.result.rows, plan.result.datasets = list(rows.values()), len(rows)
 
 
@@ -176,24 +180,24 @@ def _branches(
     state: DatasetState,
     rows: Sequence[LedgerRow],
     bases: TargetEpochs,
-    marks: dict[Mark, int],
+    run_markers: dict[Marker, int],
     *,
     accept_gaps: bool,
 ) -> None:
     """Plan a dataset of which some branches commit at a target."""
     sequence, at_targets = state.sequence, max((row.epoch for row in rows), default=0)
     if state.status is DatasetStatus.REVOKING and sequence is not None and sequence.epoch <= at_targets:
-        told = f"{state.dataset_urn}: epoch {sequence.epoch} is being abandoned, and a target still has it"
-        _problem(plan.result, f"{told}; go on with `distcommit dataset release {state.dataset_urn} abandon`")
+        problem = f"{state.dataset_urn}: epoch {sequence.epoch} is being abandoned, and a target still has it"
+        _problem(plan.result, f"{problem}; go on with `distcommit dataset release {state.dataset_urn} abandon`")
     plan.newest_epoch = max(plan.newest_epoch, *(max(row.epoch, row.base, row.revoked) for row in rows), 0)
-    replaced = _look(plan, folder, max(state.done_epoch, at_targets), marks)
-    again = [file for files in replaced.whole.values() for file in files]
-    files = [file for file in (*replaced.appended, *again) if file.footer.epoch > state.done_epoch]
-    branches, aside = Branches(files, rows, replaced.taken), list(replaced.aside)
+    replaced = _look(plan, folder, max(state.done_epoch, at_targets), run_markers)
+    reprocessed = [file for files in replaced.complete.values() for file in files]
+    files = [file for file in (*replaced.appended, *reprocessed) if file.footer.epoch > state.done_epoch]
+    branches, aside = Branches(files, rows, replaced.records), list(replaced.aside)
     if branches.newest_epoch <= state.done_epoch and not aside and sequence is None:
         return
     try:
-        if half := half_way(branches, state, marks[Mark.CLEAN], store):
+        if half := partial_sequence(branches, state, run_markers[Marker.CLEAN], store):
             aside += [file.path for file in half]
             branches = branches.without(branches.newest_epoch)
         after, lacking = continued(branches, state)
@@ -207,13 +211,13 @@ def _branches(
     _add(plan, new, state, after, len(branches.files), aside)
 
 
-def _look(plan: Plan, folder: PublishedFolder, done_epoch: int, marks: dict[Mark, int]) -> Replaced:
+def _look(plan: Plan, folder: PublishedFolder, done_epoch: int, run_markers: dict[Marker, int]) -> ReplacedFiles:
     """Return the files of a dataset, and what became of reprocessed ones."""
     for file in folder.files:
         plan.newest_epoch = max(plan.newest_epoch, file.footer.epoch)
         if file.footer.records and not file.footer.offsets:
             _problem(plan.result, f"{file.path}: its footer names no offsets")
-    replaced = replaced_in(folder, done_epoch, marks[Mark.CLEAN])
+    replaced = replaced_in(folder, done_epoch, run_markers[Marker.CLEAN])
     plan.newest_epoch = max(plan.newest_epoch, replaced.newest_epoch)
     return replaced
 
@@ -237,83 +241,88 @@ def _dataset(
     store: JobStore,
     folder: PublishedFolder,
     state: DatasetState,
-    marks: dict[Mark, int],
+    run_markers: dict[Marker, int],
     *,
     accept_gaps: bool,
 ) -> None:
     result, urn = plan.result, state.dataset_urn
-    replaced = _look(plan, folder, state.done_epoch, marks)
-    newer = _newer(result, replaced.appended, state, store, marks[Mark.CLEAN])
-    again = {epoch: files for epoch, files in replaced.whole.items() if epoch > state.done_epoch}
+    replaced = _look(plan, folder, state.done_epoch, run_markers)
+    newer = _newer(result, replaced.appended, state, store, run_markers[Marker.CLEAN])
+    reprocessed = {epoch: files for epoch, files in replaced.complete.items() if epoch > state.done_epoch}
     has_taken = replaced.taken_epoch > state.done_epoch
-    if not (newer or again or has_taken or replaced.aside) and state.sequence is None:
+    if not (newer or reprocessed or has_taken or replaced.aside) and state.sequence is None:
         return
-    fed = replaced.fed_again(state.done_epoch)
+    fed = replaced.lost_offsets(state.done_epoch)
     was_unsealed = any(
-        epoch <= marks[Mark.UNSEALED] for files in again.values() for file in files for epoch in file.footer.replaces
+        epoch <= run_markers[Marker.UNSEALED]
+        for files in reprocessed.values()
+        for file in files
+        for epoch in file.footer.replaces
     )
     first = _first(fed, newer, begin_at_0=was_unsealed)
-    after, aside = Continued(state, replaced.mended(), first), list(replaced.aside)
+    after, aside = Continuation(state, replaced.reprocessed_offsets(), first), list(replaced.aside)
     if has_taken:
-        _take(after, replaced, newer)
-    at_least_once = bool(newer) and newer[0].epoch <= marks[Mark.UNSEALED]
+        _add_replaced(after, replaced, newer)
+    at_least_once = bool(newer) and newer[0].epoch <= run_markers[Marker.UNSEALED]
     if at_least_once:
         after.cover(newer)
     for files in newer if not at_least_once else ():
-        _mend(after, again, files.epoch)
+        _add_reprocessed(after, reprocessed, files.epoch)
         is_newest = files is newer[-1] and files.epoch >= replaced.newest_epoch
         is_newest = is_newest and files.epoch > replaced.taken_epoch
-        if is_newest and files.epoch > marks[Mark.CLEAN] and not after.joins(files):
+        if is_newest and files.epoch > run_markers[Marker.CLEAN] and not after.joins(files):
             after.leave(files)
             aside += files.paths
         else:
             after.move(files)
-    _mend(after, again, plan.newest_epoch)
+    _add_reprocessed(after, reprocessed, plan.newest_epoch)
     if not (at_least_once or was_unsealed):
-        after.take_fed(fed.get(after.incarnation, OffsetSets()), state)
+        after.add_reprocessed(fed.get(after.incarnation, OffsetSets()), state)
     if has_taken:
-        after.mend(after.incarnation, replaced.taken_epoch)  # which needs no file
+        after.add_complete_epoch(after.incarnation, replaced.taken_epoch)  # which needs no file
     _gaps(result, urn, map(_gap, after.gaps), accept_gaps=accept_gaps)
-    there = sum(len(files.paths) for files in newer) + sum(map(len, again.values()))
-    _add(plan, after.state_after(state, replaced.taken_epoch, {}), state, after, max(0, there - len(aside)), aside)
+    file_count = sum(len(files.paths) for files in newer) + sum(map(len, reprocessed.values()))
+    _add(plan, after.state_after(state, replaced.taken_epoch, {}), state, after, max(0, file_count - len(aside)), aside)
 
 
-def _take(after: Continued, replaced: Replaced, newer: list[EpochFiles]) -> None:
+def _add_replaced(after: Continuation, replaced: ReplacedFiles, newer: list[EpochFiles]) -> None:
     """Add replaced files, and the files that nothing replaced, as published, in the incarnation of the newest files.
     All are older, and replaced ones may have any position among them."""
-    taken = replaced.taken_by_incarnation()
+    replaced_records = replaced.records_by_incarnation()
     named = [files.incarnation for files in newer if files.incarnation]
-    newest = named[-1] if named else after.incarnation or next(reversed(taken), "")
-    if newest in taken:
-        after.move(EpochFiles(after.done_epoch, newest, replaced.mended()[newest]))
+    newest = named[-1] if named else after.incarnation or next(reversed(replaced_records), "")
+    if newest in replaced_records:
+        after.move(EpochFiles(after.done_epoch, newest, replaced.reprocessed_offsets()[newest]))
 
 
-def _mend(after: Continued, again: dict[int, list[PublishedFile]], until: int) -> None:
+def _add_reprocessed(after: Continuation, reprocessed: dict[int, list[PublishedFile]], until: int) -> None:
     """Move past the epochs of reprocessed records, up to `until`, and remove these."""
-    for epoch in sorted(epoch for epoch in again if epoch <= until):
+    for epoch in sorted(epoch for epoch in reprocessed if epoch <= until):
         read: dict[str, int] = {}
-        for file in again.pop(epoch):
+        for file in reprocessed.pop(epoch):
             name = file.footer.incarnation
             read[name] = max(read.get(name, 0), *file.footer.replaces)
         for name in sorted(read, key=lambda name: (read[name], name)):
-            after.mend(name, epoch, read[name])
-        after.mend(after.incarnation, epoch)
+            after.add_complete_epoch(name, epoch, read[name])
+        after.add_complete_epoch(after.incarnation, epoch)
 
 
-def _first(fed: dict[str, OffsetSets], newer: list[EpochFiles], *, begin_at_0: bool) -> dict[str, dict[str, int]]:
+def _first(
+    reprocessed: dict[str, OffsetSets], newer: list[EpochFiles], *, begin_at_0: bool
+) -> dict[str, dict[str, int]]:
     """Return the first positions of partitions whose only older files were reprocessed; 0 if the run that read them
     published before it wrote its state, so that more may be missing."""
-    found: dict[str, dict[str, int]] = {}
-    for incarnation, sets in fed.items():
-        others = OffsetSets()
+    first_positions: dict[str, dict[str, int]] = {}
+    for incarnation, sets in reprocessed.items():
+        other_offsets = OffsetSets()
         for files in newer:
             if files.incarnation in ("", incarnation):
-                others.update(files.covered)
+                other_offsets.update(files.covered)
         for partition in sets.partitions():
             low = 0 if begin_at_0 else next(sets.ranges(partition))[0]
-            if low < next(others.ranges(partition), (low + 1, 0))[0]:
-                found.setdefault(incarnation, {})[partition] = low
-    return found
+            if low < next(other_offsets.ranges(partition), (low + 1, 0))[0]:
+                first_positions.setdefault(incarnation, {})[partition] = low
+    return first_positions
 
 
 def _newer(
@@ -328,11 +337,13 @@ def _newer(
     sequence = state.sequence
     if sequence is not None and not sequence.steps and by_epoch and sequence.epoch < max(by_epoch):
         by_epoch.setdefault(sequence.epoch, [])
-    found: list[EpochFiles] = []
+    epoch_files: list[EpochFiles] = []
     for epoch, group in sorted(by_epoch.items()):
-        known = sequence if sequence is not None and sequence.epoch == epoch else None
-        skipped = known.skipped if known is not None else ()
-        incarnation = known.high.incarnation if known is not None and known.high is not None else ""
+        sealed_sequence = sequence if sequence is not None and sequence.epoch == epoch else None
+        skipped = sealed_sequence.skipped if sealed_sequence is not None else ()
+        incarnation = (
+            sealed_sequence.high.incarnation if sealed_sequence is not None and sealed_sequence.high is not None else ""
+        )
         covered = offsets_of(skipped)
         covered.update(covered_by((file.footer, file.offsets) for file in group))
         named_in_all = OffsetSets()
@@ -346,23 +357,23 @@ def _newer(
                     f"{file.path}: epoch {epoch} of this dataset counts in two incarnations, {incarnation}, {named}",
                 )
             incarnation = named or incarnation
-        lacks = epoch > clean_epoch and may_lack(group, known, store)
+        lacks = epoch > clean_epoch and may_lack(group, sealed_sequence, store)
         paths = tuple(file.path for file in group)
-        found.append(EpochFiles(epoch, incarnation, covered, paths, skipped, named_in_all, may_lack=lacks))
-    return found
+        epoch_files.append(EpochFiles(epoch, incarnation, covered, paths, skipped, named_in_all, may_lack=lacks))
+    return epoch_files
 
 
-def _add(plan: Plan, new: DatasetState, state: DatasetState, after: Continued, files: int, aside: list[str]) -> None:
+def _add(plan: Plan, new: DatasetState, state: DatasetState, after: Continuation, files: int, aside: list[str]) -> None:
     plan.states.append(new)
     plan.set_aside += aside
     gap_records = sum(g.high - g.low for g in after.gaps if isinstance(g.high, int) and isinstance(g.low, int))
     row = RebuildRow(
         dataset=state.dataset_urn,
-        before=dict(state.watermark.positions) if state.watermark else {},
-        after=dict(after.watermark.positions) if after.watermark else {},
+        positions_before=dict(state.watermark.positions) if state.watermark else {},
+        positions_after=dict(after.watermark.positions) if after.watermark else {},
         files=files,
         files_set_aside=len(aside),
-        gap_records=gap_records,
+        records_in_gaps=gap_records,
         incarnation=after.incarnation,
         earlier=after.earlier,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from distcommit.app.auditing.joined import Branches
+from distcommit.app.auditing.joined_branches import Branches
 from distcommit.app.auditing.ledgers import not_done, open_ledgers
-from distcommit.app.auditing.published import read_folder
+from distcommit.app.auditing.published_files import read_folder
 from distcommit.app.inspection.release_plan import ReleasePlan
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import SealedSequence
@@ -26,13 +26,13 @@ class Abandoned:
     unreadable: dict[str, str]
 
 
-def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
+def abandon_all(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
     """Abandon or restart the datasets of the plan. The next run reads their records again.
 
     Raises:
         DistcommitError, OSError: the first failure, after all others were abandoned.
     """
-    todo = [row.dataset for row in plan.rows if row.acts]
+    todo = [row.dataset for row in plan.rows if row.changes_dataset]
     failed: list[DistcommitError | OSError] = []
     for urn in todo:
         try:
@@ -44,7 +44,7 @@ def abandon_each(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned
     return Abandoned(todo, plan.unreadable)
 
 
-def not_published(store: JobStore, flow: TaskFlow, who: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
+def not_published(store: JobStore, flow: TaskFlow, user: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
     """Return the positions of a sequence that a branch lacks, by the published files and ledgers.
 
     None if the source has no offsets, or a ledger can't be read. The audit then reports missing records as gaps.
@@ -60,12 +60,12 @@ def not_published(store: JobStore, flow: TaskFlow, who: str, sequence: SealedSeq
     with open_ledgers(flow, store) as ledgers:
         if ledgers.unreadable:
             return ()
-        rows = [each.row for each in ledgers.of(folder.name)]
+        rows = [ledger.row for ledger in ledgers.of(folder.name)]
         files = [file for file in folder.files if file.footer.epoch == sequence.epoch]
-        lost = window.difference(Branches(files, rows).joined(incarnation).covered)
-    reason = f"not published when epoch {sequence.epoch} was accepted ({who})"
+        lost_offsets = window.difference(Branches(files, rows).joined(incarnation).covered)
+    reason = f"not published when epoch {sequence.epoch} was accepted ({user})"
     return tuple(
         SkippedRange(partition, low, high, reason, incarnation=incarnation)
-        for partition in lost.partitions()
-        for low, high in lost.ranges(partition)
+        for partition in lost_offsets.partitions()
+        for low, high in lost_offsets.ranges(partition)
     )

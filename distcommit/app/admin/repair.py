@@ -21,9 +21,9 @@ ORDER = ("records", "rebucket", "rebuild", "abandon", "recover")
 class RepairRow(msgspec.Struct, frozen=True):
     """A problem, and what was done about it."""
 
-    what: str
+    finding: str
     command: str
-    mended: str = ""
+    outcome: str = ""
     """`done`, `would be` (with a dry run), or `failed: ...` with the reason. Empty if an operator or the next run must
     act."""
     id: str = ""
@@ -37,7 +37,7 @@ class RepairResult(msgspec.Struct):
     dry_run: bool
     rows: list[RepairRow]
     """The problems that were found."""
-    left: list[Problem]
+    remaining: list[Problem]
     """The problems after the repair."""
     problems: list[str]
     """Violations that `distcommit store verify` reports after the repair: the first hundred."""
@@ -46,7 +46,7 @@ class RepairResult(msgspec.Struct):
     @property
     def is_well(self) -> bool:
         """Whether no problem is left."""
-        return not self.left and not self.problems_count
+        return not self.remaining and not self.problems_count
 
 
 def repair_job(
@@ -65,34 +65,34 @@ def repair_job(
     """
     status = look()
     rows: dict[str, RepairRow] = {}
-    before = {problem.what: problem for problem in status.troubles}
+    before = {problem.finding: problem for problem in status.problems}
     for name in ORDER if not dry_run else ():
         # an action may have resolved problems of the next one
-        found = [problem for problem in look().troubles if problem.mend[:1] == (name,)]
-        before |= {problem.what: problem for problem in found}
-        for words in dict.fromkeys(problem.mend for problem in found):
+        repairable = [problem for problem in look().problems if problem.repair[:1] == (name,)]
+        before |= {problem.finding: problem for problem in repairable}
+        for words in dict.fromkeys(problem.repair for problem in repairable):
             outcome = _outcome(repairs[name], words[1:])
-            rows |= {problem.what: _row(problem, outcome) for problem in found if problem.mend == words}
-    for what, problem in before.items():
-        rows.setdefault(what, _row(problem, "would be" if dry_run and problem.mend else ""))
-    left, verified = look() if not dry_run else status, verify()
+            rows |= {problem.finding: _row(problem, outcome) for problem in repairable if problem.repair == words}
+    for finding, problem in before.items():
+        rows.setdefault(finding, _row(problem, "would be" if dry_run and problem.repair else ""))
+    after_repair, verified = look() if not dry_run else status, verify()
     return RepairResult(
         job=status.job,
         dry_run=dry_run,
         rows=list(rows.values()),
-        left=left.troubles,
-        problems=[f"{problem.where}: {problem.what}" for problem in verified.problems],
+        remaining=after_repair.problems,
+        problems=[f"{problem.location}: {problem.finding}" for problem in verified.problems],
         problems_count=verified.problems_count,
     )
 
 
 def _outcome(repair: Callable[[Sequence[str]], str], words: Sequence[str]) -> str:
     try:
-        why = repair(words)
+        reason = repair(words)
     except (DistcommitError, OSError) as error:
-        why = error_text(error)
-    return f"failed: {why}" if why else "done"
+        reason = error_text(error)
+    return f"failed: {reason}" if reason else "done"
 
 
 def _row(problem: Problem, outcome: str) -> RepairRow:
-    return RepairRow(problem.what, problem.command, outcome, problem.id)
+    return RepairRow(problem.finding, problem.command, outcome, problem.id)

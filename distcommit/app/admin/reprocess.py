@@ -7,7 +7,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.running.run_context import begun
+from distcommit.app.running.run_context import open_run
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import RunResult, run
@@ -20,7 +20,7 @@ from distcommit.stores.state.job_store import JobStore
 
 
 def reprocess_dataset(
-    folders: JobFolders, session: SparkSession | None, urn: str, who: str, observer: Observer | None
+    folders: JobFolders, session: SparkSession | None, urn: str, user: str, observer: Observer | None
 ) -> RunResult:
     """Run once to read the dataset's live error files, and nothing else.
 
@@ -32,7 +32,7 @@ def reprocess_dataset(
         folders: the job's.
         session: a Spark session to use.
         urn: the dataset.
-        who: who gives the command.
+        user: who gives the command.
         observer: receives the run's events.
 
     Raises:
@@ -42,12 +42,12 @@ def reprocess_dataset(
         DistcommitError: as any run.
     """
     _require_exactly_once(folders)
-    _require_whole(folders)
+    _require_complete_plans(folders)
     _require_errors(folders.opened(), folders.config.task_flow(), urn)
-    return _run(folders, session, urn, who, observer)
+    return _run(folders, session, urn, user, observer)
 
 
-def reprocess_all(folders: JobFolders, session: SparkSession | None, who: str, observer: Observer | None) -> RunResult:
+def reprocess_all(folders: JobFolders, session: SparkSession | None, user: str, observer: Observer | None) -> RunResult:
     """Run once to read the live error files of all datasets, each in a sequence of its own. Datasets that can't be read
     are among the run's reasons, and the others continue. Without live errors it succeeds.
 
@@ -57,18 +57,25 @@ def reprocess_all(folders: JobFolders, session: SparkSession | None, who: str, o
         DistcommitError: as any run.
     """
     _require_exactly_once(folders)
-    _require_whole(folders)
+    _require_complete_plans(folders)
     folders.opened()
-    return _run(folders, session, "", who, observer)
+    return _run(folders, session, "", user, observer)
 
 
-def _run(folders: JobFolders, session: SparkSession | None, urn: str, who: str, observer: Observer | None) -> RunResult:
+def _run(
+    folders: JobFolders, session: SparkSession | None, urn: str, user: str, observer: Observer | None
+) -> RunResult:
     """Run once to read the live error files of this dataset, or of all if it is empty."""
-    with begun(folders, session, f"reprocess {urn or '--all'}", who, observer) as (launch, begun_settings, told, _):
+    with open_run(folders, session, f"reprocess {urn or '--all'}", user, observer) as (
+        launch,
+        begun_settings,
+        run_observer,
+        _,
+    ):
         flow, roots = begun_settings.flow, begun_settings.store.roots
         errors = ReprocessSource(begun_settings.store.fs, roots.output, flow, urn)
         settings = replace(begun_settings, flow=flow.with_source(errors))
-        result = run(launch, settings, pinned=folders.pinned(), observer=told)
+        result = run(launch, settings, fixed=folders.fixed_settings(), observer=run_observer)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
         return result
 
@@ -86,7 +93,7 @@ def _require_exactly_once(folders: JobFolders) -> None:
         )
 
 
-def _require_whole(folders: JobFolders) -> None:
+def _require_complete_plans(folders: JobFolders) -> None:
     if folders.config.task_flow().publish == "replace_partitions":
         raise ConfigurationError(
             "a job that replaces partitions can't reprocess",

@@ -19,7 +19,7 @@ _NAMED = 20
 
 
 def set_watermark(
-    store: JobStore, source: Source, urn: str, positions: Mapping[str, Position] | None, who: str, *, new: bool
+    store: JobStore, source: Source, urn: str, positions: Mapping[str, Position] | None, user: str, *, new: bool
 ) -> None:
     """Set the watermark of an idle dataset, after it is checked.
 
@@ -28,7 +28,7 @@ def set_watermark(
         source: whose positions they are.
         urn: the dataset.
         positions: by partition; None deletes the watermark.
-        who: the operator.
+        user: the operator.
         new: whether the dataset is one that no run has read yet.
 
     Raises:
@@ -50,17 +50,17 @@ def set_watermark(
         )
     require_positions(source, states, {} if positions is None else {urn: positions})
     if positions is None:
-        operator_actions.set_watermark(store, urn, None, who)
+        operator_actions.set_watermark(store, urn, None, user)
         return
     require_all_named(states, {urn: positions})
     incarnation = source.incarnations({urn: states.get(urn, DatasetState(urn))}).get(urn, "")
-    operator_actions.set_watermark(store, urn, Watermark(dict(positions), incarnation), who)
+    operator_actions.set_watermark(store, urn, Watermark(dict(positions), incarnation), user)
 
 
 def require_positions(
     source: Source,
     states: Mapping[str, DatasetState],
-    wanted: Mapping[str, Mapping[str, Position]],
+    requested: Mapping[str, Mapping[str, Position]],
     lines: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Raise ConfigurationError, with the first few problems, unless all are valid positions of their datasets.
@@ -68,12 +68,12 @@ def require_positions(
     Args:
         source: which checks positions.
         states: the stored states: the positions of a dataset keep their type.
-        wanted: positions by dataset and partition.
+        requested: positions by dataset and partition.
         lines: the lines of a file that the datasets are on, for the problems.
     """
-    problems = [*_unlike_stored(states, wanted)]
-    problems += negative_positions(wanted) if not problems and source.provenance is not None else []
-    problems += [] if problems else source.position_problems(wanted)
+    problems = [*_unlike_stored(states, requested)]
+    problems += negative_positions(requested) if not problems and source.provenance is not None else []
+    problems += [] if problems else source.position_problems(requested)
     if problems:
         problems[:_NAMED] = [_with_line(problem, lines) for problem in problems[:_NAMED]]
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
@@ -86,20 +86,21 @@ def require_positions(
         )
 
 
-def require_all_named(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> None:
+def require_all_named(states: Mapping[str, DatasetState], requested: Mapping[str, Mapping[str, Position]]) -> None:
     """Raise ConfigurationError if a partition would lose its position: it would be read again from its beginning."""
-    found: list[str] = []
-    for urn, positions in wanted.items():
+    unnamed: list[str] = []
+    for urn, positions in requested.items():
         state = states.get(urn)
         stored = state.watermark.positions if state is not None and state.watermark is not None else {}
-        if left := {partition: at for partition, at in stored.items() if partition not in positions}:
-            found.append(f"{urn!r}: {json.dumps(left)} have positions, and are not named")
-    if found:
+        if unnamed_positions := {partition: at for partition, at in stored.items() if partition not in positions}:
+            unnamed.append(f"{urn!r}: {json.dumps(unnamed_positions)} have positions, and are not named")
+    if unnamed:
         raise ConfigurationError(
             "the watermark must name all partitions: others would be read again from their beginning",
             id="POSITIONS_INVALID",
             expected="a position for each partition that has one",
-            found="; ".join(found[:_NAMED]) + (f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""),
+            found="; ".join(unnamed[:_NAMED])
+            + (f"; and {len(unnamed) - _NAMED} more" if len(unnamed) > _NAMED else ""),
             todo="name them too, with the positions that they have; if the source does not have them any more, set the"
             " watermark to null first. Nothing was written",
         )
@@ -110,8 +111,10 @@ def _with_line(problem: str, lines: Mapping[str, str]) -> str:
     return f"{line}: {problem}" if line else problem
 
 
-def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-    for urn, named in wanted.items():
+def _unlike_stored(
+    states: Mapping[str, DatasetState], requested: Mapping[str, Mapping[str, Position]]
+) -> Iterator[str]:
+    for urn, named in requested.items():
         try:
             positions = storable(Watermark(dict(named))).positions
         except ValueError as error:
@@ -122,7 +125,11 @@ def _unlike_stored(states: Mapping[str, DatasetState], wanted: Mapping[str, Mapp
         state = states.get(urn)
         stored = state.watermark.positions if state is not None and state.watermark is not None else {}
         for partition, position in positions.items():
-            like = [each for each in stored.values() if isinstance(each, tuple) is isinstance(position, tuple)]
+            like = [
+                stored_position
+                for stored_position in stored.values()
+                if isinstance(stored_position, tuple) is isinstance(position, tuple)
+            ]
             expected = {_kind(stored[partition])} if partition in stored else set(map(_kind, like))
             if expected and _kind(position) not in expected:
                 kind = f"{_kind(position)}, not {' or '.join(sorted(expected))} as what is stored"

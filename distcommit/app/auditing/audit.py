@@ -18,12 +18,12 @@ from distcommit.app.auditing.audit_result import LISTED, AuditResult
 from distcommit.app.auditing.audit_rows import AuditedRecords, CountedRow, counted_rows, rows_of
 from distcommit.app.auditing.audited_file import AuditedFile, audited_file
 from distcommit.app.auditing.audited_folder import AuditedFolder, Folders, replaced_otherwise
-from distcommit.app.auditing.contents import SequenceContent
 from distcommit.app.auditing.coverage import Coverage
 from distcommit.app.auditing.ledgers import BranchLedger, Ledgers, not_as_stored, not_done
-from distcommit.app.auditing.missing_files import LoggedFiles, gone_files, logged_files
-from distcommit.app.auditing.orphaned_files import leftovers
-from distcommit.app.auditing.shared_positions import SharedPositions, is_other
+from distcommit.app.auditing.missing_files import LoggedFiles, logged_files, missing_files
+from distcommit.app.auditing.orphaned_files import orphaned_files
+from distcommit.app.auditing.sequence_content import SequenceContent
+from distcommit.app.auditing.shared_positions import SharedPositions, is_other_incarnation
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.provenance import Provenance
@@ -57,26 +57,26 @@ class _Dataset:
 
     def key(self, incarnation: str) -> str:
         """Return the key of an incarnation that a file or row names."""
-        return incarnation if is_other(incarnation, self.incarnation) else ""
+        return incarnation if is_other_incarnation(incarnation, self.incarnation) else ""
 
-    def given_up(self) -> Iterator[SkippedRange]:
+    def lost_ranges(self) -> Iterator[SkippedRange]:
         """Yield the skipped ranges of the state, without what is published or rejected in each branch."""
         for skip in self.state.skipped if self.state is not None else ():
             if skip.is_hole or not (isinstance(skip.low, int) and isinstance(skip.high, int)):
                 yield skip
                 continue
             key = self.key(skip.incarnation)
-            there = self.coverage[key].covered() if key in self.coverage else OffsetSets()
-            left = offsets_of([skip]).difference(there)
-            yield from (replace(skip, low=low, high=high) for low, high in left.ranges(skip.partition))
+            present = self.coverage[key].covered() if key in self.coverage else OffsetSets()
+            lost_offsets = offsets_of([skip]).difference(present)
+            yield from (replace(skip, low=low, high=high) for low, high in lost_offsets.ranges(skip.partition))
 
     def readings(self) -> Iterator[tuple[str, DatasetState]]:
         """Yield the state as of each incarnation that was read, with its key."""
         if self.state is not None and self.state.reached is not None:
             yield "", self.state
-            for each in self.state.earlier:
-                if (key := self.key(each.watermark.incarnation)) != "":
-                    yield key, replace(self.state, watermark=each.watermark, origin=each.origin)
+            for reading in self.state.earlier_readings:
+                if (key := self.key(reading.watermark.incarnation)) != "":
+                    yield key, replace(self.state, watermark=reading.watermark, origin=reading.origin)
 
 
 def audit_store(
@@ -92,24 +92,26 @@ def audit_store(
     ledgers = ledgers or Ledgers()
     result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once, unreadable=list(ledgers.unreadable))
     folds: dict[int, Fold] = {}
-    for bucket, found in enumerate(
+    for bucket, fold_or_problem in enumerate(
         run_parallel(store.fs.parallel_buckets, partial(_fold, store), range(store.buckets))
     ):
-        if isinstance(found, Fold):
-            folds[bucket] = found
+        if isinstance(fold_or_problem, Fold):
+            folds[bucket] = fold_or_problem
         else:
-            result.unreadable.append(f"bucket {bucket}: {found}")
-    known = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
+            result.unreadable.append(f"bucket {bucket}: {fold_or_problem}")
+    states = {folder_of(urn): state for fold in folds.values() for urn, state in fold.datasets.items()}
     audit = _Audit(store, provenance, result, ledgers, deep=deep)
     audit.output()
     audit.read_logs(folds)
     read = partial(audited_file, store.fs, provenance=provenance, deep=deep)
-    names = sorted({*known, *audit.dataset_folders(), *ledgers.folders()})
-    for folder in Folders(store.fs, store.roots.output, known, read).each(names, deep=deep):
-        audit.dataset(folder, known.get(folder.name))
+    names = sorted({*states, *audit.dataset_folders(), *ledgers.folders()})
+    for folder in Folders(store.fs, store.roots.output, states, read).read_folders(names, deep=deep):
+        audit.dataset(folder, states.get(folder.name))
     audit.staging(folds)
-    wrong = result.gaps or result.pending or result.unknown_files_count or result.staged_left_count or result.unreadable
-    wrong = wrong or result.altered_count or result.not_as_stored_count
+    wrong = (
+        result.gaps or result.pending or result.unknown_files_count or result.orphaned_files_count or result.unreadable
+    )
+    wrong = wrong or result.altered_count or result.ledger_mismatches_count
     twice = result.duplicates or result.past_watermark or result.unrecorded_files
     result.exact = not (wrong or twice)
     result.passed = not wrong and (at_least_once or not twice)
@@ -141,73 +143,75 @@ class _Audit:
         """Read which files the logs name, as far back as they reach."""
         for bucket in buckets:
             try:
-                found, damaged = logged_files(self._store, bucket)
+                logged, damaged = logged_files(self._store, bucket)
             except (DistcommitError, OSError) as error:
                 self._result.unreadable.append(f"bucket {bucket}: {error}")
                 continue
-            self._logged |= found
+            self._logged |= logged
             for number in damaged:
-                why = f"segment {number} of its commit log cannot be read"
-                self._result.note("not_compared", f"bucket {bucket}: files published before then, as {why}")
+                reason = f"segment {number} of its commit log cannot be read"
+                self._result.note("unproven_files", f"bucket {bucket}: files published before then, as {reason}")
 
     def output(self) -> None:
         try:
             owner = read_claim(self._fs, self._roots.output)
             whose = f"it belongs to job {owner.job!r}" if owner and owner.store_id != self._store.store_id else ""
-            for why in filter(None, (whose, older_output(self._store), newer_runs(self._store))):
-                self._result.note("altered", f"the output as a whole: found {why}; restore the one that the job left")
+            for reason in filter(None, (whose, older_output(self._store), newer_runs(self._store))):
+                self._result.note(
+                    "altered", f"the output as a whole: found {reason}; restore the one that the job left"
+                )
         except DistcommitError as error:
             self._result.unreadable.append(f"job log: {error}")
 
     def dataset_folders(self) -> list[str]:
         """Return the names of all dataset folders in the output. Files beside them are recorded as unknown."""
-        found: list[str] = []
+        folder_names: list[str] = []
         for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}"):
             for entry in self._fs.list_folder(parent):
                 if not entry.is_folder and not is_probe(entry.name):
                     self._unknown(f"{parent}/{entry.name}", "not in a dataset's folder")
                 elif entry.is_folder and entry.name not in (REJECTED_FOLDER, OWNERSHIP_FOLDER):
-                    found.append(entry.name)
-        return found
+                    folder_names.append(entry.name)
+        return folder_names
 
     def dataset(self, folder: AuditedFolder, state: DatasetState | None) -> None:
         """Add up one dataset's files and rows, and compare them with its state."""
-        for path, why in folder.wrong:
-            self._unknown(path, why)
-        self._result.retired += folder.retired
-        found = _Dataset(state)
-        for each in folder.replaced:
-            found.coverage[found.key(each.incarnation)].replace(each)
+        for path, reason in folder.misplaced:
+            self._unknown(path, reason)
+        self._result.superseded_files += folder.superseded_count
+        checked = _Dataset(state)
+        for replaced in folder.replaced:
+            checked.coverage[checked.key(replaced.incarnation)].replace(replaced)
         if state and state.status is not DatasetStatus.IDLE:
             self._result.pending.append(f"{state.dataset_urn} ({state.status.value})")
         logged = self._logged.get(state.dataset_urn, LoggedFiles()) if state else LoggedFiles()
-        gone = gone_files(logged, folder.paths, folder.retired_paths) if folder.is_read else []
+        gone = missing_files(logged, folder.paths, folder.superseded_paths) if folder.is_read else []
         content = None
         if state is not None:
             for epoch in logged.unreadable:
-                why = "its commit steps are of a version that is not known here"
-                self._result.note("not_compared", f"{state.dataset_urn}: files of epoch {epoch}, as {why}")
+                reason = "its commit steps are of a version that is not known here"
+                self._result.note("unproven_files", f"{state.dataset_urn}: files of epoch {epoch}, as {reason}")
             is_missed = any(file.epoch == state.done_epoch for file in gone)
-            is_whole = state.done_epoch not in folder.retired_epochs and not is_missed
+            is_whole = state.done_epoch not in folder.superseded_epochs and not is_missed
             content = SequenceContent(state, is_whole, is_counted=not state.targets)
-        self._files(folder, found, content, logged)
+        self._files(folder, checked, content, logged)
         for ledger in self._ledgers.of(folder.name):
-            self._ledger(ledger, found)
+            self._ledger(ledger, checked)
         gaps_before = self._result.gaps
         if state is not None:
-            self._as_stored(folder, found, state)
+            self._as_stored(folder, checked, state)
         for file in gone if self._result.gaps == gaps_before else []:
-            self._result.note("altered", f"{file.path}: {file.why}")
-        if content is not None and (why := content.altered()):
-            self._result.note("altered", f"{content.state.dataset_urn}: {why}")
-        self._result.records += found.records
-        self._result.duplicates += found.repeated
+            self._result.note("altered", f"{file.path}: {file.reason}")
+        if content is not None and (reason := content.altered()):
+            self._result.note("altered", f"{content.state.dataset_urn}: {reason}")
+        self._result.records += checked.records
+        self._result.duplicates += checked.repeated
 
     def _files(
-        self, folder: AuditedFolder, found: _Dataset, content: SequenceContent | None, logged: LoggedFiles
+        self, folder: AuditedFolder, checked: _Dataset, content: SequenceContent | None, logged: LoggedFiles
     ) -> None:
         """Add up the files that the dataset's sequences have published."""
-        state = found.state
+        state = checked.state
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
         for path, file in folder.files:
             self._result.files += 1
@@ -227,56 +231,56 @@ class _Audit:
                 self._unknown(path, f"epoch {footer.epoch}, and the commit log does not name it among that one's files")
                 continue
             self._content(path, file, content)
-            found.footers.append(footer)
+            checked.footers.append(footer)
             if footer.kind == "data":
-                found.records += footer.records
+                checked.records += footer.records
             else:
                 self._result.rejected_records += footer.records
             twice = max(0, footer.records - sets.count()) if self._provenance and not footer.makes_several else 0
-            found.repeated += twice
-            found.published.setdefault(footer.incarnation, OffsetSets()).update(sets)
-            key = found.key(footer.incarnation)
+            checked.repeated += twice
+            checked.published.setdefault(footer.incarnation, OffsetSets()).update(sets)
+            key = checked.key(footer.incarnation)
             self._result.earlier_incarnations += 1 if key else 0
-            found.holes[key].update(file.holes)
-            found.coverage[key].add(footer, sets)
+            checked.holes[key].update(file.holes)
+            checked.coverage[key].add(footer, sets)
 
-    def _as_stored(self, folder: AuditedFolder, found: _Dataset, state: DatasetState) -> None:
+    def _as_stored(self, folder: AuditedFolder, checked: _Dataset, state: DatasetState) -> None:
         """Compare what is published of a dataset with the store."""
         self._result.datasets += 1
-        lost = (f"{state.dataset_urn}, {text}" for text in describe_lost_ranges(found.given_up()))
-        self._result.skipped_ranges += islice(lost, LISTED - len(self._result.skipped_ranges))
-        if why := replaced_otherwise(folder, state):
-            self._result.note("altered", f"{state.dataset_urn}: {why}")
-        self._share(state.dataset_urn, found.published)
+        lost_ranges = (f"{state.dataset_urn}, {text}" for text in describe_lost_ranges(checked.lost_ranges()))
+        self._result.skipped_ranges += islice(lost_ranges, LISTED - len(self._result.skipped_ranges))
+        if reason := replaced_otherwise(folder, state):
+            self._result.note("altered", f"{state.dataset_urn}: {reason}")
+        self._share(state.dataset_urn, checked.published)
         if self._provenance is None:
-            self._count(counted_rows(state.dataset_urn, found.footers), found.footers)
+            self._count(counted_rows(state.dataset_urn, checked.footers), checked.footers)
             return
         compared = set[str]()
-        for key, reading in found.readings():
+        for key, reading in checked.readings():
             compared.add(key)
             totals = AuditedRecords()
-            for branch, coverage in sorted(found.coverage[key].branches().items()):
-                rows = rows_of(reading, branch, coverage, found.holes[key], totals)
+            for branch, coverage in sorted(checked.coverage[key].branches().items()):
+                rows = rows_of(reading, branch, coverage, checked.holes[key], totals)
                 self._result.partitions += [replace(row, incarnation=key) for row in rows] if key else rows
             self._result.add(totals)
-        for key in sorted(found.coverage.keys() - compared):
-            self._result.note("not_compared", f"{state.dataset_urn}: records of incarnation {key or 'unknown'}")
+        for key in sorted(checked.coverage.keys() - compared):
+            self._result.note("unproven_files", f"{state.dataset_urn}: records of incarnation {key or 'unknown'}")
 
-    def _unknown(self, path: str, why: str) -> None:
-        self._result.note("unknown_files", f"{self._below(path)}: {why}")
+    def _unknown(self, path: str, reason: str) -> None:
+        self._result.note("unknown_files", f"{self._below(path)}: {reason}")
 
     def _below(self, path: str) -> str:
         return path.removeprefix(self._roots.output + "/")
 
-    def _differs(self, row: LedgerRow, why: str) -> None:
-        self._result.note("not_as_stored", f"{_name(row)}: {why}")
+    def _differs(self, row: LedgerRow, reason: str) -> None:
+        self._result.note("ledger_mismatches", f"{_name(row)}: {reason}")
 
-    def _ledger(self, ledger: BranchLedger, found: _Dataset) -> None:
+    def _ledger(self, ledger: BranchLedger, checked: _Dataset) -> None:
         """Add up a dataset's rows in one branch."""
-        row, state = ledger.row, found.state
+        row, state = ledger.row, checked.state
         self._result.ledger_rows += 1
-        if why := not_as_stored(row, state):
-            self._differs(row, why)
+        if reason := not_as_stored(row, state):
+            self._differs(row, reason)
         if self._deep:
             self._count_visible(ledger)
         try:
@@ -284,17 +288,17 @@ class _Audit:
                 offsets = parsed(part.offsets)
                 self._result.records += part.rows
                 if self._provenance is not None:
-                    found.repeated += part.twice if part.makes_several else max(0, part.rows - offsets.count())
+                    checked.repeated += part.duplicates if part.makes_several else max(0, part.rows - offsets.count())
                     if part.rows < offsets.count():
-                        why = f"{part.rows} rows of {offsets.count()} input records"
-                        self._result.note("altered", f"{_name(row)}: {why}")
-                found.published.setdefault(part.incarnation, OffsetSets()).update(offsets)
-                key = found.key(part.incarnation)
+                        reason = f"{part.rows} rows of {offsets.count()} input records"
+                        self._result.note("altered", f"{_name(row)}: {reason}")
+                checked.published.setdefault(part.incarnation, OffsetSets()).update(offsets)
+                key = checked.key(part.incarnation)
                 self._result.earlier_incarnations += 1 if key else 0
                 if not key and state and state.sequence and row.epoch == state.sequence.epoch:
                     offsets = offsets.difference(not_done(state.sequence))
-                found.holes[key].update(parsed(part.holes))
-                found.coverage[key].add_rows(row.branch, part, offsets)
+                checked.holes[key].update(parsed(part.holes))
+                checked.coverage[key].add_rows(row.branch, part, offsets)
         except Exception as error:  # noqa: BLE001 - whatever a target raises
             self._differs(row, f"it can't be read: {error}")
 
@@ -302,8 +306,8 @@ class _Audit:
         """Compare the rows that readers of the target see with the ledger. An unreadable table does not count against
         the ledger's row."""
         try:
-            if why := ledger.miscounted():
-                self._result.note("altered", f"{_name(ledger.row)}: {why}")
+            if reason := ledger.miscounted():
+                self._result.note("altered", f"{_name(ledger.row)}: {reason}")
         except Exception as error:  # noqa: BLE001 - whatever a target raises
             self._differs(ledger.row, f"its rows at the target can't be counted: {error}")
 
@@ -313,21 +317,21 @@ class _Audit:
             return
         count, ranges = self._shared.add(urn, published)
         self._result.duplicates += count
-        self._result.published_by_two_count += count
-        listed = self._result.published_by_two
+        self._result.shared_positions_count += count
+        listed = self._result.shared_positions
         listed += islice(ranges, LISTED - len(listed))
 
-    def _content(self, path: str, found: AuditedFile, content: SequenceContent | None) -> None:
+    def _content(self, path: str, file: AuditedFile, content: SequenceContent | None) -> None:
         """Record the content sum of a valid file."""
         if content is not None:
-            content.add(found.footer)
-        if not found.footer.content_sum:
-            self._result.unsummed_files += 1
-        if found.altered:
-            self._result.note("altered", f"{self._below(path)}: {found.altered}")
+            content.add(file.footer)
+        if not file.footer.content_sum:
+            self._result.files_without_sum += 1
+        if file.altered:
+            self._result.note("altered", f"{self._below(path)}: {file.altered}")
 
     def _count(self, rows: list[CountedRow], footers: Iterable[Footer]) -> None:
-        self._result.counted += rows
+        self._result.counted_branches += rows
         for footer in footers:
             self._result.rejected += footer.records if footer.kind == "rejected" else 0
             self._result.filtered += sum(footer.filtered_by.values())
@@ -335,11 +339,11 @@ class _Audit:
     def staging(self, folds: dict[int, Fold]) -> None:
         """List what is in task output and belongs to no sequence that still needs it."""
         try:
-            for left in leftovers(self._store, folds):
-                if left.why_not:
-                    self._result.note("staged_left", f"{left.path}: {left.why_not}")
+            for orphan in orphaned_files(self._store, folds):
+                if orphan.reason:
+                    self._result.note("orphaned_files", f"{orphan.path}: {orphan.reason}")
                 else:
-                    self._result.note("to_be_swept", left.path)
+                    self._result.note("sweepable_files", orphan.path)
         except DistcommitError as error:
             if (text := f"job log: {error}") not in self._result.unreadable:
                 self._result.unreadable.append(text)

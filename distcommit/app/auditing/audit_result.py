@@ -11,7 +11,7 @@ from distcommit.app.auditing.shared_positions import SharedRange
 from distcommit.core.support.notebook import NotebookTable
 
 LISTED = 100
-_Kind = Literal["unknown_files", "altered", "not_as_stored", "not_compared", "staged_left", "to_be_swept"]
+_Kind = Literal["unknown_files", "altered", "ledger_mismatches", "unproven_files", "orphaned_files", "sweepable_files"]
 
 
 class AuditResult(NotebookTable, msgspec.Struct):
@@ -43,15 +43,15 @@ class AuditResult(NotebookTable, msgspec.Struct):
     """Datasets that are not finished. Published files of their pending sequences are not counted."""
     unknown_files: list[str] = []
     unknown_files_count: int = 0
-    staged_left: list[str] = []
+    orphaned_files: list[str] = []
     """Items in task output that no run would delete."""
-    staged_left_count: int = 0
-    to_be_swept: list[str] = []
+    orphaned_files_count: int = 0
+    sweepable_files: list[str] = []
     """Task output of earlier runs' attempts, which the next run deletes. Not a fault."""
-    to_be_swept_count: int = 0
-    published_by_two: list[SharedRange] = []
+    sweepable_files_count: int = 0
+    shared_positions: list[SharedRange] = []
     """Source positions that two datasets have published; also among the duplicates."""
-    published_by_two_count: int = 0
+    shared_positions_count: int = 0
     unreadable: list[str] = []
     partitions: list[AuditRow] = []
     at_least_once: bool = False
@@ -64,29 +64,29 @@ class AuditResult(NotebookTable, msgspec.Struct):
     """Files whose records, as `deep` read them, are not those that were written, and datasets whose files are not those
     that were sealed last. Of sources without offsets also published files that are gone."""
     altered_count: int = 0
-    unsummed_files: int = 0
+    files_without_sum: int = 0
     """Files from before content sums: only the offsets of their records are checked."""
     filtered: int = 0
     """Input records that were filtered on purpose."""
-    retired: int = 0
+    superseded_files: int = 0
     """Superseded files that no run has deleted yet, and their tombstones, but for the newest replacement. They count
     nowhere else."""
     ledger_rows: int = 0
     """Rows of the targets' ledgers, one for each dataset and branch."""
-    not_as_stored: list[str] = []
+    ledger_mismatches: list[str] = []
     """Ledger rows that differ from the store: of unknown datasets, or of epochs that no DONE names."""
-    not_as_stored_count: int = 0
+    ledger_mismatches_count: int = 0
     replaced: int = 0
     """Input records whose output was replaced by a publisher that replaces."""
-    retained: int = 0
+    expired: int = 0
     """Input records whose files `distcommit dataset expire` has deleted."""
-    counted: list[CountedRow] = []
+    counted_branches: list[CountedRow] = []
     """Of sources without offsets: rejected and filtered records by branch, by their files."""
     skipped_ranges: list[str] = []
     """Dataset, range and cause of `skipped`."""
-    not_compared: list[str] = []
+    unproven_files: list[str] = []
     """Files whose completeness no stored state can prove; `exact` does not include them."""
-    not_compared_count: int = 0
+    unproven_files_count: int = 0
     rejected_records: int = 0
     """Records in error files, once for each branch that rejected them."""
 
@@ -95,9 +95,9 @@ class AuditResult(NotebookTable, msgspec.Struct):
         for name in AuditedRecords.__dataclass_fields__:
             setattr(self, name, getattr(self, name) + getattr(totals, name).count())
 
-    def note(self, kind: _Kind, what: str) -> None:
+    def note(self, kind: _Kind, text: str) -> None:
         """Count a finding of that kind, and list it if it is among the first hundred."""
         setattr(self, f"{kind}_count", getattr(self, f"{kind}_count") + 1)
         listed: list[str] = getattr(self, kind)
         if len(listed) < LISTED:
-            listed.append(what)
+            listed.append(text)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from distcommit.app.auditing.coverage import BranchCoverage
-from distcommit.app.auditing.shared_positions import is_other
+from distcommit.app.auditing.shared_positions import is_other_incarnation
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import MAIN_BRANCH
@@ -36,7 +36,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     filtered: int = 0
     """Input records that the branch was not to write."""
     replaced: int = 0
-    retained: int = 0
+    expired: int = 0
     incarnation: str = ""
     """Of a source that was recreated since."""
 
@@ -54,7 +54,7 @@ class AuditedRecords:
     holes: OffsetSets = field(default_factory=OffsetSets)
     filtered: OffsetSets = field(default_factory=OffsetSets)
     replaced: OffsetSets = field(default_factory=OffsetSets)
-    retained: OffsetSets = field(default_factory=OffsetSets)
+    expired: OffsetSets = field(default_factory=OffsetSets)
 
 
 class CountedRow(msgspec.Struct, frozen=True):
@@ -82,28 +82,28 @@ def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
             if footer.kind == "rejected" and footer.branch in ("", branch):
                 rejected[branch] += footer.records
             for name, count in footer.filtered_by.items():
-                where, _, construct = name.rpartition(".")
-                if where in ("", branch):
+                location, _, construct = name.rpartition(".")
+                if location in ("", branch):
                     filtered.setdefault(branch, Counter())[construct] += count
     return [
-        CountedRow(dataset, each, rejected[each], dict(filtered.get(each, {})))
-        for each in sorted({*rejected, *filtered})
+        CountedRow(dataset, text, rejected[text], dict(filtered.get(text, {})))
+        for text in sorted({*rejected, *filtered})
     ]
 
 
 def rows_of(
-    state: DatasetState, branch: str, found: BranchCoverage, holes: OffsetSets, totals: AuditedRecords
+    state: DatasetState, branch: str, coverage: BranchCoverage, holes: OffsetSets, totals: AuditedRecords
 ) -> list[AuditRow]:
     """Return the rows of a branch of a dataset, partition by partition.
 
     Args:
         state: the dataset's.
         branch: which.
-        found: the input records that it has.
+        coverage: the input records that it has.
         holes: those that files and ledgers name.
         totals: receives the input records by finding.
     """
-    total, twice = found.there, found.twice.union(found.there.intersection(found.filtered))
+    total, twice = coverage.present, coverage.duplicates.union(coverage.present.intersection(coverage.filtered))
     high = state.reached or Watermark({})
     given_up, holes, nothing_of = _not_written(state, high.incarnation, holes)
     expected_all, rows = OffsetSets(), list[AuditRow]()
@@ -114,8 +114,8 @@ def rows_of(
         expected = OffsetSets()
         expected.add_range(partition, first, watermark)
         expected_all.update(expected)
-        there = total.intersection(expected)
-        findings = _findings(expected, found, given_up, holes, nothing_of)
+        present = total.intersection(expected)
+        findings = _findings(expected, coverage, given_up, holes, nothing_of)
         for name, sets in findings.items():
             getattr(totals, name).update(sets)
         counts = {name: sets.count() for name, sets in findings.items()}
@@ -125,9 +125,9 @@ def rows_of(
                 partition=partition,
                 first=first,
                 watermark=watermark,
-                published=there.count() - findings["rejected"].difference(found.published).count(),
+                published=present.count() - findings["rejected"].difference(coverage.published).count(),
                 duplicates=twice.count(partition),
-                past_watermark=total.count(partition) - there.count(),
+                past_watermark=total.count(partition) - present.count(),
                 branch=branch,
                 rejected=counts["rejected"],
                 gaps=counts["gaps"],
@@ -135,7 +135,7 @@ def rows_of(
                 holes=counts["holes"],
                 filtered=counts["filtered"],
                 replaced=counts["replaced"],
-                retained=counts["retained"],
+                expired=counts["expired"],
             )
         )
     totals.duplicates.update(twice)
@@ -144,35 +144,35 @@ def rows_of(
 
 
 def _findings(
-    expected: OffsetSets, found: BranchCoverage, given_up: OffsetSets, holes: OffsetSets, nothing_of: OffsetSets
+    expected: OffsetSets, coverage: BranchCoverage, given_up: OffsetSets, holes: OffsetSets, nothing_of: OffsetSets
 ) -> dict[str, OffsetSets]:
     """Classify the expected records of a branch that are not published in it."""
-    missing = expected.difference(found.there)
-    not_owed = missing.intersection(found.not_owed)
+    missing = expected.difference(coverage.present)
+    not_owed = missing.intersection(coverage.not_owed)
     missing = missing.difference(not_owed)
-    replaced = not_owed.intersection(found.replaced)
-    retained = not_owed.intersection(found.retained.difference(found.replaced))
+    replaced = not_owed.intersection(coverage.replaced)
+    expired = not_owed.intersection(coverage.expired.difference(coverage.replaced))
     skipped, without = missing.intersection(given_up), missing.intersection(holes)
     dropped = missing.intersection(nothing_of)
     return {
-        "rejected": found.rejected.intersection(expected),
+        "rejected": coverage.rejected.intersection(expected),
         "gaps": missing.difference(skipped).difference(without).difference(dropped),
         "skipped": skipped,
         "holes": without,
-        "filtered": not_owed.difference(replaced).difference(retained).union(dropped),
+        "filtered": not_owed.difference(replaced).difference(expired).union(dropped),
         "replaced": replaced,
-        "retained": retained,
+        "expired": expired,
     }
 
 
 def _not_written(state: DatasetState, incarnation: str, holes: OffsetSets) -> tuple[OffsetSets, OffsetSets, OffsetSets]:
     """Return the offsets that the store has as given up, without a record, and filtered with their work unit."""
-    ranges = [skip for skip in state.skipped if not is_other(skip.incarnation, incarnation)]
+    ranges = [skip for skip in state.skipped if not is_other_incarnation(skip.incarnation, incarnation)]
     given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
-    known = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))
-    known = known.difference(given_up)
+    hole_offsets = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))
+    hole_offsets = hole_offsets.difference(given_up)
     return (
         given_up,
-        known,
-        offsets_of(skip for skip in ranges if skip.is_filtered).difference(given_up).difference(known),
+        hole_offsets,
+        offsets_of(skip for skip in ranges if skip.is_filtered).difference(given_up).difference(hole_offsets),
     )

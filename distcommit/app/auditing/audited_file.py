@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distcommit.app.auditing.contents import altered
+from distcommit.app.auditing.sequence_content import altered
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.provenance import Provenance
@@ -25,7 +25,7 @@ class AuditedFile:
 
 def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, deep: bool) -> AuditedFile | str:
     """Read a file, with all of its records if `deep`. Return a text if it is damaged, or not a file of this product."""
-    why = ""
+    reason = ""
     try:
         footer = read_footer(fs, path)
         if footer is None:
@@ -38,11 +38,11 @@ def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, de
             if table.num_rows != footer.records:
                 return f"{table.num_rows} records, its footer says {footer.records}"
             if provenance is not None and not footer.stripped:
-                found = OffsetSets()
-                found.add(table, provenance)
-                if found.difference(sets).count() or sets.difference(found).count():
+                offsets = OffsetSets()
+                offsets.add(table, provenance)
+                if offsets.difference(sets).count() or sets.difference(offsets).count():
                     return "its records are not those that its footer names"
-            why = altered(footer, table)
+            reason = altered(footer, table)
     except (DistcommitError, OSError) as error:
         return str(error)
-    return AuditedFile(footer, sets, holes, why)
+    return AuditedFile(footer, sets, holes, reason)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from distcommit.app.auditing.audited_file import AuditedFile
-from distcommit.app.auditing.published import DATASETS_AHEAD, file_readers, read_each
+from distcommit.app.auditing.published_files import DATASETS_AHEAD, file_readers, read_files
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
@@ -19,7 +19,7 @@ from distcommit.stores.folders.tombstones import (
     Tombstone,
     newest_replacements,
     read_tombstone,
-    retired_by,
+    superseded_by,
 )
 from distcommit.stores.folders.trees import files_below
 
@@ -31,19 +31,19 @@ class AuditedFolder:
     name: str
     files: list[tuple[str, AuditedFile | str]]
     """Live files, each with its content or the reason why it is foreign."""
-    wrong: list[tuple[str, str]]
+    misplaced: list[tuple[str, str]]
     """Other faults by path."""
     replaced: list[ReplacedRecords]
     """What replacements have taken the place of."""
-    retired: int
+    superseded_count: int
     """Superseded files and tombstones that are not deleted."""
     replacements: list[int]
     """Epochs of valid replacements."""
-    retired_epochs: set[int]
+    superseded_epochs: set[int]
     """Epochs of superseded files."""
     paths: set[str]
     """All paths below the output."""
-    retired_paths: set[str]
+    superseded_paths: set[str]
     """Those that tombstones name."""
     is_read: bool
     """Whether all tombstones could be read."""
@@ -65,7 +65,7 @@ class Folders:
     states: Mapping[str, DatasetState]
     read: Callable[[str], AuditedFile | str]
 
-    def each(self, names: list[str], *, deep: bool) -> Iterator[AuditedFolder]:
+    def read_folders(self, names: list[str], *, deep: bool) -> Iterator[AuditedFolder]:
         """Yield the folders in this order. `deep`: reading a file takes much memory."""
         with file_readers(self.fs, deep=deep) as pool:
             yield from run_ahead(
@@ -78,29 +78,29 @@ class Folders:
         state, wrong = self.states.get(name), list[tuple[str, str]]()
         done_epoch = state.done_epoch if state else 0
         stones = self._stones(paths, state, wrong)
-        retired = retired_by(stones, done_epoch)
-        for path, by in retired.items():
+        superseded = superseded_by(stones, done_epoch)
+        for path, by in superseded.items():
             if len(by) > 1:
                 wrong.append((f"{self.output}/{path}", f"retired {len(by)} times, by tombstones of {_epochs(by)}"))
-        live = [path for path in paths if not is_tombstone(path)]
-        live = [path for path in live if path.removeprefix(f"{self.output}/") not in retired]
+        live_paths = [path for path in paths if not is_tombstone(path)]
+        live_paths = [path for path in live_paths if path.removeprefix(f"{self.output}/") not in superseded]
         newest = newest_replacements(stones, done_epoch)
         return AuditedFolder(
             name,
-            list(zip(live, read_each(self.fs, self.read, live, pool), strict=True)),
+            list(zip(live_paths, read_files(self.fs, self.read, live_paths, pool), strict=True)),
             wrong,
-            [each for stone in newest for each in stone.replaced],
-            len(paths) - len(live) - len(newest),
+            [replaced for stone in newest for replaced in stone.replaced],
+            len(paths) - len(live_paths) - len(newest),
             sorted(stone.epoch for stone in newest),
-            {published_epoch(name) for name in map(posixpath.basename, retired) if is_published_name(name)},
+            {published_epoch(name) for name in map(posixpath.basename, superseded) if is_published_name(name)},
             {path.removeprefix(f"{self.output}/") for path in paths},
-            set(retired),
+            set(superseded),
             not any(is_tombstone(path) for path, _ in wrong),
         )
 
     def _stones(self, paths: list[str], state: DatasetState | None, wrong: list[tuple[str, str]]) -> list[Tombstone]:
         """Return the valid tombstones."""
-        found: list[Tombstone] = []
+        tombstones: list[Tombstone] = []
         for path in filter(is_tombstone, paths):
             try:
                 stone = read_tombstone(self.fs, path)
@@ -108,10 +108,10 @@ class Folders:
                 wrong.append((path, str(error)))
                 continue
             if stone.epoch <= (state.done_epoch if state else 0):
-                found.append(stone)
+                tombstones.append(stone)
             elif stone.epoch != (state.sequence.epoch if state and state.sequence else 0):
                 wrong.append((path, f"epoch {stone.epoch}, no sequence of this dataset published it"))
-        return found
+        return tombstones
 
 
 def replaced_otherwise(folder: AuditedFolder, state: DatasetState) -> str:
@@ -120,9 +120,9 @@ def replaced_otherwise(folder: AuditedFolder, state: DatasetState) -> str:
         return ""
     if folder.replacements == ([state.replacement] if state.replacement else []):
         return ""
-    found = ", ".join(map(str, folder.replacements)) or "none"
+    actual = ", ".join(map(str, folder.replacements)) or "none"
     return (
-        f"expected the replacement of epoch {state.replacement or 'none'}, which the store sealed last, found {found};"
+        f"expected the replacement of epoch {state.replacement or 'none'}, which the store sealed last, found {actual};"
         " restore the newest output: this one was put back from an older copy, or its tombstone was deleted"
     )
 

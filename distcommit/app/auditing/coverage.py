@@ -30,42 +30,42 @@ class BranchCoverage:
     rejected: OffsetSets = field(default_factory=OffsetSets)
     filtered: OffsetSets = field(default_factory=OffsetSets)
     replaced: OffsetSets = field(default_factory=OffsetSets)
-    retained: OffsetSets = field(default_factory=OffsetSets)
-    twice: OffsetSets = field(default_factory=OffsetSets)
+    expired: OffsetSets = field(default_factory=OffsetSets)
+    duplicates: OffsetSets = field(default_factory=OffsetSets)
     """Those that it has more than once."""
     elsewhere: OffsetSets = field(default_factory=OffsetSets)
-    _mine: dict[_Attempt, OffsetSets] = field(default_factory=dict)
+    _by_attempt: dict[_Attempt, OffsetSets] = field(default_factory=dict)
     _files: set[_File] = field(default_factory=set)
 
     @property
-    def there(self) -> OffsetSets:
+    def present(self) -> OffsetSets:
         """Published here, or rejected."""
         return self.published.union(self.rejected)
 
     @property
     def not_owed(self) -> OffsetSets:
         """Filtered, replaced, expired, or read before the branch existed."""
-        return self.filtered.union(self.elsewhere).union(self.replaced).union(self.retained)
+        return self.filtered.union(self.elsewhere).union(self.replaced).union(self.expired)
 
     def count_published(self, footer: Footer, offsets: OffsetSets) -> None:
         """Count a file's input records as published here."""
         before, attempt = self.published, (footer.epoch, footer.work_unit_id, footer.attempt)
         if footer.makes_several and (*attempt, footer.number) not in self._files:  # otherwise a file was copied
-            mine = self._mine.setdefault(attempt, OffsetSets())
-            before = before.difference(mine)
-            mine.update(offsets)
+            attempt_offsets = self._by_attempt.setdefault(attempt, OffsetSets())
+            before = before.difference(attempt_offsets)
+            attempt_offsets.update(offsets)
         self._files.add((*attempt, footer.number))
-        self.twice = self.twice.union(before.intersection(offsets)).union(self.rejected.intersection(offsets))
+        self.duplicates = self.duplicates.union(before.intersection(offsets)).union(self.rejected.intersection(offsets))
         self.published = self.published.union(offsets)
 
     def count_published_rows(self, offsets: OffsetSets) -> None:
         """Count input records as published here by all attempts of one flow in a ledger."""
-        self.twice = self.twice.union(self.there.intersection(offsets))
+        self.duplicates = self.duplicates.union(self.present.intersection(offsets))
         self.published = self.published.union(offsets)
 
     def reject(self, offsets: OffsetSets) -> None:
         """Count a file's input records as rejected."""
-        self.twice = self.twice.union(self.there.intersection(offsets))
+        self.duplicates = self.duplicates.union(self.present.intersection(offsets))
         self.rejected = self.rejected.union(offsets)
 
 
@@ -110,9 +110,9 @@ class Coverage:
     def _note(self, branches: tuple[str, ...], offsets: OffsetSets, filtered: Mapping[str, str]) -> None:
         """Count the filtered records beside these, and register the branches of their flow."""
         by_branch = {branch: parsed(text) for branch, text in filtered.items()}
-        known = self._of_all.setdefault(branches, OffsetSets())
+        noted = self._of_all.setdefault(branches, OffsetSets())
         for sets in (offsets, *by_branch.values()):
-            known.update(sets)
+            noted.update(sets)
         for branch, sets in by_branch.items():
             self._branch(branch).filtered.update(sets)
         for branch in branches:
@@ -120,30 +120,30 @@ class Coverage:
 
     def replace(self, replaced: ReplacedRecords) -> None:
         """Count replaced records. Raises as `add`."""
-        known = self._of_all.setdefault(replaced.branches, OffsetSets())
+        noted = self._of_all.setdefault(replaced.branches, OffsetSets())
         for branch in replaced.branches:
             self._branch(branch)
         for branch, text in replaced.offsets.items():
             sets = parsed(text)
-            known.update(sets)
-            found = self._branch(branch)
-            (found.retained if replaced.retained else found.replaced).update(sets)
+            noted.update(sets)
+            branch_coverage = self._branch(branch)
+            (branch_coverage.expired if replaced.is_expired else branch_coverage.replaced).update(sets)
 
     def branches(self) -> dict[str, BranchCoverage]:
         """All branches that a file or row names, by name; `main` if there is none."""
-        for branch, found in self._branches.items():
+        for branch, coverage in self._branches.items():
             for of, sets in self._of_all.items():
                 if branch not in of:
-                    found.elsewhere.update(sets)
+                    coverage.elsewhere.update(sets)
         return self._branches or {MAIN_BRANCH: BranchCoverage()}
 
     def covered(self) -> OffsetSets:
         """The input records whose end is known in each branch."""
-        found: OffsetSets | None = None
+        common: OffsetSets | None = None
         for branch in self.branches().values():
-            sets = branch.there.union(branch.not_owed)
-            found = sets if found is None else found.intersection(sets)
-        return found or OffsetSets()
+            sets = branch.present.union(branch.not_owed)
+            common = sets if common is None else common.intersection(sets)
+        return common or OffsetSets()
 
     def _branch(self, name: str) -> BranchCoverage:
         return self._branches.setdefault(name, BranchCoverage())
@@ -153,8 +153,8 @@ def covered_by(files: Iterable[tuple[Footer, OffsetSets]], replaced: Iterable[Re
     """Return the input records whose end these files state in each branch, or which are replaced. Raises as
     `Coverage.add`."""
     coverage = Coverage()
-    for each in replaced:
-        coverage.replace(each)
+    for replaced_records in replaced:
+        coverage.replace(replaced_records)
     for footer, offsets in files:
         coverage.add(footer, offsets)
     return coverage.covered()

@@ -28,11 +28,11 @@ class BranchLedger:
     def miscounted(self) -> str:
         """Return how the rows that readers of the target see differ from those of the ledger; empty if they do not, or
         if the target can't count. Raises what the target raises."""
-        found = self.committer.visible_rows(self.row.dataset_urn, self.row.branch)
+        result = self.committer.visible_rows(self.row.dataset_urn, self.row.branch)
         expected = sum(part.rows for part in self.row.covered)
-        if found is None or found == expected:
+        if result is None or result == expected:
             return ""
-        return f"expected {expected} rows, as its ledger says, found {found}"
+        return f"expected {expected} rows, as its ledger says, found {result}"
 
 
 @dataclass(slots=True)
@@ -45,8 +45,8 @@ class Ledgers:
     """The branches of the flow that commit at a target."""
     _rows: dict[str, dict[str, BranchLedger]] = field(default_factory=dict)
 
-    def add(self, found: BranchLedger) -> None:
-        self._rows.setdefault(folder_of(found.row.dataset_urn), {})[found.row.branch] = found
+    def add(self, ledger: BranchLedger) -> None:
+        self._rows.setdefault(folder_of(ledger.row.dataset_urn), {})[ledger.row.branch] = ledger
 
     def folders(self) -> list[str]:
         """Return the datasets with rows, by the names of their folders in the output."""
@@ -54,13 +54,13 @@ class Ledgers:
 
     def of(self, folder: str) -> Sequence[BranchLedger]:
         """Return the rows of a dataset, by the names of its branches."""
-        return [found for _, found in sorted(self._rows.get(folder, {}).items())]
+        return [ledger for _, ledger in sorted(self._rows.get(folder, {}).items())]
 
     def bases(self, rows: Sequence[LedgerRow]) -> TargetEpochs:
         """Return the epochs that a rebuilt store records for a dataset's targets, so that a commit is refused if
         another one came first. A branch without a row has 0."""
-        known = {row.branch: row.epoch for row in rows}
-        return {name: (known.get(name, 0),) for name in self.branches}
+        epochs = {row.branch: row.epoch for row in rows}
+        return {name: (epochs.get(name, 0),) for name in self.branches}
 
 
 def require_audited(flow: TaskFlow) -> None:
@@ -103,9 +103,9 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
     targets refuse such a commit by its base. If they have no row of the dataset, they refuse what follows it:
     `Ledgers.bases`.)"""
     with open_ledgers(flow, store) as ledgers:
-        found = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
-        for committer in {id(each.committer): each.committer for each in found}.values():
-            rows = [each.row for each in found if each.committer is committer]
+        branch_ledgers = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
+        for committer in {id(ledger.committer): ledger.committer for ledger in branch_ledgers}.values():
+            rows = [ledger.row for ledger in branch_ledgers if ledger.committer is committer]
             requests = [CommitRequest(row.dataset_urn, epoch, (), row.branch) for row in rows]
             try:
                 require_success("commits of older epochs", "abort", committer.abort(requests))
@@ -130,10 +130,10 @@ def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
 
 def not_done(sequence: SealedSequence) -> OffsetSets:
     """Return the offsets of a sequence, which count once it is done."""
-    found = OffsetSets()
+    offsets = OffsetSets()
     low = sequence.low.positions if sequence.low else {}
     for partition, high in (sequence.high.positions if sequence.high else {}).items():
         first = low.get(partition, sequence.start.get(partition, 0))
         if isinstance(first, int) and isinstance(high, int):
-            found.add_range(partition, first, high)
-    return found
+            offsets.add_range(partition, first, high)
+    return offsets

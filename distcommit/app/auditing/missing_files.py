@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import (
-    ByHand,
     Checkpoint,
     Done,
     Gate,
     Intent,
     OperatorAction,
+    OperatorDecision,
     Rebuilt,
     Record,
     SealedSequence,
@@ -29,7 +29,6 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
 from distcommit.protocol.paths.output import (
     REJECTED_FOLDER,
     attempt_named,
@@ -37,6 +36,7 @@ from distcommit.protocol.paths.output import (
     is_tombstone,
     published_epoch,
 )
+from distcommit.protocol.record_effects import apply
 from distcommit.protocol.validity import rejection_reason
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
@@ -61,48 +61,50 @@ class LoggedFiles:
         name = path.rpartition("/")[2]
         is_of_known = is_published_name(name) and published_epoch(name) in self.epochs
         return is_of_known and attempt_named(path) not in {
-            attempt_named(known) for known in (*self.files, *self.accepted)
+            attempt_named(logged_path) for logged_path in (*self.files, *self.accepted)
         }
 
 
 @dataclass(frozen=True, slots=True)
-class GoneFile:
+class MissingFile:
     """A published file that is gone: its path below the output, and the epoch that published it."""
 
     path: str
     epoch: int
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         return (
             f"it is gone: epoch {self.epoch} has published it, as the commit log says, and nothing has taken it away"
             " since; restore it from a backup. What is to go, `distcommit dataset expire` takes, and the audit knows"
         )
 
 
-def gone_files(known: LoggedFiles, there: Collection[str], retired: Collection[str]) -> list[GoneFile]:
+def missing_files(
+    logged: LoggedFiles, existing_paths: Collection[str], superseded_paths: Collection[str]
+) -> list[MissingFile]:
     """Return the files of a dataset that are gone.
 
     Args:
-        known: the published files by the log.
-        there: the present files and tombstones, by their paths below the output.
-        retired: those that tombstones name.
+        logged: the published files by the log.
+        existing_paths: the present files and tombstones, by their paths below the output.
+        superseded_paths: those that tombstones name.
     """
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
     # were fed again goes with these.
-    named = {path: published_epoch(path.rpartition("/")[2]) for path in retired if is_tombstone(path)}
-    known_from = max((epoch for path, epoch in named.items() if path not in there), default=0)
-    errors_from = max([known_from, *(epoch for path, epoch in known.stones.items() if path not in there)])
-    moved = Counter(map(posixpath.basename, {*there, *retired}.difference(known.files)))
-    gone: list[GoneFile] = []
-    for path, epoch in sorted(known.files.items()):
-        is_there = path in there or path in retired
+    named = {path: published_epoch(path.rpartition("/")[2]) for path in superseded_paths if is_tombstone(path)}
+    known_from = max((epoch for path, epoch in named.items() if path not in existing_paths), default=0)
+    errors_from = max([known_from, *(epoch for path, epoch in logged.stones.items() if path not in existing_paths)])
+    moved = Counter(map(posixpath.basename, {*existing_paths, *superseded_paths}.difference(logged.files)))
+    gone: list[MissingFile] = []
+    for path, epoch in sorted(logged.files.items()):
+        is_there = path in existing_paths or path in superseded_paths
         if is_there or epoch < (errors_from if path.startswith(f"{REJECTED_FOLDER}/") else known_from):
             continue
         name = posixpath.basename(path)
         moved[name] -= 1
         if moved[name] < 0:
-            gone.append(GoneFile(path, epoch))
+            gone.append(MissingFile(path, epoch))
     return gone
 
 
@@ -115,23 +117,28 @@ def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], 
     """
     context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
     fold: Fold | None = None
-    found: dict[str, LoggedFiles] = {}
+    files_by_dataset: dict[str, LoggedFiles] = {}
     damaged: list[int] = []
     for number, segment in store.bucket_log(bucket).segments():
         record = None if isinstance(segment, DistcommitError) else segment.record
         if record is None:
             damaged.append(number)
         if record is None or (fold is None and not isinstance(record, Checkpoint)):
-            fold, found = None, {}  # its content is unknown until the next checkpoint
+            fold, files_by_dataset = None, {}  # its content is unknown until the next checkpoint
             continue
         fold = fold or Fold()
         if not rejection_reason(record, fold):
             for urn in _read_again(record, fold):
-                found.pop(urn, None)
+                files_by_dataset.pop(urn, None)
             for sequence, is_whole in _done(record, fold):
-                _add(found.setdefault(sequence.dataset_urn, LoggedFiles()), sequence, context, is_whole=is_whole)
+                _add(
+                    files_by_dataset.setdefault(sequence.dataset_urn, LoggedFiles()),
+                    sequence,
+                    context,
+                    is_whole=is_whole,
+                )
         apply(number, record, fold)
-    return found, damaged
+    return files_by_dataset, damaged
 
 
 def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
@@ -143,7 +150,7 @@ def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
         case Done():
             opened = (fold.state_of(name.dataset_urn).sequence for name in record.sequences)
             yield from ((sequence, True) for sequence in opened if sequence is not None)
-        case ByHand(action=OperatorAction.ACCEPT | OperatorAction.GIVEN_UP):
+        case OperatorDecision(action=OperatorAction.ACCEPT | OperatorAction.GIVEN_UP):
             accepted = fold.state_of(record.sequence.dataset_urn).sequence
             yield from [(accepted, False)] if accepted is not None else []
 

@@ -18,13 +18,13 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class OrphanedFile:
-    """An attempt's folder or note, or a file, relative to the staging root. `why_not`: why the next run leaves it."""
+    """An attempt's folder or note, or a file, relative to the staging root. `reason`: why the next run leaves it."""
 
     path: str
-    why_not: str = ""
+    reason: str = ""
 
 
-def leftovers(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[OrphanedFile]:
+def orphaned_files(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[OrphanedFile]:
     """Yield all files that no sequence needs. Buckets without a fold are skipped, as their needs are unknown.
 
     Raises:

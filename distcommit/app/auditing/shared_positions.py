@@ -42,29 +42,29 @@ class SharedPositions:
 
     def add(self, urn: str, by_incarnation: dict[str, OffsetSets]) -> tuple[int, Iterator[SharedRange]]:
         """Add a dataset's offsets. Return how many of them earlier datasets have published too, and where."""
-        count, found = 0, list[tuple[_Published, _Published, OffsetSets]]()
-        mine = [_Published(urn, incarnation, offsets) for incarnation, offsets in by_incarnation.items()]
-        for published in mine:
+        count, overlaps = 0, list[tuple[_Published, _Published, OffsetSets]]()
+        published_ranges = [_Published(urn, incarnation, offsets) for incarnation, offsets in by_incarnation.items()]
+        for published in published_ranges:
             twice = OffsetSets()
-            for other in self._others(published):
+            for other in self._overlapping(published):
                 shared = other.offsets.intersection(published.offsets)
                 if shared.count():
                     twice = twice.union(shared)
-                    found.append((other, published, shared))
+                    overlaps.append((other, published, shared))
             count += twice.count()
-        for published in mine:
+        for published in published_ranges:
             for name in self._names(published):
                 self._by_name.setdefault(name, []).append(published)
-        return count, (shared_range for each in found for shared_range in _ranges(*each))
+        return count, (shared_range for each in overlaps for shared_range in _ranges(*each))
 
-    def _others(self, published: _Published) -> list[_Published]:
+    def _overlapping(self, published: _Published) -> list[_Published]:
         """Return what earlier datasets published that may count in the same thing."""
-        found: dict[int, _Published] = {}
+        overlapping: dict[int, _Published] = {}
         for name in self._names(published):
             for other in self._by_name.get(name, ()):
-                if not is_other(other.incarnation, published.incarnation):
-                    found[id(other)] = other
-        return list(found.values())
+                if not is_other_incarnation(other.incarnation, published.incarnation):
+                    overlapping[id(other)] = other
+        return list(overlapping.values())
 
     def _names(self, published: _Published) -> list[str]:
         names = [f"thing {self.provenance.offset_space_of(published.urn)}"]
@@ -73,7 +73,7 @@ class SharedPositions:
         return names
 
 
-def is_other(incarnation: str, current: str) -> bool:
+def is_other_incarnation(incarnation: str, current: str) -> bool:
     """Return whether two incarnations surely differ. Older files, and watermarks set by an operator, name none."""
     return bool(incarnation and current) and incarnation != current
 

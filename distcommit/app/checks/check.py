@@ -20,7 +20,7 @@ from distcommit.app.checks.dry_run import DryRun, plan_dry_run
 from distcommit.app.checks.flow import FlowDescription, describe_flow
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
-from distcommit.app.job_file.locations import require_apart
+from distcommit.app.job_file.locations import require_separate
 from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.app.job_file.yaml_loading import Positions
 from distcommit.core.errors import (
@@ -40,7 +40,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.protocol.paths.temporary import store_probe_name
 from distcommit.spark.java import check_java
-from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.job_lock import is_held
 from distcommit.stores.state.job_store import has_store
@@ -111,8 +111,8 @@ class CheckFailedError(ConfigurationError):
 
     id = "CHECK_FAILED"
 
-    def __init__(self, what: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
-        super().__init__(what, **details)
+    def __init__(self, subject: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
+        super().__init__(subject, **details)
         self.problems = tuple(problems)
 
 
@@ -216,8 +216,8 @@ class _Checks:
         else:
             self.parts.append(CheckedPart(name, "passed", redacted(self.found)))
 
-    def skip(self, name: str, why: str) -> None:
-        self.parts.append(CheckedPart(name, "skipped", why))
+    def skip(self, name: str, reason: str) -> None:
+        self.parts.append(CheckedPart(name, "skipped", reason))
 
     def position(self, failure: _Failure) -> str | None:
         """Return the position of a failure as `FILE:LINE`; None without a file."""
@@ -242,7 +242,10 @@ class _Checks:
         if not isinstance(failure.error, JobFileError):
             return [self.problem(failure)]
         problems = failure.error.problems
-        return [CheckProblem(failure.name, each.text, "", each.key, each.file, each.line) for each in problems]
+        return [
+            CheckProblem(failure.name, problem.text, "", problem.key, problem.file, problem.line)
+            for problem in problems
+        ]
 
     def _line_of(self, setting: str) -> int:
         if self.path is None:
@@ -306,8 +309,8 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
     config = folders.config
     opened: list[tuple[FileSystem, bool]] = []
     with checks.part("folders", "paths.store"):
-        require_apart(config.source, config.paths.model_dump())
-        fs, roots = folders.places()
+        require_separate(config.source, config.paths.model_dump())
+        fs, roots = folders.roots()
         opened.append((fs, has_store(fs, roots)))
         checks.found = f"on a file system of type {fs.scheme}"
     for fs, is_used in opened:
@@ -322,7 +325,7 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
             checks.found = f"{store.buckets} buckets"
         if checks.parts[-1].outcome == "passed":
             with checks.part("fixed settings", "source"):
-                require_settings(store, folders.pinned())
+                require_settings(store, folders.fixed_settings())
 
 
 def _check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
@@ -365,12 +368,12 @@ def _address(section: str, construct: Any) -> str:
 
 def _tolerated_outages(folders: JobFolders) -> Sequence[str]:
     """Return the parts whose outage does not prevent a run."""
-    fs, roots = folders.places()
+    fs, roots = folders.roots()
     if not has_store(fs, roots):
         return ()
     if is_held(fs, roots.store, SystemClock()):
         return ("source", "sink")  # another run is alive, and this one is refused
-    marks = read_marks(fs, roots.output)
-    if not marks[Mark.BEGAN]:
+    run_markers = read_markers(fs, roots.output)
+    if not run_markers[Marker.BEGAN]:
         return ()
-    return ("sink",) if marks[Mark.CLEAN] == marks[Mark.BEGAN] else ("source", "sink")
+    return ("sink",) if run_markers[Marker.CLEAN] == run_markers[Marker.BEGAN] else ("source", "sink")

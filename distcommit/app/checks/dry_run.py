@@ -78,9 +78,9 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
                 datasets.append(PlannedDataset(urn, problem=error))
             case SkippedDataset(urn, reason):
                 notes.append(f"{urn}: {reason}")
-    sizes = [each.size for each in datasets if each.size is not None]
+    sizes = [dataset.size for dataset in datasets if dataset.size is not None]
     total = sum(sizes) if source.size_unit else None
-    count = len([each for each in datasets if each.work_units])
+    count = len([dataset for dataset in datasets if dataset.work_units])
     return DryRun(source.size_unit, total, count, datasets, notes)
 
 

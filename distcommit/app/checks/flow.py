@@ -48,19 +48,19 @@ class FlowPart(msgspec.Struct, frozen=True):
         kind: source, converter, row checker, fork, sink, task checker or error branch.
         name: of its type; with a number, if its chain has several of the type.
         settings: those that differ from the defaults, on one line. Secrets are masked.
-        turned_away: what becomes of records, or of an attempt, that do not pass; empty if all pass. Of a sink that is
+        on_rejected: what becomes of records, or of an attempt, that do not pass; empty if all pass. Of a sink that is
             not atomic: what readers may see.
         columns: of the output of a source, a converter or a row checker, as far as known; None if only records show
             them.
-        others: whether records may have other columns, too.
+        has_other_columns: whether records may have other columns, too.
     """
 
     kind: str
     name: str
     settings: str = ""
-    turned_away: str = ""
+    on_rejected: str = ""
     columns: list[FlowColumn] | None = None
-    others: bool = False
+    has_other_columns: bool = False
 
 
 class FlowBranch(msgspec.Struct, frozen=True):
@@ -125,8 +125,8 @@ def _branch(branch: Branch, reached: FlowColumns) -> FlowBranch:
         for check in branch.checks
     ]
     able = branch.sink.abilities
-    seen = "" if able.atomic or able.files else _VISIBLE_IN_PART
-    sink = FlowPart("sink", branch.sink.name, _settings(branch.sink), seen)
+    observed = "" if able.atomic or able.files else _VISIBLE_IN_PART
+    sink = FlowPart("sink", branch.sink.name, _settings(branch.sink), observed)
     return FlowBranch(branch.name, [*_stages(branch.stages, reached), sink, *checks], branch.optional)
 
 
@@ -176,5 +176,5 @@ def known_columns(columns: Columns) -> tuple[list[FlowColumn] | None, bool]:
     types = ["?" if kind == UNKNOWN else str(kind) for kind in columns.fields.types]
     nullable = ["" if field.nullable else " not null" for field in columns.fields]
     named = zip(columns.fields.names, types, nullable, strict=True)
-    known = [FlowColumn(name, kind + suffix) for name, kind, suffix in named]
-    return known or None, columns.may_have_others
+    flow_columns = [FlowColumn(name, kind + suffix) for name, kind, suffix in named]
+    return flow_columns or None, columns.may_have_others

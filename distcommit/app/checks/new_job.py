@@ -78,7 +78,7 @@ def job_file_text(path: Path, source: str, sink: str) -> str:
 
 def _aligned(text: str) -> str:
     """Return the text with the comments behind settings in one column."""
-    return _COMMENT.sub(lambda found: f"{found[1]:{_COMMENT_COLUMN - 1}} # ", text)
+    return _COMMENT.sub(lambda match: f"{match[1]:{_COMMENT_COLUMN - 1}} # ", text)
 
 
 def _template(section: Section, name: str) -> str:

@@ -169,10 +169,10 @@ class MockBroker:
             remaining_s = max(0.0, deadline - time.monotonic())
             if not select.select([stdout], [], [], remaining_s)[0]:
                 raise BrokerError(f"the mock broker did not answer within {timeout_s:g} s")
-            piece = stdout.read(65536)
-            if not piece:
+            chunk = stdout.read(65536)
+            if not chunk:
                 raise BrokerError(f"the mock broker has ended: {self._last_words()}")
-            self._unread += piece
+            self._unread += chunk
         line, self._unread = self._unread.split(b"\n", 1)
         reply: dict[str, Any] = json.loads(line)
         if "error" in reply:

@@ -212,9 +212,9 @@ def produce(bootstrap_servers: str, table: pa.Table, partitions_per_topic: int) 
         total += checksum(flight.topic, flight.value)
         records_by_topic[flight.topic] += 1
         expected[flight.topic, partition] += 1
-    left = producer.flush(FLUSH_TIMEOUT_S)
-    if left:
-        raise ProduceError(f"the broker did not accept {left} records in {FLUSH_TIMEOUT_S:g} s")
+    undelivered = producer.flush(FLUSH_TIMEOUT_S)
+    if undelivered:
+        raise ProduceError(f"the broker did not accept {undelivered} records in {FLUSH_TIMEOUT_S:g} s")
     _check_kept(_watermarks(bootstrap_servers, topics), expected)
     count = sum(records_by_topic.values())
     return Produced(count, total % _CHECKSUM_MODULUS, len(topics), records_by_topic)
@@ -240,11 +240,11 @@ def _send(producer: Producer, flight: Flight, partition: int) -> None:
 def _ensure_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
     """Create the topics that are missing; ProduceError if one has another partition count."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    found = admin.list_topics(timeout=ADMIN_TIMEOUT_S)
-    missing = [name for name in topics if name not in found.topics]
-    if missing and found.controller_id in found.brokers:
-        wanted = [NewTopic(name, num_partitions=topics[name]) for name in missing]
-        created = admin.create_topics(wanted, operation_timeout=ADMIN_TIMEOUT_S)
+    metadata = admin.list_topics(timeout=ADMIN_TIMEOUT_S)
+    missing = [name for name in topics if name not in metadata.topics]
+    if missing and metadata.controller_id in metadata.brokers:
+        new_topics = [NewTopic(name, num_partitions=topics[name]) for name in missing]
+        created = admin.create_topics(new_topics, operation_timeout=ADMIN_TIMEOUT_S)
         for name, future in created.items():
             try:
                 future.result(ADMIN_TIMEOUT_S)
@@ -253,9 +253,9 @@ def _ensure_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
     else:  # Without a controller, as in the mock, a broker creates topics when asked about them.
         for name in missing:
             admin.list_topics(name, timeout=ADMIN_TIMEOUT_S)
-    found = admin.list_topics(timeout=ADMIN_TIMEOUT_S)
+    metadata = admin.list_topics(timeout=ADMIN_TIMEOUT_S)
     for name, count in topics.items():
-        actual = len(found.topics[name].partitions) if name in found.topics else 0
+        actual = len(metadata.topics[name].partitions) if name in metadata.topics else 0
         if actual != count:
             raise ProduceError(f"topic {name} has {actual} partitions, not {count}")
 
@@ -279,11 +279,11 @@ def _watermarks(
 
 
 def _check_kept(
-    kept: Mapping[tuple[str, int], tuple[int, int]],
+    retained: Mapping[tuple[str, int], tuple[int, int]],
     expected: Mapping[tuple[str, int], int],
 ) -> None:
     """ProduceError unless every partition begins at 0 and ends at its expected offset."""
-    for (topic, partition), (low, high) in kept.items():
+    for (topic, partition), (low, high) in retained.items():
         if low != 0:
             raise ProduceError(
                 f"the broker dropped the first {low} records of {topic} partition {partition}; "

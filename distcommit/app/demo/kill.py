@@ -140,7 +140,7 @@ class CommitSnapshot:
     half_published: int
     """Datasets with some files published and some staged."""
     untouched: int
-    watermarks_kept: bool
+    watermarks_unchanged: bool
     """Whether all watermarks still are those that the sequences were planned on."""
 
     def is_mid_commit(self, least_share: float) -> bool:
@@ -188,7 +188,7 @@ class CommitWatcher:
             staged=sum(staged for _, staged in counts),
             half_published=sum(1 for published, staged in counts if published and staged),
             untouched=sum(1 for published, _ in counts if not published),
-            watermarks_kept=all(s.sequence is not None and s.watermark == s.sequence.low for s in states),
+            watermarks_unchanged=all(s.sequence is not None and s.watermark == s.sequence.low for s in states),
         )
 
     def _counts(self, state: DatasetState) -> tuple[int, int]:
@@ -219,19 +219,19 @@ def kill_in_mid_commit(
         the state at the kill; None if the run ended by itself.
     """
     deadline_s = time.monotonic() + timeout_s
-    begun, step_s, before = False, 0.0, None
+    started, step_s, before = False, 0.0, None
     while not run.has_ended and time.monotonic() < deadline_s:
-        begun = begun or watcher.run_has_begun()
-        if not begun or not _is_pending(watcher):
-            time.sleep(_COMMIT_POLL_S if begun else _IDLE_POLL_S)
+        started = started or watcher.run_has_begun()
+        if not started or not _is_pending(watcher):
+            time.sleep(_COMMIT_POLL_S if started else _IDLE_POLL_S)
             continue
         run.freeze()
-        seen = watcher.snapshot()
-        if seen.is_mid_commit(least_share):
+        snapshot = watcher.snapshot()
+        if snapshot.is_mid_commit(least_share):
             run.kill()
             return watcher.snapshot()
-        step_s = min(_LONGEST_STEP_S, step_s + _LONGEST_STEP_S / 8) if seen == before else 0.0
-        before = seen
+        step_s = min(_LONGEST_STEP_S, step_s + _LONGEST_STEP_S / 8) if snapshot == before else 0.0
+        before = snapshot
         run.thaw()
         time.sleep(step_s)  # a hundred renames take a millisecond: small steps, but not thousands of them
     return None
@@ -251,14 +251,14 @@ def processes_of_session(session_id: int) -> list[int]:
 
 def _session(session_id: int) -> Mapping[int, str]:
     """Return the live processes of a session, each with its state's letter."""
-    found: dict[int, str] = {}
+    processes: dict[int, str] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 fields = _stat_fields(entry.name)
                 if int(fields[3]) == session_id and fields[0] not in "ZX":
-                    found[int(entry.name)] = fields[0]
-    return found
+                    processes[int(entry.name)] = fields[0]
+    return processes
 
 
 def _is_of_session(pid: int, session_id: int) -> bool:

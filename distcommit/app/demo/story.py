@@ -87,12 +87,12 @@ class DemoResult(msgspec.Struct):
     folder: str = ""
 
 
-def run_demo(folder: Path, say: Callable[[str], None]) -> DemoResult:
+def run_demo(folder: Path, narrate: Callable[[str], None]) -> DemoResult:
     """Run the demo, in about a minute.
 
     Args:
         folder: a new or empty folder for the job file and the job's folders.
-        say: called with the narration: headings, and lines of detail that begin with a space.
+        narrate: called with the narration: headings, and lines of detail that begin with a space.
 
     Raises:
         ConfigurationError: if the folder is in use, or Spark can't run.
@@ -103,7 +103,7 @@ def run_demo(folder: Path, say: Callable[[str], None]) -> DemoResult:
             "the demo's folder is in use", id="ARGUMENT_INVALID", path=folder, todo="name a new or an empty folder"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    return _Story(folder.resolve(), say).tell()
+    return _Story(folder.resolve(), narrate).tell()
 
 
 class _Failure(msgspec.Struct):
@@ -114,8 +114,8 @@ class _Failure(msgspec.Struct):
 
 
 class _Story:
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
-        self._folder, self._say = folder, say
+    def __init__(self, folder: Path, narrate: Callable[[str], None]) -> None:
+        self._folder, self._say = folder, narrate
         self._result = DemoResult(folder=str(folder))
         self._job_file = folder / "job.yaml"
         self._table = _flights()
@@ -188,15 +188,15 @@ class _Story:
         lines = run.stdout.read_text(encoding="utf-8").splitlines()
         if code == 0:
             return from_json(lines[-1], RunResult)
-        found = f"exit code {code}"
+        actual = f"exit code {code}"
         with contextlib.suppress(msgspec.DecodeError, IndexError):
             outcome = from_json(lines[-1], _Failure)
-            found += f"; {outcome.error}" if outcome.error else ""
-            found += "".join(f"; {reason.subject}: {reason.text}" for reason in outcome.reasons.kept[:1])
+            actual += f"; {outcome.error}" if outcome.error else ""
+            actual += "".join(f"; {reason.subject}: {reason.text}" for reason in outcome.reasons.entries[:1])
         raise DistcommitError(
             "a run of the demo failed",
             expected="exit code 0",
-            found=found,
+            found=actual,
             todo=f"look at {run.stderr} and {run.stdout}",
         )
 
@@ -217,29 +217,29 @@ class _Story:
             self._produce(reached)
             self._detail(f"$ distcommit run {self._job_file.name}")
             with self._timed("second run, killed"), self._start_run() as run:
-                seen = kill_in_mid_commit(run, CommitWatcher(store), least_share=least_published)
-                if seen is not None:
-                    self._show_kill(seen, run.killed)
+                snapshot = kill_in_mid_commit(run, CommitWatcher(store), least_share=least_published)
+                if snapshot is not None:
+                    self._show_kill(snapshot, run.killed)
                     return
                 code = self._exit_code(run)
             self._outcome(run, code)
             self._detail("it ended before it could be caught; once more with a few more flights")
 
-    def _show_kill(self, seen: CommitSnapshot, processes: int) -> None:
+    def _show_kill(self, snapshot: CommitSnapshot, processes: int) -> None:
         result = self._result
         result.killed_mid_commit = True
-        result.sequences_pending_at_kill = seen.pending
-        result.files_published_at_kill, result.files_staged_at_kill = seen.published, seen.staged
+        result.sequences_pending_at_kill = snapshot.pending
+        result.files_published_at_kill, result.files_staged_at_kill = snapshot.published, snapshot.staged
         self._detail(f"caught: SIGKILL to all {processes} processes: driver, JVM, Python workers")
-        self._detail(f"{seen.pending} datasets were sealed (commit steps written ahead) and not closed")
-        self._detail(f"of their files {seen.published:,} were published and {seen.staged:,} were not:")
+        self._detail(f"{snapshot.pending} datasets were sealed (commit steps written ahead) and not closed")
+        self._detail(f"of their files {snapshot.published:,} were published and {snapshot.staged:,} were not:")
         self._detail(
-            f"{seen.pending - seen.untouched - seen.half_published} datasets whole,"
-            f" {seen.half_published} by half, {seen.untouched} not at all"
+            f"{snapshot.pending - snapshot.untouched - snapshot.half_published} datasets whole,"
+            f" {snapshot.half_published} by half, {snapshot.untouched} not at all"
         )
-        moved = "no watermark of theirs had moved" if seen.watermarks_kept else "WATERMARKS HAD MOVED"
+        moved = "no watermark of theirs had moved" if snapshot.watermarks_unchanged else "WATERMARKS HAD MOVED"
         self._detail(moved)
-        if not seen.watermarks_kept:
+        if not snapshot.watermarks_unchanged:
             result.problems.append("a watermark had moved before its sequence was closed")
 
     # -- counting
@@ -316,4 +316,4 @@ def _first_and_last(rows: pa.Table) -> str:
 
 
 def _strays(audit: AuditResult) -> int:
-    return audit.unknown_files_count + audit.staged_left_count + audit.to_be_swept_count
+    return audit.unknown_files_count + audit.orphaned_files_count + audit.sweepable_files_count

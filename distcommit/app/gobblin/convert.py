@@ -13,7 +13,7 @@ import yaml
 from distcommit.app.gobblin.folders import put_folders
 from distcommit.app.gobblin.properties import read_properties
 from distcommit.app.gobblin.rules import RULES
-from distcommit.app.gobblin.translation import LeftProperty, TranslatedProperty, Translation
+from distcommit.app.gobblin.translation import TranslatedProperty, Translation, UntranslatedProperty
 from distcommit.app.job_file.loading import parse_config
 from distcommit.core.errors import ConfigurationError, printable
 
@@ -93,8 +93,8 @@ class ConvertResult(msgspec.Struct, frozen=True):
     path: str
     """Where it was written, or empty."""
     translated: list[TranslatedProperty]
-    left: list[LeftProperty]
-    assumed: list[str]
+    untranslated: list[UntranslatedProperty]
+    assumptions: list[str]
     """Settings whose properties are missing."""
 
 
@@ -114,33 +114,33 @@ def convert_job(
     """
     properties = read_properties(file, sysconfig=sysconfig, root=root)
     job = Translation(properties)
-    name = job.take("job.name")
+    name = job.pop("job.name")
     if name is None:
         raise ConfigurationError("the job has no name", id="GOBBLIN_JOB_INVALID", path=file, expected="job.name")
     job.put(name, "job", name.value)
     for rule in RULES:
         rule(job)
     put_folders(job, name.value)
-    for each in job.remaining():
-        job.leave(each, next((why for pattern, why in _WHY if re.fullmatch(pattern, each.name)), _UNKNOWN))
-    assumed = [f"no {name}: {what}" for name, what in _DEFAULTS.items() if name not in properties]
+    for entry in job.remaining():
+        job.skip(entry, next((reason for pattern, reason in _WHY if re.fullmatch(pattern, entry.name)), _UNKNOWN))
+    assumed = [f"no {name}: {value}" for name, value in _DEFAULTS.items() if name not in properties]
     text = _text(job, file, assumed)
     parse_config(yaml.safe_load(text), output or file)
     if output is not None:
         _write_new(output, text)
-    left = sorted(job.left, key=lambda row: row.name)
-    return ConvertResult(name.value, text, str(output or ""), job.translated, left, assumed)
+    untranslated = sorted(job.skipped, key=lambda row: row.name)
+    return ConvertResult(name.value, text, str(output or ""), job.translated, untranslated, assumed)
 
 
 def _text(job: Translation, file: Path, assumed: list[str]) -> str:
     """The job file, below comments that say what is not in it."""
     lines = [f"Made of {file.name}, a job of Gobblin's."]
     lines += [f"{key}: {job.text(key)}" for key in ("job.group", "job.description") if job.text(key)]
-    rows = sorted(job.left, key=lambda row: row.name)
-    left = {row.name: row.why for row in rows if row.why != "is kept as a comment"}
-    lines += ["Not translated:"] if left else []
-    lines += [f"  {name}: {why}" for name, why in left.items()]
-    lines += ["Said by nobody:", *(f"  {each}" for each in assumed)] if assumed else []
+    rows = sorted(job.skipped, key=lambda row: row.name)
+    untranslated = {row.name: row.reason for row in rows if row.reason != "is kept as a comment"}
+    lines += ["Not translated:"] if untranslated else []
+    lines += [f"  {name}: {reason}" for name, reason in untranslated.items()]
+    lines += ["Said by nobody:", *(f"  {text}" for text in assumed)] if assumed else []
     wrapped = [part for line in lines for part in textwrap.wrap(line, _WIDTH, subsequent_indent="    ")]
     noted = [f"  {row.setting.partition(':')[0]}: {row.note}" for row in job.translated if row.note]
     wrapped += [part for line in dict.fromkeys(noted) for part in textwrap.wrap(line, _WIDTH, subsequent_indent="    ")]

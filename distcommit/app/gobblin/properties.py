@@ -26,14 +26,14 @@ class Property:
     line: int
 
     @property
-    def said_at(self) -> str:
+    def location(self) -> str:
         """The file's name and the line."""
         return f"{self.file.name}:{self.line}"
 
-    def wrong(self, what: str, *, expected: str = "", todo: str = "") -> ConfigurationError:
+    def wrong(self, problem: str, *, expected: str = "", todo: str = "") -> ConfigurationError:
         """Return the error that the property is invalid."""
         return ConfigurationError(
-            what,
+            problem,
             id="GOBBLIN_JOB_INVALID",
             path=self.file,
             line=self.line,
@@ -58,10 +58,10 @@ def read_properties(file: Path, *, sysconfig: Path | None = None, root: Path | N
     Raises:
         ConfigurationError: with file and line, for what can't be read, or is ambiguous.
     """
-    found: dict[str, Property] = {}
-    for each in (*([sysconfig] if sysconfig else []), *_of_folders(file, root), file):
-        found |= _read(each, ())
-    return {name: replace(each, value=_filled(each, found, (name,))) for name, each in found.items()}
+    entries: dict[str, Property] = {}
+    for item in (*([sysconfig] if sysconfig else []), *_of_folders(file, root), file):
+        entries |= _read(item, ())
+    return {name: replace(item, value=_filled(item, entries, (name,))) for name, item in entries.items()}
 
 
 def _of_folders(file: Path, root: Path | None) -> Iterator[Path]:
@@ -71,40 +71,41 @@ def _of_folders(file: Path, root: Path | None) -> Iterator[Path]:
             "the job is not below the folder of all jobs", id="GOBBLIN_JOB_INVALID", path=file, expected=f"below {root}"
         )
     above = [own, *own.parents] if root is not None else [own]
-    for folder in reversed([each for each in above if root is None or each.is_relative_to(root.resolve())]):
-        common = sorted(each for each in folder.glob("*.properties") if each != file.resolve())
+    for folder in reversed([parent for parent in above if root is None or parent.is_relative_to(root.resolve())]):
+        common = sorted(parent for parent in folder.glob("*.properties") if parent != file.resolve())
         if len(common) > 1:
             raise ConfigurationError(
                 "a folder has several files of common properties",
                 id="GOBBLIN_JOB_INVALID",
                 path=folder,
                 expected="one, as Gobblin takes them",
-                found=", ".join(each.name for each in common),
+                found=", ".join(parent.name for parent in common),
             )
         yield from common
 
 
 def _read(file: Path, by: tuple[Path, ...]) -> dict[str, Property]:
-    found: dict[str, Property] = {}
-    for each in _parsed(file):
-        if each.name == _INCLUDE:
-            other = file.parent / each.value.strip()
+    entries: dict[str, Property] = {}
+    for entry in _parsed(file):
+        if entry.name == _INCLUDE:
+            other = file.parent / entry.value.strip()
             if other in (*by, file):
-                raise each.wrong("files include each other")
+                raise entry.wrong("files include each other")
             if not other.is_file():
-                raise each.wrong("the included file is not there", expected=str(other))
+                raise entry.wrong("the included file is not there", expected=str(other))
             new = _read(other, (*by, file))
         else:
-            new = {each.name: each}
+            new = {entry.name: entry}
         for name, later in new.items():
-            before = found.get(name)
+            before = entries.get(name)
             if before is not None and before.value != later.value:
                 raise later.wrong(
-                    f"the property is also at {before.said_at}, with another value, and readers differ in which counts",
+                    f"the property is also at {before.location}, with another value, and readers differ in which "
+                    f"counts",
                     todo="say it once",
                 )
-        found |= new
-    return found
+        entries |= new
+    return entries
 
 
 def _parsed(file: Path) -> Iterator[Property]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from distcommit.app.gobblin.translation import Translation, listed, one_of, truth, whole_number
+from distcommit.app.gobblin.translation import Translation, choice_of, integer_of, listed, truth
 from distcommit.app.scheduling.quartz import from_quartz
 from distcommit.app.scheduling.timetables import Cron
 from distcommit.core.errors import ConfigurationError
@@ -16,8 +16,8 @@ _BYTES = {"KafkaSimpleSource", "KafkaSource", "UniversalKafkaSource", "KafkaDese
 
 
 def _source(job: Translation) -> None:
-    source = job.take("source.class")
-    brokers = job.take("kafka.brokers")
+    source = job.pop("source.class")
+    brokers = job.pop("kafka.brokers")
     if source is None:
         raise ConfigurationError(
             "the job names no source",
@@ -31,42 +31,42 @@ def _source(job: Translation) -> None:
     job.put(source, "source.type", "kafka", "" if kind in _BYTES else _OWN_EXTRACTOR)
     job.put(brokers, "source.brokers", ",".join(listed(brokers)))
     _topics(job)
-    start = job.take("bootstrap.with.offset")
+    start = job.pop("bootstrap.with.offset")
     if start is not None and start.value.lower() == "skip":
-        job.leave(start, "a new topic is not skipped automatically: name it in source.exclude, or it begins at its end")
+        job.skip(start, "a new topic is not skipped automatically: name it in source.exclude, or it begins at its end")
         start = None
     starts = {"earliest": "earliest", "latest": "latest", "nearest": "latest", "skip": "latest"}
-    job.put(start, "source.start", one_of(start, starts) if start is not None else "latest")
-    expired = job.take("reset.on.offset.out.of.range")
+    job.put(start, "source.start", choice_of(start, starts) if start is not None else "latest")
+    expired = job.pop("reset.on.offset.out.of.range")
     if expired is not None:
-        ours = one_of(expired, {name: name for name in ("earliest", "latest", "nearest", "skip")})
-        job.put(expired, "source.expired_offsets", ours, "skipped records are recorded as lost")
+        translated = choice_of(expired, {name: name for name in ("earliest", "latest", "nearest", "skip")})
+        job.put(expired, "source.expired_offsets", translated, "skipped records are recorded as lost")
     _decoding(job)
     for name, key in {"security.protocol": "security.protocol", "sasl.mechanism": "sasl.mechanism"}.items():
-        found = job.take(f"source.kafka.consumerConfig.{name}")
-        if found is not None:
-            job.tree["source"].setdefault("client", {})[key] = found.value
-            job.put(found, "source.client", job.tree["source"]["client"])
+        entry = job.pop(f"source.kafka.consumerConfig.{name}")
+        if entry is not None:
+            job.tree["source"].setdefault("client", {})[key] = entry.value
+            job.put(entry, "source.client", job.tree["source"]["client"])
 
 
 def _topics(job: Translation) -> None:
     for name, key in {"topic.whitelist": "topic_patterns", "topic.blacklist": "exclude_patterns"}.items():
-        found = job.take(name)
-        patterns = listed(found) if found is not None else []
+        entry = job.pop(name)
+        patterns = listed(entry) if entry is not None else []
         for pattern in patterns:
             try:
                 re.compile(pattern)
             except re.error as error:
-                assert found is not None
-                raise found.wrong(f"{pattern!r} is not a valid Python regular expression: {error}") from None
+                assert entry is not None
+                raise entry.wrong(f"{pattern!r} is not a valid Python regular expression: {error}") from None
         if patterns or name == "topic.whitelist":
-            job.put(found, f"source.{key}", patterns or [".*"])
+            job.put(entry, f"source.{key}", patterns or [".*"])
 
 
 def _decoding(job: Translation) -> None:
-    kind, registry = job.take("kafka.deserializer.type"), job.take("kafka.schema.registry.url")
+    kind, registry = job.pop("kafka.deserializer.type"), job.pop("kafka.schema.registry.url")
     if kind is None:
-        job.leave(registry, "a registry goes with a converter: avro, protobuf or json_schema")
+        job.skip(registry, "a registry goes with a converter: avro, protobuf or json_schema")
         return
     match kind.value.upper():
         case "CONFLUENT_AVRO" | "CONFLUENT_JSON" if registry is not None:
@@ -76,13 +76,13 @@ def _decoding(job: Translation) -> None:
             job.put(registry, "converters", [section])
         case "GSON":
             job.put(kind, "converters", [{"type": "json"}], "fields are inferred from the first records")
-            job.leave(registry, "records are plain JSON")
+            job.skip(registry, "records are plain JSON")
         case "BYTE_ARRAY" | "STRING":
-            job.leave(kind, "needs no setting: records come with key and value as bytes")
-            job.leave(registry, "records are bytes")
+            job.skip(kind, "needs no setting: records come with key and value as bytes")
+            job.skip(registry, "records are bytes")
         case _:
-            job.leave(kind, "a class of your own is a converter (type: python)")
-            job.leave(registry, "a registry goes with a converter: avro, protobuf or json_schema")
+            job.skip(kind, "a class of your own is a converter (type: python)")
+            job.skip(registry, "a registry goes with a converter: avro, protobuf or json_schema")
 
 
 _SEQUENCE_STORE = (
@@ -93,32 +93,34 @@ _SEQUENCE_STORE = (
 
 
 def _committing(job: Translation) -> None:
-    policy = job.take("job.commit.policy")
+    policy = job.pop("job.commit.policy")
     if policy is not None:
-        ours = one_of(policy, {name: name for name in ("full", "successful", "partial")})
-        note = "here of each topic by itself; commit.scope: job is all or nothing" if ours == "full" else ""
-        job.put(policy, "commit.policy", ours, note)
-    lock = job.take("job.lock.enabled")
+        translated = choice_of(policy, {name: name for name in ("full", "successful", "partial")})
+        note = "here of each topic by itself; commit.scope: job is all or nothing" if translated == "full" else ""
+        job.put(policy, "commit.policy", translated, note)
+    lock = job.pop("job.lock.enabled")
     if lock is not None:
         job.put(lock, "lock.enabled", truth(lock), "" if truth(lock) else "two runs at once are safe also without it")
     for name in _SEQUENCE_STORE:
-        job.leave(job.take(name), "commit sequences are in paths.store, with all else that the job knows")
-    semantics = job.take("gobblin.runtime.delivery.semantics") or job.take("delivery.semantics")
+        job.skip(job.pop(name), "commit sequences are in paths.store, with all else that the job knows")
+    semantics = job.pop("gobblin.runtime.delivery.semantics") or job.pop("delivery.semantics")
     if semantics is not None:
-        ours = one_of(semantics, {"AT_LEAST_ONCE": "at_least_once", "EXACTLY_ONCE": "exactly_once"})
-        job.put(semantics, "commit.delivery", ours)
+        translated = choice_of(semantics, {"AT_LEAST_ONCE": "at_least_once", "EXACTLY_ONCE": "exactly_once"})
+        job.put(semantics, "commit.delivery", translated)
 
 
 def _retrying(job: Translation) -> None:
-    retries, wait = job.take("task.maxretries"), job.take("task.retry.intervalinsec")
+    retries, wait = job.pop("task.maxretries"), job.pop("task.retry.intervalinsec")
     if retries is not None:
-        job.put(retries, "task.attempts", whole_number(retries) + 1)
+        job.put(retries, "task.attempts", integer_of(retries) + 1)
     if wait is not None:
-        job.put(wait, "task.retry_wait_s", whole_number(wait), "doubled each time, up to a minute")
-    enabled, policy = job.take("workunit.retry.enabled"), job.take("workunit.retry.policy")
+        job.put(wait, "task.retry_wait_s", integer_of(wait), "doubled each time, up to a minute")
+    enabled, policy = job.pop("workunit.retry.enabled"), job.pop("workunit.retry.policy")
     if policy is not None:
-        ours = one_of(policy, {"always": "always", "onfull": "on_full", "onpartial": "on_partial", "never": "never"})
-        job.put(policy, "task.retry_across_runs", ours)
+        translated = choice_of(
+            policy, {"always": "always", "onfull": "on_full", "onpartial": "on_partial", "never": "never"}
+        )
+        job.put(policy, "task.retry_across_runs", translated)
     if enabled is not None and truth(enabled) and policy is None:
         job.put(enabled, "task.retry_across_runs", "always")
     elif enabled is not None and not truth(enabled):
@@ -126,145 +128,145 @@ def _retrying(job: Translation) -> None:
             enabled, "task.retry_across_runs", "never", "failed work units are read again together with new records"
         )
     elif enabled is not None:
-        job.leave(enabled, "said by workunit.retry.policy")
+        job.skip(enabled, "said by workunit.retry.policy")
 
 
 def _scheduling(job: Translation) -> None:
-    schedule, once = job.take("job.schedule"), job.take("job.runonce")
+    schedule, once = job.pop("job.schedule"), job.pop("job.runonce")
     if once is not None and truth(once):
-        job.leave(once, "`distcommit run` runs once")
-        job.leave(schedule, "job.runonce is true")
+        job.skip(once, "`distcommit run` runs once")
+        job.skip(schedule, "job.runonce is true")
         return
-    job.leave(once, "needs no setting: a job with a schedule runs by it")
+    job.skip(once, "needs no setting: a job with a schedule runs by it")
     if schedule is None:
         return
     try:
-        ours = from_quartz(schedule.value)
-        if "cron" in ours:
-            Cron(str(ours["cron"]))
+        translated = from_quartz(schedule.value)
+        if "cron" in translated:
+            Cron(str(translated["cron"]))
     except ValueError as error:
-        job.leave(schedule, f"set schedule by hand: {error}")
+        job.skip(schedule, f"set schedule by hand: {error}")
         return
-    note = "times are UTC: Gobblin's were its machine's, see schedule.time_zone" if "cron" in ours else ""
-    job.put(schedule, "schedule", ours, note)
+    note = "times are UTC: Gobblin's were its machine's, see schedule.time_zone" if "cron" in translated else ""
+    job.put(schedule, "schedule", translated, note)
 
 
 def _launching(job: Translation) -> None:
-    kind, threads = job.take("launcher.type"), job.take("taskexecutor.threadpool.size")
-    tasks = job.take("mr.job.max.mappers")
-    master = one_of(kind, {"LOCAL": "", "MAPREDUCE": "yarn", "YARN": "yarn"}) if kind is not None else ""
-    slots = str(whole_number(threads, least=1)) if threads is not None else "2"
-    ours = master or f"local[{slots},4]"
+    kind, threads = job.pop("launcher.type"), job.pop("taskexecutor.threadpool.size")
+    tasks = job.pop("mr.job.max.mappers")
+    master = choice_of(kind, {"LOCAL": "", "MAPREDUCE": "yarn", "YARN": "yarn"}) if kind is not None else ""
+    slots = str(integer_of(threads, least=1)) if threads is not None else "2"
+    translated = master or f"local[{slots},4]"
     if kind is not None:
-        job.put(kind, "spark.master", ours, "executors need this package (conf/docs/index.md)" if master else "")
+        job.put(kind, "spark.master", translated, "executors need this package (conf/docs/index.md)" if master else "")
     elif threads is not None:
-        job.put(None, "spark.master", ours)
+        job.put(None, "spark.master", translated)
     if threads is not None and not master:
-        job.put(threads, "spark.master", ours)
+        job.put(threads, "spark.master", translated)
     elif threads is not None:
-        job.leave(threads, "how many tasks an executor runs is spark.conf, spark.executor.cores")
+        job.skip(threads, "how many tasks an executor runs is spark.conf, spark.executor.cores")
     if tasks is not None:
-        job.put(tasks, "spark.partitions", whole_number(tasks, least=1))
+        job.put(tasks, "spark.partitions", integer_of(tasks, least=1))
 
 
 def _limits(job: Translation) -> None:
-    enabled, kind = job.take("extract.limit.enabled"), job.take("extract.limit.type")
-    limit = job.take("extract.limit.timeLimit") or job.take("extract.limit.time.limit")
-    unit = job.take("extract.limit.timeLimitTimeunit") or job.take("extract.limit.time.limit.timeunit")
+    enabled, kind = job.pop("extract.limit.enabled"), job.pop("extract.limit.type")
+    limit = job.pop("extract.limit.timeLimit") or job.pop("extract.limit.time.limit")
+    unit = job.pop("extract.limit.timeLimitTimeunit") or job.pop("extract.limit.time.limit.timeunit")
     if enabled is None or not truth(enabled) or kind is None or kind.value.lower() != "time" or limit is None:
-        for each in (enabled, kind, limit, unit):
-            why = "limits are limits.seconds, source.records_per_dataset and source.bytes_per_dataset"
-            job.leave(each, "the limit is off" if enabled is None or not truth(enabled) else why)
+        for entry in (enabled, kind, limit, unit):
+            reason = "limits are limits.seconds, source.records_per_dataset and source.bytes_per_dataset"
+            job.skip(entry, "the limit is off" if enabled is None or not truth(enabled) else reason)
         return
     seconds = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
-    factor = one_of(unit, seconds) if unit is not None else 1
-    for each in (enabled, kind, limit, unit):
-        if each is not None:
-            job.put(each, "limits.seconds", whole_number(limit, least=1) * factor, "of a run, there of each task")
+    factor = choice_of(unit, seconds) if unit is not None else 1
+    for entry in (enabled, kind, limit, unit):
+        if entry is not None:
+            job.put(entry, "limits.seconds", integer_of(limit, least=1) * factor, "of a run, there of each task")
 
 
-def _telling(job: Translation) -> None:
+def _alerting(job: Translation) -> None:
     names = ("email.host", "email.smtp.port", "email.from", "email.tos")
-    enabled, failures = job.take("email.alert.enabled"), job.take("job.max.failures")
-    host, port, sender, recipients = (job.take(name) for name in names)
+    enabled, failures = job.pop("email.alert.enabled"), job.pop("job.max.failures")
+    host, port, sender, recipients = (job.pop(name) for name in names)
     if enabled is None or not truth(enabled):
-        for each in (failures, enabled, host, port, sender, recipients):
-            job.leave(each, "alerts are off (email.alert.enabled)")
+        for entry in (failures, enabled, host, port, sender, recipients):
+            job.skip(entry, "alerts are off (email.alert.enabled)")
         return
     if host is None or sender is None or recipients is None:
         raise enabled.wrong("an e-mail needs more than this", expected=", ".join(names))
     mail: dict[str, Any] = {"host": host.value, "sender": sender.value, "recipients": listed(recipients)}
     if port is not None:
-        mail["port"] = whole_number(port, least=1)
-    for each in (enabled, host, port, sender, recipients):
-        if each is not None:
-            job.put(each, "alerts.emails", [mail])
-    after = whole_number(failures, least=1) if failures is not None else 1
+        mail["port"] = integer_of(port, least=1)
+    for entry in (enabled, host, port, sender, recipients):
+        if entry is not None:
+            job.put(entry, "alerts.emails", [mail])
+    after = integer_of(failures, least=1) if failures is not None else 1
     job.put(failures, "alerts.after_failed_runs", after)
 
 
-def _checking(job: Translation) -> None:
-    policies, types = job.take("qualitychecker.task.policies"), job.take("qualitychecker.task.policy.types")
+def _checkers(job: Translation) -> None:
+    policies, types = job.pop("qualitychecker.task.policies"), job.pop("qualitychecker.task.policy.types")
     if policies is None:
-        job.leave(types, "there are no policies")
+        job.skip(types, "there are no policies")
         return
-    levels = [each.upper() for each in listed(types)] if types is not None else []
-    checkers, others = [], []
+    levels = [item.upper() for item in listed(types)] if types is not None else []
+    checkers, unsupported = [], []
     for index, policy in enumerate(listed(policies)):
         level = "mandatory" if levels[index : index + 1] == ["FAIL"] else "optional"
         if policy.rpartition(".")[2] == "RowCountPolicy":
             checkers.append({"type": "row_count_of_source", "level": level})
         else:
-            others.append(policy.rpartition(".")[2])
-    for each in (policies, types):
-        if checkers and each is not None:
-            job.put(each, "task_checkers", checkers)
-        if others or not checkers:
-            job.leave(each, f"these are task_checkers of yours (type: python), or of ours: {', '.join(others)}")
+            unsupported.append(policy.rpartition(".")[2])
+    for item in (policies, types):
+        if checkers and item is not None:
+            job.put(item, "task_checkers", checkers)
+        if unsupported or not checkers:
+            job.skip(item, f"these are task_checkers of yours (type: python), or of ours: {', '.join(unsupported)}")
 
 
 def _writing(job: Translation) -> None:
-    destination = job.take("writer.destination.type")
+    destination = job.pop("writer.destination.type")
     if destination is not None and destination.value.upper() != "HDFS":
         raise destination.wrong("only jobs that write files are converted", expected="HDFS", todo="see conf/sinks")
-    job.leave(destination, "needs no setting: where files go is paths.output")
-    form = job.take("writer.output.format")
-    ours = {"AVRO": "avro", "PARQUET": "parquet", "ORC": "orc"}.get(form.value.upper() if form else "AVRO")
-    if ours is None:
-        job.leave(form, "files of plain text are not written: Parquet is, with the record's bytes in the column value")
-    job.put(form if ours else None, "sink.format", ours or "parquet")
-    codec = job.take("writer.codec.type")
+    job.skip(destination, "needs no setting: where files go is paths.output")
+    form = job.pop("writer.output.format")
+    translated = {"AVRO": "avro", "PARQUET": "parquet", "ORC": "orc"}.get(form.value.upper() if form else "AVRO")
+    if translated is None:
+        job.skip(form, "files of plain text are not written: Parquet is, with the record's bytes in the column value")
+    job.put(form if translated else None, "sink.format", translated or "parquet")
+    codec = job.pop("writer.codec.type")
     if codec is not None:
-        known = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTANDARD": "zstd", "ZSTD": "zstd", "NOCOMPRESSION": "none"}
-        if (compression := known.get(codec.value.upper())) is None:
-            job.leave(codec, "sink.compression is zstd, snappy, gzip or none")
+        codecs = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTANDARD": "zstd", "ZSTD": "zstd", "NOCOMPRESSION": "none"}
+        if (compression := codecs.get(codec.value.upper())) is None:
+            job.skip(codec, "sink.compression is zstd, snappy, gzip or none")
         else:
             job.put(codec, "sink.compression", compression)
     _partitioning(job)
 
 
 def _partitioning(job: Translation) -> None:
-    partitioner, granularity = job.take("writer.partitioner.class"), job.take("writer.partition.granularity")
-    zone, columns = job.take("writer.partition.timezone"), job.take("writer.partition.columns")
+    partitioner, granularity = job.pop("writer.partitioner.class"), job.pop("writer.partition.granularity")
+    zone, columns = job.pop("writer.partition.timezone"), job.pop("writer.partition.columns")
     if partitioner is None or "TimeBased" not in partitioner.value:
-        for each in (partitioner, granularity, zone, columns):
-            job.leave(each, "folders by a field's values are sink.partition_by")
+        for entry in (partitioner, granularity, zone, columns):
+            job.skip(entry, "folders by a field's values are sink.partition_by")
         return
     by = {"column": "kafka_timestamp", "granularity": "hour", "time_zone": "America/Los_Angeles"}
     if granularity is not None:
-        by["granularity"] = one_of(granularity, {name: name for name in ("year", "month", "day", "hour")})
+        by["granularity"] = choice_of(granularity, {name: name for name in ("year", "month", "day", "hour")})
     if zone is not None:
         by["time_zone"] = zone.value
     note = "by the time that Kafka has of a record"
-    for each in (partitioner, granularity, zone):
-        if each is not None:
-            job.put(each, "sink.partition_by", by, note)
-    job.leave(
+    for entry in (partitioner, granularity, zone):
+        if entry is not None:
+            job.put(entry, "sink.partition_by", by, note)
+    job.skip(
         columns, "folders go by Kafka's time; by a field of yours: sink.partition_by.column, once it is a timestamp"
     )
 
 
 RULES: tuple[Callable[[Translation], None], ...] = (
-    *(_source, _writing, _committing, _retrying, _scheduling, _launching, _limits, _telling, _checking),
+    *(_source, _writing, _committing, _retrying, _scheduling, _launching, _limits, _alerting, _checkers),
 )
 """In the order of the job file's sections."""

@@ -16,17 +16,17 @@ class TranslatedProperty(msgspec.Struct, frozen=True):
     """A property, its place, and its settings in the job file as `key: value`. `note`: what differs there."""
 
     name: str
-    said_at: str
+    location: str
     setting: str
     note: str = ""
 
 
-class LeftProperty(msgspec.Struct, frozen=True):
+class UntranslatedProperty(msgspec.Struct, frozen=True):
     """A property without a setting, its place, and why, or where it belongs."""
 
     name: str
-    said_at: str
-    why: str
+    location: str
+    reason: str
 
 
 class Translation:
@@ -42,23 +42,23 @@ class Translation:
         self._open = dict(properties)
         self.tree: dict[str, Any] = {}
         self.translated: list[TranslatedProperty] = []
-        self.left: list[LeftProperty] = []
+        self.skipped: list[UntranslatedProperty] = []
 
-    def take(self, name: str) -> Property | None:
+    def pop(self, name: str) -> Property | None:
         """Return a property, which the caller must put or leave; None if it is missing or empty.
 
         Raises:
             ConfigurationError: if it has an undefined variable.
         """
-        found = self._open.pop(name, None)
-        if found is None or not found.value:
+        entry = self._open.pop(name, None)
+        if entry is None or not entry.value:
             return None
-        if variable := unfilled(found.value):
-            raise found.wrong(
+        if variable := unfilled(entry.value):
+            raise entry.wrong(
                 f"nobody says what ${{{variable}}} is",
                 todo="give the file that defines it by --sysconfig, or write its value",
             )
-        return found
+        return entry
 
     def text(self, name: str) -> str:
         """Return a property's value without taking it; empty if it is missing."""
@@ -72,16 +72,16 @@ class Translation:
             holder = holder.setdefault(section, {})
         holder[last] = value
         if of is not None:
-            self.translated.append(TranslatedProperty(of.name, of.said_at, f"{key}: {shown(value)}", note))
+            self.translated.append(TranslatedProperty(of.name, of.location, f"{key}: {shown(value)}", note))
 
-    def leave(self, of: Property | None, why: str) -> None:
+    def skip(self, of: Property | None, reason: str) -> None:
         """Record that the property has no setting."""
         if of is not None:
-            self.left.append(LeftProperty(of.name, of.said_at, why))
+            self.skipped.append(UntranslatedProperty(of.name, of.location, reason))
 
     def remaining(self) -> Iterable[Property]:
         """Return the properties that no rule took, without empty ones."""
-        return [each for each in self._open.values() if each.value]
+        return [entry for entry in self._open.values() if entry.value]
 
 
 def truth(of: Property) -> bool:
@@ -91,7 +91,7 @@ def truth(of: Property) -> bool:
     return _TRUTHS[of.value.lower()]
 
 
-def whole_number(of: Property, *, least: int = 0) -> int:
+def integer_of(of: Property, *, least: int = 0) -> int:
     """Return the value as a number."""
     try:
         found = int(of.value)
@@ -102,17 +102,17 @@ def whole_number(of: Property, *, least: int = 0) -> int:
     return found
 
 
-def one_of(of: Property, known: Mapping[str, Any]) -> Any:
+def choice_of(of: Property, choices: Mapping[str, Any]) -> Any:
     """Return what the value stands for, in any case."""
-    by_name = {name.lower(): value for name, value in known.items()}
+    by_name = {name.lower(): value for name, value in choices.items()}
     if of.value.lower() not in by_name:
-        raise of.wrong("the value is unknown", expected=", ".join(known))
+        raise of.wrong("the value is unknown", expected=", ".join(choices))
     return by_name[of.value.lower()]
 
 
 def listed(of: Property) -> list[str]:
     """Return the parts of the value between commas."""
-    return [part for each in of.value.split(",") if (part := each.strip())]
+    return [part for name in of.value.split(",") if (part := name.strip())]
 
 
 def shown(value: Any) -> str:

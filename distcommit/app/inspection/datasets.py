@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from distcommit.app.inspection.runs import RunDatasetRow, read_datasets
-from distcommit.app.inspection.status import WORST_FIRST, DatasetStatusRow, StatusResult, standing
+from distcommit.app.inspection.status import WORST_FIRST_STATUSES, DatasetStatusRow, StatusResult, status_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
@@ -23,7 +23,7 @@ class Status(StrEnum):
     """The status of a dataset."""
 
     IDLE = "idle"
-    UNREAD = "unread"
+    UNREAD = "read-failed"
     """It is idle, and the last run could not read it."""
     PENDING = "pending"
     QUARANTINED = "quarantined"
@@ -54,7 +54,7 @@ class Query:
     match: str = "*"
     """A shell pattern that names must match."""
     sort: SortBy = SortBy.NAME
-    most: int = 0
+    max_rows: int = 0
     """How many; 0 for all."""
     read: bool = False
     """Whether rows include what the newest run read."""
@@ -121,12 +121,12 @@ def list_datasets(
     lags, unknown = lags_of(ask_lag, [row.dataset for row in rows]) if ask_lag is not None else ({}, "")
     run_id = status.runs[0].run_id if query.read and status.runs else ""
     last_run = read_datasets(store, run_id)[0] if run_id else {}  # `runs EPOCH` shows what cannot be read
-    known = _Known(store, lags, last_run, freshness)
+    inputs = _ProcessState(store, lags, last_run, freshness)
     if query.sort is not SortBy.NAME:
-        rows.sort(key=lambda row: _KEYS[query.sort](known, row))  # stable: equal ones stay sorted by name
-    shown = rows[: query.most] if query.most else rows
+        rows.sort(key=lambda row: _KEYS[query.sort](inputs, row))  # stable: equal ones stay sorted by name
+    shown = rows[: query.max_rows] if query.max_rows else rows
     epoch = status.runs[0].epoch if query.read and status.runs else 0
-    return DatasetsResult(status.job, list(map(known.row, shown)), len(rows), status.unreadable, epoch, unknown)
+    return DatasetsResult(status.job, list(map(inputs.row, shown)), len(rows), status.unreadable, epoch, unknown)
 
 
 def lags_of(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: Sequence[str]) -> tuple[Mapping[str, Lag], str]:
@@ -139,12 +139,12 @@ def lags_of(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: Sequence[str]) 
 
 
 def _matches(row: DatasetStatusRow, query: Query) -> bool:
-    asked = not query.statuses or row.status in query.statuses or standing(row) in query.statuses
-    return asked and fnmatch.fnmatchcase(row.dataset, query.match)
+    is_selected = not query.statuses or row.status in query.statuses or status_of(row) in query.statuses
+    return is_selected and fnmatch.fnmatchcase(row.dataset, query.match)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ProcessState:
     """What is known of datasets besides their states. Rows are made only for listed datasets."""
 
     store: JobStore
@@ -189,15 +189,15 @@ class _Known:
 
 
 _NO_LAG = Lag("", None, None)
-_KEYS: dict[SortBy, Callable[[_Known, DatasetStatusRow], float]] = {
-    SortBy.STATUS: lambda _, row: WORST_FIRST.index(standing(row)),
-    SortBy.LAG: lambda known, row: -(known.lags.get(row.dataset, _NO_LAG).records or 0),
-    SortBy.SECONDS: lambda known, row: -(known.lags.get(row.dataset, _NO_LAG).seconds or 0),
+_KEYS: dict[SortBy, Callable[[_ProcessState, DatasetStatusRow], float]] = {
+    SortBy.STATUS: lambda _, row: WORST_FIRST_STATUSES.index(status_of(row)),
+    SortBy.LAG: lambda inputs, row: -(inputs.lags.get(row.dataset, _NO_LAG).records or 0),
+    SortBy.SECONDS: lambda inputs, row: -(inputs.lags.get(row.dataset, _NO_LAG).seconds or 0),
     SortBy.RECORDS: lambda _, row: -row.done_records,
-    SortBy.REJECTED: lambda known, row: -known.records_rejected(row),
+    SortBy.REJECTED: lambda inputs, row: -inputs.records_rejected(row),
     SortBy.FAILED: lambda _, row: -row.failed_runs,
-    SortBy.AGE: lambda known, row: known.committed_ms(row),
-    SortBy.BEHIND: lambda known, row: -known.times_behind(row),
+    SortBy.AGE: lambda inputs, row: inputs.committed_ms(row),
+    SortBy.BEHIND: lambda inputs, row: -inputs.times_behind(row),
 }
 
 

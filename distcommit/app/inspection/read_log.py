@@ -10,7 +10,6 @@ import msgspec
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
-    ByHand,
     Checkpoint,
     Done,
     Dropped,
@@ -18,8 +17,9 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
-    Left,
     Moved,
+    OperatorDecision,
+    Postponed,
     Rebuilt,
     Record,
     SealedSequence,
@@ -27,10 +27,10 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark, format_position
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
+from distcommit.protocol.record_effects import apply
 from distcommit.protocol.validity import rejection_reason
 from distcommit.stores.state.job_store import JobStore
 
@@ -46,7 +46,7 @@ class LogLine(msgspec.Struct):
     """The writer's; 0 for an operator."""
     writer: str = ""
     record: str = ""
-    what: str = ""
+    summary: str = ""
     ignored: str = ""
     """Why it has no effect; empty if it has one."""
     unreadable: str = ""
@@ -99,75 +99,75 @@ def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None 
             ignored = rejection_reason(record, fold)
             apply(number, record, fold)
         if dataset is None or _concerns(record, dataset):
-            what = _what(record, dataset)
-            lines.append(LogLine(number, segment.epoch, segment.writer_id, type(record).__name__, what, ignored))
+            summary = _summary(record, dataset)
+            lines.append(LogLine(number, segment.epoch, segment.writer_id, type(record).__name__, summary, ignored))
     return LogResult(log.folder, dataset or "", lines)
 
 
 def _concerns(record: Record, dataset: str) -> bool:
     match record:
-        case Intent() | Done() | Left() | Dropped():
+        case Intent() | Done() | Postponed() | Dropped():
             return any(sequence.dataset_urn == dataset for sequence in record.sequences)
-        case Failed() | ByHand():
+        case Failed() | OperatorDecision():
             return record.sequence.dataset_urn == dataset
         case SetWatermark():
             return record.dataset_urn == dataset
         case SetWatermarks():
             return dataset in record.watermarks
-        case Rebuilt() | Checkpoint() | Unread():
+        case Rebuilt() | Checkpoint() | ReadFailures():
             return any(state.dataset_urn == dataset for state in record.datasets)
         case _:
             return True
 
 
-def _what(record: Record, dataset: str | None) -> str:
+def _summary(record: Record, dataset: str | None) -> str:
     """Describe a record, or only its part about one dataset."""
 
-    def mine(urn: str) -> bool:
+    def is_selected(urn: str) -> bool:
         return dataset is None or urn == dataset
 
     match record:
         case Checkpoint():
-            states = [state for state in record.datasets if mine(state.dataset_urn)]
+            states = [state for state in record.datasets if is_selected(state.dataset_urn)]
             if dataset is not None:
                 return _few(states, lambda state: f"{state.status.value} at {_position(state.watermark)}")
             counts = Counter(state.status.value for state in states)
             decided = f"; decided: {_few(record.decided_epochs, str)}" if record.decided_epochs else ""
-            found = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items())) or "no datasets"
-            return f"epoch {record.fence_epoch}: {found}{decided}"
+            actual = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items())) or "no datasets"
+            return f"epoch {record.fence_epoch}: {actual}{decided}"
         case Fence():
             return f"epoch {record.epoch} begins, run {record.run_id}"
         case Decide():
             return f"the held sequences of epoch {record.epoch} are published"
         case Intent():
-            return _few([s for s in record.sequences if mine(s.dataset_urn)], _sealed) + _GATES[record.gate]
+            return _few([s for s in record.sequences if is_selected(s.dataset_urn)], _sealed) + _GATES[record.gate]
         case Done():
-            return _few([name for name in record.sequences if mine(name.dataset_urn)], _name)
+            return _few([name for name in record.sequences if is_selected(name.dataset_urn)], _name)
         case Dropped():
-            return _few([name for name in record.sequences if mine(name.dataset_urn)], _name)
+            return _few([name for name in record.sequences if is_selected(name.dataset_urn)], _name)
         case Failed():
             return f"{_name(record.sequence)}{', quarantined' if record.quarantine else ''}: {record.reason}"
-        case Left():
-            left = [one for one in record.sequences if mine(one.dataset_urn)]
-            told = _few(left, lambda one: f"{one.dataset_urn} of epoch {one.epoch}: {one.reason}")
-            return ("its target does not work: " if record.outage else "") + told
-        case Unread():
-            return _few([one for one in record.datasets if mine(one.dataset_urn)], _unread)
-        case ByHand():
-            return f"{record.action.value} {_name(record.sequence)}, by {record.who}"
+        case Postponed():
+            postponed = [one for one in record.sequences if is_selected(one.dataset_urn)]
+            reasons = _few(postponed, lambda one: f"{one.dataset_urn} of epoch {one.epoch}: {one.reason}")
+            return ("its target does not work: " if record.outage else "") + reasons
+        case ReadFailures():
+            return _few([one for one in record.datasets if is_selected(one.dataset_urn)], _read_failure)
+        case OperatorDecision():
+            return f"{record.action.value} {_name(record.sequence)}, by {record.requested_by}"
         case SetWatermark():
-            return f"{record.dataset_urn} to {_position(record.watermark)}, by {record.who}"
+            return f"{record.dataset_urn} to {_position(record.watermark)}, by {record.requested_by}"
         case SetWatermarks():
-            moved = [(urn, watermark) for urn, watermark in record.watermarks.items() if mine(urn)]
-            return f"{_few(moved, lambda one: f'{one[0]} to {_position(one[1])}')}, by {record.who}"
+            moved = [(urn, watermark) for urn, watermark in record.watermarks.items() if is_selected(urn)]
+            return f"{_few(moved, lambda one: f'{one[0]} to {_position(one[1])}')}, by {record.requested_by}"
         case Rebuilt():
-            states = [state for state in record.datasets if mine(state.dataset_urn)]
-            return f"{_few(states, lambda s: f'{s.dataset_urn} to {_position(s.watermark)}')}, by {record.who}"
+            states = [state for state in record.datasets if is_selected(state.dataset_urn)]
+            return f"{_few(states, lambda s: f'{s.dataset_urn} to {_position(s.watermark)}')}, by {record.requested_by}"
         case Cut():
             phase = "has ended" if record.phase is CutPhase.ENDED else "has replayed older sequences"
             return f"epoch {record.epoch} {phase}; buckets are at {_few(record.heads, _head)}"
         case Heads():
-            return f"buckets are at {_few(record.heads, _head)}, by {record.who}"
+            return f"buckets are at {_few(record.heads, _head)}, by {record.requested_by}"
         case Rebucket():
             return f"the move to generation {record.generation}, of {record.buckets:,} buckets, begins"
         case Moved():
@@ -183,7 +183,7 @@ def _few(values: Iterable[object], describe: Callable[..., str]) -> str:
 
 
 def _head(head: Head) -> str:
-    return f"{head.bucket}:{head.number}{'' if head.is_whole else ' (its end is lost)'}"
+    return f"{head.bucket}:{head.number}{'' if head.is_complete else ' (its end is lost)'}"
 
 
 def _name(name: SequenceName) -> str:
@@ -196,7 +196,7 @@ def _sealed(sequence: SealedSequence) -> str:
     return f"{sequence.dataset_urn} {moved}, {sequence.records:,} records in {sequence.files:,} files{schemas}"
 
 
-def _unread(one: DatasetReadFailure) -> str:
+def _read_failure(one: DatasetReadFailure) -> str:
     moved = f"{_position(one.low)} -> {_position(one.expected_high)}"
     stopped = "; stopped" if one.stops else "; an outage" if one.outage else ""
     return f"{one.dataset_urn} {moved}{stopped}: {one.reason}"

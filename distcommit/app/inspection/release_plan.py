@@ -12,13 +12,13 @@ from distcommit.app.inspection.steps import SequenceSteps, StepsResult
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.operator.operator_actions import Release
 
-_WAY = re.compile(r"To do: release the dataset with (abandon|restart)\b|(?:; |To do: )(abandon) the dataset\b")
+_REMEDY = re.compile(r"To do: release the dataset with (abandon|restart)\b|(?:; |To do: )(abandon) the dataset\b")
 
 
-def way_out(reason: str) -> Release | None:
+def remedy_of(reason: str) -> Release | None:
     """Return the way of release that the reason of a quarantined dataset names, if it names one."""
-    found = _WAY.search(reason)
-    return Release(found[1] or found[2]) if found else None
+    match = _REMEDY.search(reason)
+    return Release(match[1] or match[2]) if match else None
 
 
 class ReleaseRow(msgspec.Struct, frozen=True):
@@ -28,8 +28,8 @@ class ReleaseRow(msgspec.Struct, frozen=True):
     status: str
     records: int
     """Sealed records."""
-    does: str
-    acts: bool
+    effect: str
+    changes_dataset: bool
     """Whether it changes the dataset."""
 
 
@@ -37,7 +37,7 @@ class ReleasePlan(msgspec.Struct, frozen=True):
     """What `dataset release` would do now."""
 
     job: str
-    how: Release
+    release: Release
     rows: list[ReleaseRow]
     unreadable: dict[str, str]
     """Reasons by the names of logs that it would leave alone."""
@@ -46,7 +46,7 @@ class ReleasePlan(msgspec.Struct, frozen=True):
 def plan_release(
     status: StatusResult,
     steps: StepsResult,
-    how: Release,
+    release: Release,
     dataset: str | None = None,
     *,
     closed: Mapping[str, str] = {},
@@ -57,61 +57,67 @@ def plan_release(
     Args:
         status: the job's.
         steps: of these datasets' sequences.
-        how: the way of release.
+        release: the way of release.
         dataset: only this one. None: all that wait; abandon and restart then take only those that need it.
         closed: logs that reject operator actions, as `closed_buckets` returns them.
         bucket_of: returns the bucket of a dataset.
     """
     sealed = {sequence.dataset: sequence for sequence in steps.sequences}
-    wanted = [row for row in status.datasets if (row.status in WAITING if dataset is None else row.dataset == dataset)]
+    selected = [
+        row for row in status.datasets if (row.status in WAITING if dataset is None else row.dataset == dataset)
+    ]
     rows: list[ReleaseRow] = []
-    for row in wanted:
+    for row in selected:
         if f"bucket {bucket_of(row.dataset)}" in closed:
             does, acts = "left alone: its bucket's log can't be read", False
         else:
-            does, acts = _fate(row, sealed.get(row.dataset), how, by_name=dataset is not None)
+            does, acts = _effect(row, sealed.get(row.dataset), release, by_name=dataset is not None)
         rows.append(ReleaseRow(row.dataset, row.status, row.pending_records, does, acts))
-    return ReleasePlan(status.job, how, rows, dict(closed))
+    return ReleasePlan(status.job, release, rows, dict(closed))
 
 
-def _fate(row: DatasetStatusRow, mine: SequenceSteps | None, how: Release, *, by_name: bool) -> tuple[str, bool]:
+def _effect(
+    row: DatasetStatusRow, sequence: SequenceSteps | None, release: Release, *, by_name: bool
+) -> tuple[str, bool]:
     """Return the effect, and whether it is one."""
     if row.status == "stopped":
-        is_retry = how is Release.RETRY
+        is_retry = release is Release.RETRY
         return "the next run reads it again" if is_retry else "refused: nothing of it is sealed (retry)", is_retry
-    if row.status not in WAITING or mine is None:
+    if row.status not in WAITING or sequence is None:
         return f"refused: it is {row.status}", False
-    if how is Release.RETRY and row.status == "revoking":
+    if release is Release.RETRY and row.status == "revoking":
         return "refused: it is being abandoned (abandon or accept)", False
-    steps, done = sum(mine.counts.values()), mine.counts.get("DONE", 0)
-    lost = next((step for step in mine.steps if step.state == "LOST"), None)
-    match how:
-        case Release.RETRY if lost is not None:
-            return f"the next run quarantines it again: {lost.why}", True
+    steps, done = sum(sequence.counts.values()), sequence.counts.get("DONE", 0)
+    lost_step = next((step for step in sequence.steps if step.state == "LOST"), None)
+    match release:
+        case Release.RETRY if lost_step is not None:
+            return f"the next run quarantines it again: {lost_step.reason}", True
         case Release.RETRY:
             return f"the next run executes the missing steps: {done:,} of {steps:,} are done", True
-        case Release.ACCEPT if row.status == "quarantined" and _is_read_beside(mine):
+        case Release.ACCEPT if row.status == "quarantined" and _adds_beside_replaced(sequence):
             return "refused: the tombstone of the files that it replaces is not published (abandon)", False
         case Release.ACCEPT:
-            left = f": what {steps - done:,} of {steps:,} steps had to publish is lost" if done < steps else ""
-            return f"it counts as done{left}", True
-    if any(step.lasts for step in mine.steps):
+            lost_note = f": what {steps - done:,} of {steps:,} steps had to publish is lost" if done < steps else ""
+            return f"it counts as done{lost_note}", True
+    if any(step.is_permanent for step in sequence.steps):
         return "refused: it has a step of a kind that can't be abandoned (retry or accept)", False
-    if not by_name and not _needs(row, mine, how):
-        return f"left alone: its reason does not name this way ({how} it by its name)", False
-    again = "its records" if how is Release.ABANDON else "the dataset from its beginning"
-    return f"{done:,} of {steps:,} steps are taken back, and the next run reads {again} again", True
+    if not by_name and not _needs(row, sequence, release):
+        return f"left alone: its reason does not name this way ({release} it by its name)", False
+    reread = "its records" if release is Release.ABANDON else "the dataset from its beginning"
+    return f"{done:,} of {steps:,} steps are taken back, and the next run reads {reread} again", True
 
 
-def _needs(row: DatasetStatusRow, mine: SequenceSteps, how: Release) -> bool:
+def _needs(row: DatasetStatusRow, sequence: SequenceSteps, release: Release) -> bool:
     """Return whether the dataset can't be finished and this way resolves it."""
-    if (way := way_out(row.reason)) is not None and row.status == "quarantined":
-        return way is how
-    return how is Release.ABANDON and (row.status == "revoking" or any(step.gone for step in mine.steps))
+    if (way := remedy_of(row.reason)) is not None and row.status == "quarantined":
+        return way is release
+    return release is Release.ABANDON and (
+        row.status == "revoking" or any(step.target_missing for step in sequence.steps)
+    )
 
 
-def _is_read_beside(mine: SequenceSteps) -> bool:
+def _adds_beside_replaced(sequence: SequenceSteps) -> bool:
     """Return whether readers would see its files beside those that it replaces if it were accepted. Only files can be
     read so."""
-    of_files = all(step.kind == FsRenameCommitStep.type_name for step in mine.steps)
-    return of_files and any(step.replaces and step.state in ("PENDING", "LOST") for step in mine.steps)
+    of_files = all(step.kind == FsRenameCommitStep.type_name for step in sequence.steps)
+    return of_files and any(step.replaces and step.state in ("PENDING", "LOST") for step in sequence.steps)

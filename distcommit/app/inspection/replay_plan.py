@@ -31,13 +31,13 @@ class ReplayRow(msgspec.Struct, frozen=True):
 
     dataset: str
     epoch: int
-    does: Replay
-    executes: int
+    outcome: Replay
+    steps_to_execute: int
     """How many steps it executes."""
-    found_done: int
+    steps_done: int
     """How many steps are done already."""
     records: int
-    why: str = ""
+    reason: str = ""
 
 
 class ReplayPlan(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class ReplayPlan(msgspec.Struct, frozen=True):
     """Sequences by what becomes of them."""
     unreadable: dict[str, str]
     """Reasons by the names of logs that it could not recover."""
-    goes_through: bool = True
+    succeeds: bool = True
     """Whether it would end with exit code 0."""
 
 
@@ -69,13 +69,13 @@ def plan_replay(status: StatusResult, steps: StepsResult, unrecoverable: Mapping
     ]
     counts: dict[str, int] = {}
     for row in rows:
-        counts[row.does] = counts.get(row.does, 0) + 1
+        counts[row.outcome] = counts.get(row.outcome, 0) + 1
     goes_through = not unreadable and not counts.keys() & {Replay.QUARANTINES, Replay.UNKNOWN}
     return ReplayPlan(status.job, rows, counts, unreadable, goes_through)
 
 
 def _row(sequence: SequenceSteps, next_run: NextRun, is_left: bool) -> ReplayRow:
-    does, why = (Replay.LEAVES, "its bucket's log can't be recovered") if is_left else _fate(sequence, next_run)
+    does, reason = (Replay.LEAVES, "its bucket's log can't be recovered") if is_left else _outcome(sequence, next_run)
     acts = does is Replay.CLOSES
     return ReplayRow(
         sequence.dataset,
@@ -84,11 +84,11 @@ def _row(sequence: SequenceSteps, next_run: NextRun, is_left: bool) -> ReplayRow
         sequence.counts.get("PENDING", 0) if acts else 0,
         sequence.counts.get("DONE", 0),
         sequence.records,
-        why,
+        reason,
     )
 
 
-def _fate(sequence: SequenceSteps, next_run: NextRun) -> tuple[Replay, str]:
+def _outcome(sequence: SequenceSteps, next_run: NextRun) -> tuple[Replay, str]:
     if sequence.status != "pending":
         return Replay.LEAVES, sequence.reason
     if next_run is NextRun.DROPS:
@@ -97,9 +97,9 @@ def _fate(sequence: SequenceSteps, next_run: NextRun) -> tuple[Replay, str]:
         return Replay.UNKNOWN, "whether it was decided is unknown"
     by_state = {step.state: step for step in reversed(sequence.steps)}
     if "LOST" in by_state:
-        return Replay.QUARANTINES, by_state["LOST"].why
+        return Replay.QUARANTINES, by_state["LOST"].reason
     if "UNKNOWN" in by_state:
-        return Replay.UNKNOWN, by_state["UNKNOWN"].why
-    if asked := by_state.get("PENDING"):
-        return Replay.CLOSES, asked.why
+        return Replay.UNKNOWN, by_state["UNKNOWN"].reason
+    if pending_step := by_state.get("PENDING"):
+        return Replay.CLOSES, pending_step.reason
     return Replay.CLOSES, ""

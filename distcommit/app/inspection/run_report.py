@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from distcommit.app.inspection.datasets import lags_of
-from distcommit.app.inspection.measures import Skew, Spread, skew_of, spread_of
+from distcommit.app.inspection.distributions import Skew, Spread, skew_of, spread_of
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
-from distcommit.app.inspection.task_lanes import Lane, lanes_of
+from distcommit.app.inspection.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.ports import Clock
 from distcommit.engine.driver.progress import progress_folder, read_progress
@@ -22,7 +22,7 @@ from distcommit.stores.history.run_records import RunBeginning, RunRecord
 from distcommit.stores.history.run_table import RowKind, TableRow, TaskRows
 from distcommit.stores.state.job_store import JobStore
 
-MOST_DATASETS, MOST_LANES, SLOWEST = 5000, 64, 10
+MOST_DATASETS, MOST_TIMELINES, SLOWEST = 5000, 64, 10
 """How many of each a report names; the others are counted."""
 
 
@@ -74,7 +74,7 @@ class ReportedDataset(msgspec.Struct, frozen=True):
     """Kind of the problem; empty if there is none."""
     reason: str = ""
     """Reason of the problem."""
-    not_passed: dict[str, int] = {}
+    checks_failed: dict[str, int] = {}
     """Attempts that did not pass, by task checker."""
 
 
@@ -85,7 +85,7 @@ class RunReport(msgspec.Struct, frozen=True):
     """Name of the job."""
     store: str
     """Folder of the store."""
-    made_ms: int
+    created_ms: int
     """Time of the report."""
     run: RunRow
     """The run."""
@@ -97,10 +97,10 @@ class RunReport(msgspec.Struct, frozen=True):
     """Begin of the time axis of the lanes."""
     ended_ms: int
     """End of the time axis of the lanes."""
-    lanes: list[Lane]
+    task_timelines: list[TaskTimeline]
     """Its busiest tasks."""
-    lanes_left_out: int
-    """Number of tasks that are not in `lanes`."""
+    task_timelines_omitted: int
+    """Number of tasks that are not in `task_timelines`."""
     visible: Spread | None
     """From the end of a dataset's last work unit to its publication."""
     waited: Spread | None
@@ -121,19 +121,19 @@ class RunReport(msgspec.Struct, frozen=True):
     """Records rejected to error branches, in all attempts."""
     requests: int
     """To file systems, by the run's tasks."""
-    requests_of_none: int
+    requests_unattributed: int
     """Those of `requests` that belong to no single dataset."""
     datasets: list[ReportedDataset]
     """Those that were not published, then the largest."""
-    datasets_left_out: int
+    datasets_omitted: int
     """Number of datasets that are not in `datasets`."""
-    not_kept: str = ""
+    missing_datasets_reason: str = ""
     """Why datasets are missing."""
-    no_times: str = ""
+    missing_times_reason: str = ""
     """Why times are missing."""
     lag_unknown: str = ""
     """Why no lag is known, if the source was asked."""
-    lag_asked: bool = False
+    is_lag_requested: bool = False
     """Whether the source was asked for lags."""
     progress: Progressed | None = None
     """While it is alive."""
@@ -157,46 +157,46 @@ def make_report(
     """
     attempts: list[Attempt] = []
     tasks: list[TaskRows] = []
-    kept = read_run(store, epoch, clock, attempts.append, tasks.append)
+    recorded = read_run(store, epoch, clock, attempts.append, tasks.append)
     moments = _Moments(attempts, tasks)
-    lanes = lanes_of(attempts, tasks)
-    datasets = [_dataset(row, moments) for row in kept.datasets]
+    timelines = timelines_of(attempts, tasks)
+    datasets = [_dataset(row, moments) for row in recorded.datasets]
     shown, lag_unknown = _shown(datasets), ""
     lags: Mapping[str, Lag] = {}
     if ask_lag is not None:
         lags, lag_unknown = lags_of(ask_lag, [row.dataset for row in shown])
-    busiest = sorted(lanes, key=lambda lane: -lane.busy_ms)[:MOST_LANES]
-    began_ms, ended_ms = _bounds(kept.run, lanes)
-    lives = kept.run.status is RunStatus.RUNNING
+    busiest = sorted(timelines, key=lambda timeline: -timeline.busy_ms)[:MOST_TIMELINES]
+    began_ms, ended_ms = _bounds(recorded.run, timelines)
+    lives = recorded.run.status is RunStatus.RUNNING
     return RunReport(
         job=store.job,
         store=store.roots.store,
-        made_ms=clock.now_ms(),
-        run=kept.run,
-        beginning=kept.beginning,
-        record=kept.record,
+        created_ms=clock.now_ms(),
+        run=recorded.run,
+        beginning=recorded.beginning,
+        record=recorded.record,
         began_ms=began_ms,
         ended_ms=ended_ms,
-        lanes=[lane for lane in lanes if lane in busiest],
-        lanes_left_out=len(lanes) - len(busiest),
+        task_timelines=[timeline for timeline in timelines if timeline in busiest],
+        task_timelines_omitted=len(timelines) - len(busiest),
         visible=spread_of(ms for row in datasets if (ms := row.visible_ms) is not None),
         waited=spread_of(moments.waited_ms()),
         slowest_reads=_slowest_reads(attempts),
         slowest_commits=_slowest(datasets, lambda row: row.commit_ms),
         slowest_visible=_slowest(datasets, lambda row: row.visible_ms),
-        skew=_skew(lanes, attempts, datasets),
+        skew=_skew(timelines, attempts, datasets),
         outcomes=dict(Counter(row.outcome for row in datasets).most_common()),
         bytes_read=sum(row.bytes_read for row in datasets),
         rejected=sum(row.rejected for row in datasets),
         requests=moments.requests.total(),
-        requests_of_none=moments.requests[""],
+        requests_unattributed=moments.requests[""],
         datasets=[_with_lag(row, lags.get(row.dataset)) for row in shown],
-        datasets_left_out=len(datasets) - len(shown),
-        not_kept=kept.not_kept,
-        no_times=_why_no_times(kept, attempts, lanes),
+        datasets_omitted=len(datasets) - len(shown),
+        missing_datasets_reason=recorded.missing_datasets_reason,
+        missing_times_reason=_missing_times_reason(recorded, attempts, timelines),
         lag_unknown=lag_unknown,
-        lag_asked=ask_lag is not None,
-        progress=read_progress(store.fs, progress_folder(store.roots.store, kept.run.run_id)) if lives else None,
+        is_lag_requested=ask_lag is not None,
+        progress=read_progress(store.fs, progress_folder(store.roots.store, recorded.run.run_id)) if lives else None,
     )
 
 
@@ -235,8 +235,8 @@ class _Moments:
         return self._until_published(urn, self._last)
 
     def waited_ms(self) -> list[int]:
-        found = (self._until_published(urn, self._first) for urn in self._published)
-        return [ms for ms in found if ms is not None]
+        waits = (self._until_published(urn, self._first) for urn in self._published)
+        return [ms for ms in waits if ms is not None]
 
     def _until_published(self, urn: str, since: Mapping[str, int]) -> int | None:
         """Return the time until publication, at least 0: clocks of two machines may differ."""
@@ -245,10 +245,10 @@ class _Moments:
         return max(0, self._published[urn] - since[urn])
 
 
-def _why_no_times(kept: RecordedRun, attempts: list[Attempt], lanes: Iterable[Lane]) -> str:
+def _missing_times_reason(kept: RecordedRun, attempts: list[Attempt], timelines: Iterable[TaskTimeline]) -> str:
     if kept.unreadable:
         return kept.unreadable
-    if any(lane.phase for lane in lanes):
+    if any(timeline.phase for timeline in timelines):
         return ""
     if kept.run.status is RunStatus.RUNNING:
         return "tasks record their commit times when they end"
@@ -272,7 +272,7 @@ def _dataset(row: RunDatasetRow, moments: _Moments) -> ReportedDataset:
         requests=moments.requests[row.dataset],
         kind=row.kind,
         reason=row.reason,
-        not_passed=counts.flow.failed_checks,
+        checks_failed=counts.flow.failed_checks,
     )
 
 
@@ -287,37 +287,39 @@ def _with_lag(row: ReportedDataset, lag: Lag | None) -> ReportedDataset:
     return msgspec.structs.replace(row, lag_records=lag.records, lag_seconds=lag.seconds)
 
 
-def _bounds(run: RunRow, lanes: Iterable[Lane]) -> tuple[int, int]:
-    known = [*lanes]
-    began_ms = min(filter(None, (run.began_ms, *(lane.began_ms for lane in known))), default=0)
-    return began_ms, max((run.ended_ms, began_ms, *(lane.ended_ms for lane in known)))
+def _bounds(run: RunRow, timelines: Iterable[TaskTimeline]) -> tuple[int, int]:
+    timeline_list = [*timelines]
+    began_ms = min(filter(None, (run.began_ms, *(timeline.began_ms for timeline in timeline_list))), default=0)
+    return began_ms, max((run.ended_ms, began_ms, *(timeline.ended_ms for timeline in timeline_list)))
 
 
 def _slowest_reads(attempts: Iterable[Attempt]) -> list[Slow]:
-    slowest = sorted(attempts, key=lambda each: each.started_ms - each.finished_ms)[:SLOWEST]
+    slowest = sorted(attempts, key=lambda attempt: attempt.started_ms - attempt.finished_ms)[:SLOWEST]
     return [
-        Slow(each.dataset, each.finished_ms - each.started_ms, each.counts.records_read, each.work_unit)
-        for each in slowest
+        Slow(attempt.dataset, attempt.finished_ms - attempt.started_ms, attempt.counts.records_read, attempt.work_unit)
+        for attempt in slowest
     ]
 
 
 def _slowest(datasets: Iterable[ReportedDataset], ms_of: Callable[[ReportedDataset], int | None]) -> list[Slow]:
-    known = [Slow(row.dataset, ms, row.records) for row in datasets if (ms := ms_of(row)) is not None]
-    return sorted(known, key=lambda each: -each.ms)[:SLOWEST]
+    durations = [Slow(row.dataset, ms, row.records) for row in datasets if (ms := ms_of(row)) is not None]
+    return sorted(durations, key=lambda slow: -slow.ms)[:SLOWEST]
 
 
-def _skew(lanes: Sequence[Lane], attempts: Iterable[Attempt], datasets: Iterable[ReportedDataset]) -> list[Skew]:
-    reading = [lane for lane in lanes if lane.reads]
+def _skew(
+    timelines: Sequence[TaskTimeline], attempts: Iterable[Attempt], datasets: Iterable[ReportedDataset]
+) -> list[Skew]:
+    reading = [timeline for timeline in timelines if timeline.reads]
     by_executor: Counter[str] = Counter()
-    for lane in lanes:
-        if lane.executor:
-            by_executor[lane.executor] += lane.busy_ms
-    found = (
+    for timeline in timelines:
+        if timeline.executor:
+            by_executor[timeline.executor] += timeline.busy_ms
+    skews = (
         skew_of("an executor", "ms busy", by_executor.items()),
-        skew_of("a task", "ms busy", ((lane.name, lane.busy_ms) for lane in reading)),
-        skew_of("a task", "records", ((lane.name, lane.records) for lane in reading)),
-        skew_of("a work unit", "ms", ((each.dataset, each.finished_ms - each.started_ms) for each in attempts)),
+        skew_of("a task", "ms busy", ((timeline.name, timeline.busy_ms) for timeline in reading)),
+        skew_of("a task", "records", ((timeline.name, timeline.records) for timeline in reading)),
+        skew_of("a work unit", "ms", ((item.dataset, item.finished_ms - item.started_ms) for item in attempts)),
         skew_of("a dataset", "records", ((row.dataset, row.records) for row in datasets if row.records)),
         skew_of("a dataset", "bytes read", ((row.dataset, row.bytes_read) for row in datasets if row.bytes_read)),
     )
-    return [each for each in found if each is not None]
+    return [item for item in skews if item is not None]

@@ -17,7 +17,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.history.attempts import Attempt, count_attempts
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, TaskRows, read_run_table
-from distcommit.stores.state.job_lock import LockRecord, holders, is_alive, is_overdue
+from distcommit.stores.state.job_lock import LockRecord, holders, is_alive, is_renewal_late
 from distcommit.stores.state.job_store import JobStore
 
 Kept = TypeVar("Kept")
@@ -52,7 +52,7 @@ class RunRow(msgspec.Struct, frozen=True):
     """Status of the run."""
     command: str = ""
     """The command that started the run."""
-    who: str = ""
+    requested_by: str = ""
     """The user or service that gave the command."""
     host: str = ""
     """Host of the driver."""
@@ -62,15 +62,15 @@ class RunRow(msgspec.Struct, frozen=True):
     """End of the run; 0 if unknown, or while it is alive."""
     datasets_published: int = 0
     """Datasets that the run published."""
-    datasets_not: int = 0
+    datasets_unpublished: int = 0
     """Datasets that the run did not publish."""
     records_published: int = 0
     """Records in published datasets."""
     reason: str = ""
     """Reason of the status, or why the run's record can't be read."""
-    overdue: bool = False
+    is_renewal_late: bool = False
     """Whether the run counts as alive although its lease was not renewed in time."""
-    died: bool = False
+    is_dead: bool = False
     """Whether the run is not alive and has not recorded its end."""
     unreadable: bool = False
     """Whether the run's record can't be read, so that its outcome is unknown."""
@@ -117,7 +117,7 @@ class RecordedRun(msgspec.Struct, frozen=True):
     """The record of its end; None if there is none."""
     datasets: list[RunDatasetRow]
     """Its datasets, those with problems first."""
-    not_kept: str = ""
+    missing_datasets_reason: str = ""
     """Why nothing, or not everything, is recorded of its datasets."""
     unreadable: str = ""
     """Error of the first unreadable file of its table or its task states; empty if all are readable."""
@@ -170,15 +170,15 @@ def read_run(
     Raises:
         ConfigurationError: if nothing is recorded of such a run.
     """
-    kept = recorded_epochs(store.fs, store.roots.store)
-    row = next((row for row in _rows(store, clock, kept) if row.epoch == epoch and epoch > 0), None)
+    epochs = recorded_epochs(store.fs, store.roots.store)
+    row = next((row for row in _rows(store, clock, epochs) if row.epoch == epoch and epoch > 0), None)
     if row is None:
-        raise _no_such_run(store, epoch, kept)
+        raise _unknown_run(store, epoch, epochs)
     fs, root = store.fs, store.roots.store
     beginning = _or_none(lambda: read_beginning(fs, root, epoch))
     record = _or_none(lambda: read_record(fs, root, epoch))
     datasets, unreadable = read_datasets(store, row.run_id, on_attempt, on_task)
-    rows = sorted(datasets.values(), key=lambda each: (not each.kind, each.dataset))
+    rows = sorted(datasets.values(), key=lambda run_dataset_row: (not run_dataset_row.kind, run_dataset_row.dataset))
     missing = "" if rows else "the run recorded none, or retention has deleted them"
     return RecordedRun(row, beginning, record, rows, unreadable or missing, unreadable)
 
@@ -210,9 +210,9 @@ def read_datasets(
         attempts = count_attempts(fs, root, run_id, on_attempt)
     except (DistcommitError, OSError) as error:
         problems.append(str(error))
-    nothing = RunCounts()
+    empty = RunCounts()
     datasets = {
-        urn: RunDatasetRow(urn, row.bucket, row.outcome, row.counts + attempts.get(urn, nothing), row.kind, row.reason)
+        urn: RunDatasetRow(urn, row.bucket, row.outcome, row.counts + attempts.get(urn, empty), row.kind, row.reason)
         for urn, row in outcomes.items()
     }
     read_only = {
@@ -230,8 +230,8 @@ def newest_epoch(store: JobStore, clock: Clock) -> int:
         ConfigurationError: if there is none.
     """
     rows = read_runs(store, clock, newest=1).runs
-    found = next((row.epoch for row in rows if row.epoch), 0)
-    if not found:
+    result = next((row.epoch for row in rows if row.epoch), 0)
+    if not result:
         raise ConfigurationError(
             "no run of the job is recorded",
             id="RUN_UNKNOWN",
@@ -239,30 +239,34 @@ def newest_epoch(store: JobStore, clock: Clock) -> int:
             found="one that has no epoch yet" if rows else "none",
             todo="run the job, then give the command again",
         )
-    return found
+    return result
 
 
 def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
     """Return runs without an epoch that are alive or died, then a row for each epoch, newest first."""
     fs, root = store.fs, store.roots.store
-    held = holders(fs, root)
-    living = {run_id: holder for run_id, holder in held.items() if is_alive(holder, clock)}
+    holders_by_run = holders(fs, root)
+    living = {run_id: holder for run_id, holder in holders_by_run.items() if is_alive(holder, clock)}
     fold = _or_none(lambda: store.job_log().refresh())
-    overdue = {run_id: _overdue(holder, clock) for run_id, holder in living.items() if is_overdue(holder, clock)}
-    found = [_row(store, epoch, living, fold) for epoch in reversed(epochs)]
+    overdue = {
+        run_id: _late_renewal_note(holder, clock) for run_id, holder in living.items() if is_renewal_late(holder, clock)
+    }
+    rows = [_row(store, epoch, living, fold) for epoch in reversed(epochs)]
     if fold is not None and fold.fence_run_id in living and fold.fence_epoch not in epochs:
         # a rebuild, or a run that has not recorded its beginning yet
         holder = living[fold.fence_run_id]
-        found.insert(0, _without_record(RunRow(fold.fence_epoch, fold.fence_run_id, RunStatus.RUNNING), holder))
-    known = {row.run_id for row in found}
-    waiting = [holder for run_id, holder in living.items() if run_id not in known]
+        rows.insert(0, _without_record(RunRow(fold.fence_epoch, fold.fence_run_id, RunStatus.RUNNING), holder))
+    run_ids = {row.run_id for row in rows}
+    waiting = [holder for run_id, holder in living.items() if run_id not in run_ids]
     pending = [_without_record(RunRow(0, holder.run_id, RunStatus.PENDING), holder) for holder in waiting]
-    pending += _died_early((holder for holder in held.values() if holder.run_id not in living), found, fold)
+    pending += _dead_before_beginning(
+        (holder for holder in holders_by_run.values() if holder.run_id not in living), rows, fold
+    )
     return [
-        msgspec.structs.replace(row, overdue=True, reason=overdue[row.run_id])
+        msgspec.structs.replace(row, is_renewal_late=True, reason=overdue[row.run_id])
         if row.run_id in overdue and row.status in (RunStatus.RUNNING, RunStatus.PENDING)
         else row
-        for row in (*pending, *found)
+        for row in (*pending, *rows)
     ]
 
 
@@ -271,17 +275,17 @@ def _without_record(row: RunRow, holder: LockRecord) -> RunRow:
     return msgspec.structs.replace(row, host=holder.host, reason=f"process {holder.pid} on {holder.host}")
 
 
-def _died_early(dead: Iterable[LockRecord], found: Iterable[RunRow], fold: Fold | None) -> Iterator[RunRow]:
+def _dead_before_beginning(dead: Iterable[LockRecord], rows: Iterable[RunRow], fold: Fold | None) -> Iterator[RunRow]:
     """Yield runs that died before they had an epoch and after which no other has begun. Run ids sort by time."""
-    newest = max((row.run_id for row in found), default="")
+    newest = max((row.run_id for row in rows), default="")
     fenced = fold.fence_run_id if fold is not None else ""
     for holder in dead:
         if not holder.released and holder.run_id > newest and holder.run_id != fenced:
             reason = f"{DIED} before it had an epoch (process {holder.pid} on {holder.host}): it has sealed nothing"
-            yield RunRow(0, holder.run_id, RunStatus.FAILED, host=holder.host, reason=reason, died=True)
+            yield RunRow(0, holder.run_id, RunStatus.FAILED, host=holder.host, reason=reason, is_dead=True)
 
 
-def _overdue(holder: LockRecord, clock: Clock) -> str:
+def _late_renewal_note(holder: LockRecord, clock: Clock) -> str:
     since_s = (clock.now_ms() - holder.renewed_ms) / 1000
     return (
         f"process {holder.pid} on {holder.host} has not renewed its lease for {since_s:,.0f} s, although renewal is due"
@@ -300,9 +304,9 @@ def _row(store: JobStore, epoch: int, living: dict[str, LockRecord], fold: Fold 
     if record is None:
         run_id = beginning.run_id if beginning else ""
         status, reason = _of_unended(epoch, run_id, living, fold)
-        row = RunRow(epoch, run_id, status, reason=reason, died=status is RunStatus.FAILED)
-        if problem and row.died:
-            row = msgspec.structs.replace(row, reason=problem, died=False, unreadable=True)
+        row = RunRow(epoch, run_id, status, reason=reason, is_dead=status is RunStatus.FAILED)
+        if problem and row.is_dead:
+            row = msgspec.structs.replace(row, reason=problem, is_dead=False, unreadable=True)
     else:
         status, reason = _of_ended(record)
         row = RunRow(
@@ -310,22 +314,22 @@ def _row(store: JobStore, epoch: int, living: dict[str, LockRecord], fold: Fold 
             record.run_id,
             status,
             record.command,
-            record.who,
+            record.requested_by,
             began_ms=record.began_ms,
             ended_ms=record.ended_ms,
             datasets_published=record.totals.datasets_published,
-            datasets_not=_not_published(record.totals),
+            datasets_unpublished=_not_published(record.totals),
             records_published=record.totals.records_published,
             reason=problem or reason,
         )
     if beginning is None:
         return row
-    begun = {"command": beginning.command, "who": beginning.who, "began_ms": beginning.began_ms}
-    return msgspec.structs.replace(row, host=beginning.facts.host, **begun)
+    started = {"command": beginning.command, "requested_by": beginning.requested_by, "began_ms": beginning.began_ms}
+    return msgspec.structs.replace(row, host=beginning.facts.host, **started)
 
 
 def _not_published(counts: RunCounts) -> int:
-    return counts.datasets_failed + counts.datasets_skipped + counts.datasets_held + counts.sequences_left
+    return counts.datasets_failed + counts.datasets_skipped + counts.datasets_held + counts.sequences_postponed
 
 
 _ONLY_LEFT = {"outage", "left pending", "left unpublished"}
@@ -353,11 +357,13 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
             )
         case RunOutcome.FENCED:
             return RunStatus.FAILED, "a newer run took over"
-    reasons = record.reasons.kept
+    reasons = record.reasons.entries
     first = f"{reasons[0].subject}: {reasons[0].kind}: {reasons[0].text}" if reasons else ""
     published = record.totals.datasets_published
-    others = f"{published:,} {'dataset was' if published == 1 else 'datasets were'} committed; " if published else ""
-    return RunStatus.FAILED, record.error or f"{others}{first}"
+    committed_note = (
+        f"{published:,} {'dataset was' if published == 1 else 'datasets were'} committed; " if published else ""
+    )
+    return RunStatus.FAILED, record.error or f"{committed_note}{first}"
 
 
 def _all_was_read(record: RunRecord) -> bool:
@@ -366,25 +372,25 @@ def _all_was_read(record: RunRecord) -> bool:
     failures = counts.datasets_failed + counts.datasets_skipped + counts.datasets_partial
     return (
         counts.datasets_planned > 0
-        and counts.sequences_left > 0
+        and counts.sequences_postponed > 0
         and not failures + counts.datasets_quarantined + counts.datasets_held
         and not record.error
-        and not record.reasons.left_out
-        and all(reason.kind in _ONLY_LEFT for reason in record.reasons.kept)
+        and not record.reasons.omitted_count
+        and all(reason.kind in _ONLY_LEFT for reason in record.reasons.entries)
     )
 
 
-def _no_such_run(store: JobStore, epoch: int, kept: list[int]) -> ConfigurationError:
+def _unknown_run(store: JobStore, epoch: int, kept: list[int]) -> ConfigurationError:
     newest = store.job_log().refresh().fence_epoch
     expected = "an epoch that `distcommit runs JOB.yaml` lists"
     if kept and 0 < epoch < kept[0]:
-        found = f"none: records begin with epoch {kept[0]}; retention has deleted older ones"
+        actual = f"none: records begin with epoch {kept[0]}; retention has deleted older ones"
     elif epoch > newest:
-        found = f"none: the newest epoch is {newest}"
+        actual = f"none: the newest epoch is {newest}"
     else:
-        found = "none: the epoch was not a run's, or its run could not write one"
+        actual = "none: the epoch was not a run's, or its run could not write one"
     return ConfigurationError(
-        "there is no record of that run", id="RUN_UNKNOWN", epoch=epoch, expected=expected, found=found
+        "there is no record of that run", id="RUN_UNKNOWN", epoch=epoch, expected=expected, found=actual
     )
 
 

@@ -69,7 +69,7 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     """Records of the last commit."""
     done_files: int = 0
     """Files of the last commit."""
-    set_since: bool = False
+    is_set_since_run: bool = False
     """Whether an operator has set its watermark, or undone its sequence, since the newest run began."""
     skipped: list[str] = []
     """The first hundred ranges of positions that were given up, and why."""
@@ -96,7 +96,7 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
     """Of the bucket logs."""
     moving_to: int = 0
     """The number of buckets that an unfinished move ends with; 0 if there is none."""
-    whole_job: bool = False
+    is_job_level: bool = False
     """Whether a run publishes all datasets or none."""
     counts: dict[str, int] = {}
     """Datasets by status."""
@@ -106,33 +106,33 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
     """The newest recorded runs."""
     failed_in_a_row: int = 0
     """How many of the newest runs failed; counted no further back than twenty."""
-    troubles: list[Problem] = []
-    left_out: int = 0
+    problems: list[Problem] = []
+    datasets_omitted: int = 0
     """How many rows that are not idle are missing in `datasets`."""
-    unended: bool = False
+    is_unfinished: bool = False
     """Whether there is no record because the newest run has not ended."""
     damaged: list[str] = []
     """Names of `unreadable` that exist and are damaged."""
     paused_by: str = ""
     """Who suspended scheduled runs; empty if they are not suspended."""
-    retained: ExpiryRequest | None = None
+    expiry_request: ExpiryRequest | None = None
     """The newest request of `distcommit dataset expire`."""
-    unread: int = 0
+    datasets_unreadable: int = 0
     """How many idle datasets could not be read."""
 
 
 JOB_LOG = "job log"
 BUCKET = "bucket "
 """The name of a bucket's log is this and the bucket's number."""
-WORST_FIRST = ("quarantined", "revoking", "stopped", "pending", "unread", "idle")
-"""The values of `standing`."""
+WORST_FIRST_STATUSES = ("quarantined", "revoking", "stopped", "pending", "read-failed", "idle")
+"""The values of `status_of`."""
 WAITING = ("quarantined", "revoking", "stopped")
 """Statuses of datasets that no run plans until an operator releases them."""
 
 
-def standing(row: DatasetStatusRow) -> str:
-    """Return the status, or `unread` for an idle dataset that could not be read."""
-    return "unread" if row.status == "idle" and row.reason else row.status
+def status_of(row: DatasetStatusRow) -> str:
+    """Return the status, or `datasets_unreadable` for an idle dataset that could not be read."""
+    return "read-failed" if row.status == "idle" and row.reason else row.status
 
 
 def waiting(result: StatusResult) -> list[list[DatasetStatusRow]]:
@@ -148,11 +148,12 @@ def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:
     """Return the status with the `most` worst datasets that are not idle or could not be read; with `show_all`, with
     all datasets, these first."""
     busy = sorted(
-        (row for row in result.datasets if standing(row) != "idle"), key=lambda row: WORST_FIRST.index(standing(row))
+        (row for row in result.datasets if status_of(row) != "idle"),
+        key=lambda row: WORST_FIRST_STATUSES.index(status_of(row)),
     )
     if not show_all:
-        return msgspec.structs.replace(result, datasets=busy[:most], left_out=max(0, len(busy) - most))
-    idle = [row for row in result.datasets if standing(row) == "idle"]
+        return msgspec.structs.replace(result, datasets=busy[:most], datasets_omitted=max(0, len(busy) - most))
+    idle = [row for row in result.datasets if status_of(row) == "idle"]
     return msgspec.structs.replace(result, datasets=[*busy, *idle])
 
 
@@ -203,12 +204,12 @@ def read_status(
         no_record=no_record,
         generation=store.generation,
         moving_to=job_fold.under_way.buckets if job_fold and job_fold.under_way else 0,
-        whole_job=whole_job,
+        is_job_level=whole_job,
         counts={status: count for status, count in counts.items() if count},
-        unread=sum(1 for row in rows if standing(row) == "unread"),
+        datasets_unreadable=sum(1 for row in rows if status_of(row) == "read-failed"),
         positions_lost=sum(bucket.positions_lost for bucket in buckets),
         damaged=[*damaged, *(f"{BUCKET}{number}" for number, bucket in enumerate(buckets) if bucket.is_damaged)],
-        unended=job_fold is not None and job_fold.fence_epoch > 0 and last_run is None and not job_fold.has_ended,
+        is_unfinished=job_fold is not None and job_fold.fence_epoch > 0 and last_run is None and not job_fold.has_ended,
     )
 
 
@@ -253,10 +254,10 @@ class _BucketReader:
 
 def _is_plain(state: DatasetState, job_fold: Fold | None) -> bool:
     """Whether it is idle, could be read, and its watermark was not set since the newest run began."""
-    return state.open is None and state.unread is None and not _set_since(state, job_fold)
+    return state.open is None and state.read_failure is None and not _is_set_since_run(state, job_fold)
 
 
-def _set_since(state: DatasetState, job_fold: Fold | None) -> bool:
+def _is_set_since_run(state: DatasetState, job_fold: Fold | None) -> bool:
     newest_epoch = job_fold.fence_epoch if job_fold else 0
     return state.open is None and state.done_epoch < state.closed_epoch == newest_epoch
 
@@ -289,7 +290,7 @@ def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:
 
 def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract: Extract | None) -> DatasetStatusRow:
     watermark, sealed = state.watermark, state.open
-    unread = state.unread if sealed is None else None
+    failure = state.read_failure if sealed is None else None
     return DatasetStatusRow(
         dataset=state.dataset_urn,
         status="stopped" if state.is_stopped else state.status.value,
@@ -298,16 +299,16 @@ def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract:
         done_epoch=state.done_epoch,
         pending_epoch=sealed.sequence.epoch if sealed else 0,
         pending_records=sealed.sequence.records if sealed else 0,
-        failed_runs=unread.failed_runs if unread else len(state.tried_epochs),
-        reason=unread.reason if unread else state.reason,
+        failed_runs=failure.failed_runs if failure else len(state.tried_epochs),
+        reason=failure.reason if failure else state.reason,
         positions_lost=positions_lost(state.skipped),
-        outage=sealed.outage if sealed else unread is not None and unread.outage,
+        outage=sealed.outage if sealed else failure is not None and failure.outage,
         next_run=_next_run(state, job_fold),
         published_in=published_in,
         schemas=state.schemas,
         done_records=state.done_records,
         done_files=state.done_files,
         extract=extract,
-        set_since=_set_since(state, job_fold),
+        is_set_since_run=_is_set_since_run(state, job_fold),
         skipped=describe_lost_ranges(state.skipped),
     )

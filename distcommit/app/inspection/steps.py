@@ -22,14 +22,14 @@ class StepRow(msgspec.Struct, frozen=True):
     """One step."""
 
     kind: str
-    what: str
+    subject: str
     state: str
     """DONE, PENDING, LOST, or UNKNOWN if it can't be read or verified."""
-    why: str = ""
+    reason: str = ""
     """The expected and the actual state, or why it is UNKNOWN."""
-    gone: bool = False
+    target_missing: bool = False
     """Of a LOST one: whether its target is missing, too."""
-    lasts: bool = False
+    is_permanent: bool = False
     """Whether it is of a type that can't be abandoned."""
     replaces: bool = False
     """Whether it publishes the tombstone that names the files which the sequence replaces."""
@@ -62,7 +62,7 @@ class StepsResult(NotebookTable, msgspec.Struct, frozen=True):
     sequences: list[SequenceSteps]
     unreadable: dict[str, str]
     """Errors by the names of logs that can't be read."""
-    left_out: int = 0
+    sequences_omitted: int = 0
     """How many sequences are not listed."""
 
 
@@ -89,8 +89,8 @@ def read_steps(store: JobStore, context: StepContext, dataset: str | None = None
             continue
         if dataset is not None and dataset not in states:
             raise unknown_dataset(store, dataset)
-        wanted = states.values() if dataset is None else [states[dataset]]
-        open_states += [(bucket, state) for state in wanted if state.open is not None]
+        selected = states.values() if dataset is None else [states[dataset]]
+        open_states += [(bucket, state) for state in selected if state.open is not None]
     open_states.sort(key=lambda pair: pair[1].dataset_urn)
     shown = open_states[:most] if most else open_states
     sequences = [_sequence(bucket, state, context) for bucket, state in shown]
@@ -166,7 +166,7 @@ def _row(step: CommitStep, answer: Verdict | Lost) -> StepRow:
     lasts = not step.can_be_abandoned()
     replaces = isinstance(step, FsRenameCommitStep) and is_tombstone(step.file.final_path)
     if isinstance(answer, Lost):
-        why = f"expected {answer.expected}; found {answer.found}"
-        return StepRow(step.type_name, _described(step), "LOST", why, _is_gone(step), lasts, replaces)
+        reason = f"expected {answer.expected}; found {answer.actual}"
+        return StepRow(step.type_name, _described(step), "LOST", reason, _is_gone(step), lasts, replaces)
     later = _ASKED_LATER if step.sink_name and answer is Verdict.PENDING else ""
-    return StepRow(step.type_name, _described(step), answer.name, later, lasts=lasts, replaces=replaces)
+    return StepRow(step.type_name, _described(step), answer.name, later, is_permanent=lasts, replaces=replaces)

@@ -12,7 +12,7 @@ from distcommit.core.records.log_records import Checkpoint, DatasetState, Fence
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
+from distcommit.protocol.record_effects import apply
 from distcommit.protocol.validity import rejection_reason
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, read_run_table
@@ -27,9 +27,9 @@ _NAMED = 100
 class StoreProblem(msgspec.Struct, frozen=True):
     """A violation."""
 
-    where: str
+    location: str
     """A log or a run."""
-    what: str
+    finding: str
 
 
 class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
         return not self.problems_count
 
 
-class _Seen:
+class _ReadLog:
     """The findings in one log."""
 
     def __init__(self) -> None:
@@ -72,18 +72,20 @@ def verify_store(store: JobStore) -> VerifyResult:
         DistcommitError, OSError: if a log's folder can't be listed.
     """
     problems: list[StoreProblem] = []
-    kept = [_Kept(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)]  # before the logs grow
+    recorded_runs = [
+        _RecordedRun(store, epoch) for epoch in recorded_epochs(store.fs, store.roots.store)
+    ]  # before the logs grow
     job = _verify_twice(store, None)
     found_in = run_parallel(store.fs.parallel_buckets, partial(_verify_twice, store), range(store.buckets))
     problems += [StoreProblem(file.name, file.error) for file in unreadable_files(store)]
     looks = {"job log": job} | {f"bucket {bucket}": seen for bucket, seen in enumerate(found_in)}
-    for where, seen in looks.items():
-        problems += [StoreProblem(where, what) for what in seen.problems]
+    for location, seen in looks.items():
+        problems += [StoreProblem(location, problem) for problem in seen.problems]
     states = {urn: s for seen in looks.values() if seen.fold for urn, s in seen.fold.datasets.items()}
-    whole = all(seen.fold is not None for seen in looks.values())
-    for run in kept:
-        found = _of_run(store, run, job, states if whole else None)
-        problems += [StoreProblem(f"run of epoch {run.epoch}", what) for what in found]
+    is_complete = all(seen.fold is not None for seen in looks.values())
+    for run in recorded_runs:
+        run_problems = _of_run(store, run, job, states if is_complete else None)
+        problems += [StoreProblem(f"run of epoch {run.epoch}", problem) for problem in run_problems]
     return VerifyResult(
         job=store.job,
         store=store.roots.store,
@@ -91,76 +93,76 @@ def verify_store(store: JobStore) -> VerifyResult:
         records=sum(seen.records for seen in looks.values()),
         ignored=sum(seen.ignored for seen in looks.values()),
         datasets=len(states),
-        runs=len(kept),
+        runs=len(recorded_runs),
         problems=problems[:_NAMED],
         problems_count=len(problems),
     )
 
 
-def _verify_twice(store: JobStore, bucket: int | None) -> _Seen:
-    seen = _verify(store, bucket)
-    return _verify(store, bucket) if seen.problems else seen
+def _verify_twice(store: JobStore, bucket: int | None) -> _ReadLog:
+    read_log = _verify(store, bucket)
+    return _verify(store, bucket) if read_log.problems else read_log
 
 
-def _verify(store: JobStore, bucket: int | None) -> _Seen:
+def _verify(store: JobStore, bucket: int | None) -> _ReadLog:
     job_fold = None
     if bucket is not None:
         try:  # before the bucket's log, which then has at least its heads
             job_fold = store.job_log().refresh()
         except (DistcommitError, OSError):
             job_fold = None  # reported for the job log itself
-    log, seen = store.job_log() if bucket is None else store.bucket_log(bucket), _Seen()
-    _read(log, seen)
-    if seen.fold is not None and bucket is not None:
-        seen.problems += _of_bucket(store, bucket, seen.fold, job_fold)
+    log, read_log = store.job_log() if bucket is None else store.bucket_log(bucket), _ReadLog()
+    _read(log, read_log)
+    if read_log.fold is not None and bucket is not None:
+        read_log.problems += _of_bucket(store, bucket, read_log.fold, job_fold)
         try:
             if job_fold is not None and job_fold.generation == store.generation:
                 require_head(job_fold, bucket, store.bucket_log(bucket))
         except (DistcommitError, OSError) as error:
-            seen.problems.append(str(error))
-    return seen
+            read_log.problems.append(str(error))
+    return read_log
 
 
-def _read(log: CommitLog, seen: _Seen) -> None:
+def _read(log: CommitLog, read_log: _ReadLog) -> None:
     """Check each record against the rules and the checkpoints, in the log's order."""
     fold: Fold | None = None
     last = 0
     for number, segment in log.segments():
         if last and number != last + 1:
-            seen.problems.append(f"segments {last + 1} to {number - 1} are missing")
+            read_log.problems.append(f"segments {last + 1} to {number - 1} are missing")
             fold = None
         last = number
         if isinstance(segment, DistcommitError):
-            seen.problems.append(f"segment {number}: {segment}")
+            read_log.problems.append(f"segment {number}: {segment}")
             fold = None
             continue
         record = segment.record
-        seen.records += 1
+        read_log.records += 1
         if fold is None:
             if not isinstance(record, Checkpoint):
                 continue  # its meaning depends on missing records, which are reported
             fold = Fold()
         elif isinstance(record, Checkpoint):
-            seen.problems += [f"checkpoint {number}: {what}" for what in _differs(record, fold)]
+            read_log.problems += [f"checkpoint {number}: {problem}" for problem in _differs(record, fold)]
         if rejection_reason(record, fold):
-            seen.ignored += 1
+            read_log.ignored += 1
         elif isinstance(record, Fence):
-            seen.fences[record.epoch] = record.run_id
+            read_log.fences[record.epoch] = record.run_id
         apply(number, record, fold)
-    seen.fold = fold
-    if fold is None and not seen.problems:
-        seen.problems.append("the log has no checkpoint to begin with")
+    read_log.fold = fold
+    if fold is None and not read_log.problems:
+        read_log.problems.append("the log has no checkpoint to begin with")
 
 
 def _differs(checkpoint: Checkpoint, fold: Fold) -> Iterator[str]:
     """Yield the differences of a checkpoint from the records that it replaces."""
     if checkpoint.fence_epoch != fold.fence_epoch:
         yield f"epoch {checkpoint.fence_epoch}, after records of epoch {fold.fence_epoch}"
-    said = {state.dataset_urn: state for state in checkpoint.datasets}
-    for urn in sorted(said.keys() | fold.datasets.keys()):
-        there, before = said.get(urn), fold.datasets.get(urn)
-        if there is None or before is None or _essence(there) != _essence(before):
-            yield f"{urn} is {_essence(there)}, after records by which it is {_essence(before)}"
+    recorded = {state.dataset_urn: state for state in checkpoint.datasets}
+    for urn in sorted(recorded.keys() | fold.datasets.keys()):
+        recorded_state, before = recorded.get(urn), fold.datasets.get(urn)
+        if recorded_state is None or before is None or _essence(recorded_state) != _essence(before):
+            yield f"{urn} is {_essence(recorded_state)}, after records by which it is {_essence(before)}"
 
 
 def _essence(state: DatasetState | None) -> tuple[object, ...] | None:
@@ -182,7 +184,7 @@ def _of_bucket(store: JobStore, bucket: int, fold: Fold, job_fold: Fold | None) 
             yield f"it contains {urn}, which belongs to bucket {belongs}"
 
 
-class _Kept:
+class _RecordedRun:
     """The beginning and the record of a run, or why they can't be read."""
 
     def __init__(self, store: JobStore, epoch: int) -> None:
@@ -196,7 +198,7 @@ class _Kept:
             self.problem = str(error)
 
 
-def _of_run(store: JobStore, run: _Kept, job: _Seen, states: dict[str, DatasetState] | None) -> Iterator[str]:
+def _of_run(store: JobStore, run: _RecordedRun, job: _ReadLog, states: dict[str, DatasetState] | None) -> Iterator[str]:
     """Compare the records of a run with the logs. A run without a recorded end is skipped."""
     beginning, record = run.beginning, run.record
     if run.problem:
@@ -216,18 +218,18 @@ def _of_run(store: JobStore, run: _Kept, job: _Seen, states: dict[str, DatasetSt
 
 def _of_table(store: JobStore, record: RunRecord, states: dict[str, DatasetState]) -> Iterator[str]:
     published: dict[str, int] = {}
-    known: set[str] = set()
+    seen_names: set[str] = set()
     for rows in read_run_table(store.fs, store.roots.store, record.run_id):
         for row in rows.outcomes:
-            if row.dataset not in known and row.outcome in PUBLISHED_OUTCOMES:
+            if row.dataset not in seen_names and row.outcome in PUBLISHED_OUTCOMES:
                 published[row.dataset] = row.counts.records_published
-            known.add(row.dataset)
-    if not known:
+            seen_names.add(row.dataset)
+    if not seen_names:
         return  # its table is not kept
-    for name, found in (("datasets_published", len(published)), ("records_published", sum(published.values()))):
+    for name, counted in (("datasets_published", len(published)), ("records_published", sum(published.values()))):
         recorded = getattr(record.totals, name)
-        if recorded != found:
-            yield f"its record counts {recorded:,} {name.replace('_', ' ')}, but its table {found:,}"
+        if recorded != counted:
+            yield f"its record counts {recorded:,} {name.replace('_', ' ')}, but its table {counted:,}"
     for urn in sorted(published):
         state = states.get(urn)
         if state is None or state.done_epoch < record.epoch:

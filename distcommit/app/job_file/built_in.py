@@ -37,34 +37,34 @@ def types_of(section: Section) -> tuple[str, ...]:
         return tuple(sorted(constructs.TYPES[section]))
     package = import_module(_PACKAGES[section])
     shared = getattr(package, "SHARED", ())
-    places: dict[str, str] = {}
-    for place in dict.fromkeys(package.__path__):
-        for module in pkgutil.iter_modules([place]):
+    locations: dict[str, str] = {}
+    for location in dict.fromkeys(package.__path__):
+        for module in pkgutil.iter_modules([location]):
             if not module.ispkg or module.name.startswith("_") or module.name in shared:
                 continue
-            if module.name in places:
+            if module.name in locations:
                 raise ConfigurationError(
                     f"two {section}s have the name {module.name!r}",
                     id="JOB_FILE_INVALID",
                     expected="one of each name",
-                    found=f"one in {places[module.name]} and one in {place}",
+                    found=f"one in {locations[module.name]} and one in {location}",
                     todo="take one of them away, or give it another name",
                 )
-            places[module.name] = place
-    return tuple(sorted(places))
+            locations[module.name] = location
+    return tuple(sorted(locations))
 
 
 @cache
 def settings_class(section: Section, name: str) -> type[BaseModel]:
     """Return the class with the settings of a type, which is the source, sink or construct itself."""
     if section in constructs.TYPES:
-        package, place = constructs.__name__, constructs.TYPES[section][name]
+        package, location = constructs.__name__, constructs.TYPES[section][name]
     else:
         package = f"{_PACKAGES[section]}.{name}"
-        place = import_module(package).SETTINGS
-    module, _, class_name = place.partition(":")
-    found: type[BaseModel] = getattr(import_module(f"{package}.{module}"), class_name)
-    return found
+        location = import_module(package).SETTINGS
+    module, _, class_name = location.partition(":")
+    result: type[BaseModel] = getattr(import_module(f"{package}.{module}"), class_name)
+    return result
 
 
 def validated(section: Section, value: Any, default: str = "") -> Any:
@@ -91,7 +91,7 @@ def validated(section: Section, value: Any, default: str = "") -> Any:
                 SettingError(
                     f"must be one of {', '.join(types_of(section))}",
                     "type",
-                    found=str(named or "none"),
+                    actual=str(named or "none"),
                     remedy=f"did you mean {near[0]}?" if near else "",
                 )
             ]

@@ -28,7 +28,7 @@ from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.spark.settings import SparkSettings
-from distcommit.stores.snapshots.snapshots import KEPT_CUTS
+from distcommit.stores.snapshots.snapshots import RETAINED_SNAPSHOTS
 
 
 class JobConfig(FlowSettings):
@@ -123,14 +123,14 @@ class JobConfig(FlowSettings):
 
     def _cut_short(self, how: str) -> Iterator[SettingError]:
         """Yield the settings by which a run may publish a part of a dataset's plan and continue after it."""
-        why = f"with {how}, because a part would replace the whole"
+        reason = f"with {how}, because a part would replace the whole"
         if self.commit.policy != CommitPolicy.FULL:
-            yield SettingError(f"must be full {why}", "commit", "policy")
-        for index, each in enumerate(self.commit.policies):
-            if each.policy != CommitPolicy.FULL:
-                yield SettingError(f"must be full {why}", "commit", "policies", index, "policy")
+            yield SettingError(f"must be full {reason}", "commit", "policy")
+        for index, policy_settings in enumerate(self.commit.policies):
+            if policy_settings.policy != CommitPolicy.FULL:
+                yield SettingError(f"must be full {reason}", "commit", "policies", index, "policy")
         if self.limits.seconds:
-            yield SettingError(f"must not be set {why}", "limits", "seconds")
+            yield SettingError(f"must not be set {reason}", "limits", "seconds")
         for name, branch in self.fork.branches.items() if self.fork is not None else ():
             if branch.optional:
                 yield SettingError(
@@ -204,7 +204,7 @@ class JobConfig(FlowSettings):
 
     def task_flow(self) -> TaskFlow:
         """Return the flow, within the job's limits."""
-        hidden = Redaction.known()
+        hidden = Redaction.current_values()
         return replace(super().task_flow(), construct_seconds=self.limits.construct_seconds, hidden=hidden)
 
     @property
@@ -218,7 +218,7 @@ class JobConfig(FlowSettings):
     @property
     def kept_snapshots(self) -> int:
         """How many snapshots are kept."""
-        return self.readers.kept_snapshots or (KEPT_CUTS if self.task_flow().publish == "append" else 2)
+        return self.readers.kept_snapshots or (RETAINED_SNAPSHOTS if self.task_flow().publish == "append" else 2)
 
     @property
     def tries_out(self) -> bool:

@@ -31,18 +31,22 @@ def fixed_settings_of(config: JobConfig, path: Path | None = None, overrides: Se
     source, sinks = config.source, config.sink_sections()
     settings = {
         "source.type": FixedSetting(source.type, _ANOTHER_TYPE),
-        **_in_section("source", source.pins()),
+        **_in_section("source", source.fixed_settings()),
         **{f"{section}.type": FixedSetting(sink.type) for section, sink in sinks.items()},
-        **{name: pin for section, sink in sinks.items() for name, pin in _in_section(section, sink.pins()).items()},
+        **{
+            name: pin
+            for section, sink in sinks.items()
+            for name, pin in _in_section(section, sink.fixed_settings()).items()
+        },
         GROUPED_BY: FixedSetting(config.task_flow().grouping_sink.grouped_by, unrecorded=BY_DATASET),
     }
     named = path if path is not None and not any(text.startswith("paths") for text in overrides) else None
-    pinned = FixedSettings(settings, carry_over(config, named, overrides)) if named else FixedSettings(settings)
+    fixed_settings = FixedSettings(settings, carry_over(config, named, overrides)) if named else FixedSettings(settings)
     moved = _command("store rebucket", named, overrides) if named else "distcommit store rebucket JOB.yaml"
     todo = f"put it back; or have all datasets go on where they stand, here: `{moved}`, or in new folders:"
-    otherwise = f"{todo} `{pinned.carried_by}`"
+    otherwise = f"{todo} `{fixed_settings.carried_by}`"
     changed = {name: replace(settings[name], otherwise=otherwise) for name in movable(source)}
-    return replace(pinned, settings={**settings, **changed})
+    return replace(fixed_settings, settings={**settings, **changed})
 
 
 def movable(source: SourceSettings) -> tuple[str, ...]:
@@ -52,8 +56,10 @@ def movable(source: SourceSettings) -> tuple[str, ...]:
 
 def carry_over(config: JobConfig, path: Path, overrides: Sequence[str]) -> str:
     """Return the command that gives the job, as configured, new folders with the watermarks of the old ones."""
-    places = [f"paths.{name}={_next_name(place)}" for name, place in config.paths.model_dump().items()]
-    return f"{_command('migrate import-watermarks', path, (*overrides, *places))} {shlex.join(['--from', str(path)])}"
+    locations = [f"paths.{name}={_next_name(position)}" for name, position in config.paths.model_dump().items()]
+    return (
+        f"{_command('migrate import-watermarks', path, (*overrides, *locations))} {shlex.join(['--from', str(path)])}"
+    )
 
 
 def _command(name: str, path: Path, overrides: Sequence[str]) -> str:
@@ -62,10 +68,10 @@ def _command(name: str, path: Path, overrides: Sequence[str]) -> str:
     )
 
 
-def _in_section(section: str, pins: Mapping[str, FixedSetting]) -> dict[str, FixedSetting]:
-    return {f"{section}.{name}": pin for name, pin in pins.items()}
+def _in_section(section: str, settings: Mapping[str, FixedSetting]) -> dict[str, FixedSetting]:
+    return {f"{section}.{name}": pin for name, pin in settings.items()}
 
 
-def _next_name(place: str) -> str:
-    numbered = _NUMBERED.fullmatch(place)
-    return f"{numbered[1]}-{int(numbered[2]) + 1}" if numbered else f"{place}-2"
+def _next_name(location: str) -> str:
+    numbered = _NUMBERED.fullmatch(location)
+    return f"{numbered[1]}-{int(numbered[2]) + 1}" if numbered else f"{location}-2"

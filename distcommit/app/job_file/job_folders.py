@@ -9,7 +9,7 @@ from typing import Any
 
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
-from distcommit.app.job_file.locations import open_file_system, path_of, require_apart
+from distcommit.app.job_file.locations import open_file_system, path_of, require_separate
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileSystem
@@ -43,7 +43,7 @@ class JobFolders:
         """The rule that assigns datasets to buckets."""
         return CommitGroups(self.config.task_flow().grouping_sink)
 
-    def places(self) -> tuple[FileSystem, Roots]:
+    def roots(self) -> tuple[FileSystem, Roots]:
         """Return the file system, and the folders on it."""
         self.require_variables("job", "paths")
         paths = self.config.paths
@@ -53,12 +53,12 @@ class JobFolders:
 
     def has_store(self) -> bool:
         """Return whether there is a store."""
-        fs, roots = self.places()
+        fs, roots = self.roots()
         return has_store(fs, roots)
 
     def open_store(self, *, create: bool) -> JobStore:
         """Open the job's store, and create it if `create`, whatever settings it was filled with."""
-        fs, roots = self.places()
+        fs, roots = self.roots()
         return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create, groups=self.groups)
 
     def opened(self, *, create: bool = False) -> JobStore:
@@ -72,9 +72,9 @@ class JobFolders:
                 expected="`distcommit run` alone",
                 todo="give this command the job's own sink",
             )
-        require_apart(self.config.source, self.config.paths.model_dump())
-        pinned, store = self.pinned(), self.open_store(create=create)
-        require_settings(store, pinned)
+        require_separate(self.config.source, self.config.paths.model_dump())
+        fixed_settings, store = self.fixed_settings(), self.open_store(create=create)
+        require_settings(store, fixed_settings)
         return store
 
     def require_variables(self, *sections: str) -> None:
@@ -93,6 +93,6 @@ class JobFolders:
                 todo=f"set {', '.join(dict.fromkeys(unset.values()))}; this command uses the settings",
             )
 
-    def pinned(self) -> FixedSettings:
+    def fixed_settings(self) -> FixedSettings:
         """Return the fixed settings."""
         return fixed_settings_of(self.config, self.path, self.overrides)

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.locations import check_places, keeps_access, normal_place, require_apart
+from distcommit.app.job_file.locations import check_locations, keeps_access, normal_location, require_separate
 from distcommit.app.job_file.problems.renamed_settings import old_keys, with_new_names
 from distcommit.app.job_file.problems.section_models import DEFAULT_TYPES
 from distcommit.app.job_file.problems.setting_problems import JobFileError, SettingProblem
@@ -115,32 +115,32 @@ def _validated(tree: Mapping[str, Any], file: Path) -> tuple[JobConfig | None, l
         config = JobConfig.model_validate(tree)
     except ValidationError as error:
         return None, invalid_settings(error, JobConfig, tree, without_secrets(tree))
-    places = dict[str, str]()
+    locations = dict[str, str]()
     problems = []
     for name, value in config.paths.model_dump().items():
         try:
-            places[name] = normal_place(value, file.parent)
+            locations[name] = normal_location(value, file.parent)
         except ConfigurationError as error:
             problems.append(_of_error(error, "paths", name))
     if problems:
         return None, problems
-    problems = [*_unfit_places(config, places)]
-    return config.model_copy(update={"paths": PathSettings(**places)}), problems
+    problems = [*_unfit_places(config, locations)]
+    return config.model_copy(update={"paths": PathSettings(**locations)}), problems
 
 
-def _unfit_places(config: JobConfig, places: Mapping[str, str]) -> Iterator[Invalid]:
+def _unfit_places(config: JobConfig, locations: Mapping[str, str]) -> Iterator[Invalid]:
     """Yield the problems of the job's folders beside each other, the source and the sinks."""
     try:
-        check_places(places)
+        check_locations(locations)
         if not config.source.is_imported:
-            require_apart(config.source, places)
+            require_separate(config.source, locations)
     except ConfigurationError as error:
         yield _of_error(error, "paths")
     for section, sink in config.sink_sections().items():
-        if sink.file_access and not keeps_access(places["output"]):
+        if sink.file_access and not keeps_access(locations["output"]):
             yield Invalid(
                 (*section.split("."), "access"),
-                f"must not be set, because files have no owner and mode at {places['output']}",
+                f"must not be set, because files have no owner and mode at {locations['output']}",
                 remedy="remove it; the policy of the bucket, or of the share, determines access",
             )
 
@@ -177,20 +177,20 @@ def _positioned(problems: Sequence[Invalid], file: Path, overrides: Sequence[str
     except (OSError, UnicodeDecodeError):  # a tree without a file
         positions = Positions("")
     set_by = [text.partition("=")[0] for text in overrides]
-    found = []
-    for each in problems:
-        key = ".".join(map(str, each.keys))
+    results = []
+    for invalid in problems:
+        key = ".".join(map(str, invalid.keys))
         override = next((name for name in set_by if key == name or key.startswith(f"{name}.")), "")
-        line, column = (0, 0) if override else max(positions.of(each.keys), positions.of(old_keys(each.keys)))
-        values = (each.required, each.found, each.remedy)
-        found.append(SettingProblem(key, *values, str(file), line, column, override))
-    return sorted(found, key=lambda problem: (problem.line, problem.column))
+        line, column = (0, 0) if override else max(positions.of(invalid.keys), positions.of(old_keys(invalid.keys)))
+        values = (invalid.required, invalid.found, invalid.remedy)
+        results.append(SettingProblem(key, *values, str(file), line, column, override))
+    return sorted(results, key=lambda problem: (problem.line, problem.column))
 
 
 def _file_error(
-    file: str, required: str, found: str, remedy: str = "", *, line: int = 0, column: int = 0
+    file: str, required: str, actual: str, remedy: str = "", *, line: int = 0, column: int = 0
 ) -> JobFileError:
-    return JobFileError([SettingProblem("", required, found, remedy, file, line, column)])
+    return JobFileError([SettingProblem("", required, actual, remedy, file, line, column)])
 
 
 def _fault(error: Exception) -> str:

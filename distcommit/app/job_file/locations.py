@@ -50,16 +50,16 @@ _WITH_ACCESS = {"", "hdfs", "webhdfs"}
 """Schemes of file systems on which files have an owner and a mode; empty: a path of this machine."""
 
 
-def normal_place(text: str, folder: Path) -> str:
+def normal_location(text: str, folder: Path) -> str:
     """Return a resolved local path (relative ones start at `folder`), or a URL without dots and double slashes.
 
     Raises:
         ConfigurationError: if there is no file system for the URL, or it is incomplete.
     """
-    scheme, separator, rest = text.partition("://")
+    scheme, separator, remainder = text.partition("://")
     if not separator:
         return os.path.realpath(os.path.join(folder, text))
-    authority, _, path = rest.partition("/")
+    authority, _, path = remainder.partition("/")
     user, _, host = authority.rpartition("@")
     if ":" in user:
         raise ConfigurationError(
@@ -92,35 +92,35 @@ def normal_place(text: str, folder: Path) -> str:
     return f"{scheme}://{authority}{posixpath.normpath('/' + path.strip('/'))}"
 
 
-def check_places(places: Mapping[str, str]) -> None:
+def check_locations(locations: Mapping[str, str]) -> None:
     """Check that normal locations are on one file system and apart from each other.
 
     Raises:
         ConfigurationError: naming two that are not.
     """
-    for name, place in places.items():
-        for other, other_place in places.items():
-            if _file_system_of(place) != _file_system_of(other_place):
+    for name, location in locations.items():
+        for other, other_place in locations.items():
+            if _file_system_of(location) != _file_system_of(other_place):
                 raise ConfigurationError(
                     "the job's folders are on different file systems",
                     id="JOB_FOLDERS_INVALID",
                     expected="paths.store, paths.staging and paths.output on one",
-                    found=f"paths.{name} {place} and paths.{other} {other_place}",
+                    found=f"paths.{name} {location} and paths.{other} {other_place}",
                 )
-            if name != other and (place + "/").startswith(other_place + "/"):
+            if name != other and (location + "/").startswith(other_place + "/"):
                 raise ConfigurationError(
                     "one of the job's folders is inside another",
                     id="JOB_FOLDERS_INVALID",
                     expected="paths.store, paths.staging and paths.output apart from each other",
-                    found=f"paths.{name} {place} in paths.{other} {other_place}",
+                    found=f"paths.{name} {location} in paths.{other} {other_place}",
                 )
 
 
-def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) -> FileSystem:
+def open_file_system(location: str, *, durable: bool, roots: Sequence[str] = ()) -> FileSystem:
     """Return the file system of a normal location. What is written to an object store is always durable.
 
     Args:
-        place: as `normal_place` returns it.
+        location: as `normal_location` returns it.
         durable: whether published files must survive a crash of the machines that store them.
         roots: the job's folders, as paths. A deletion below one of them never reaches outside of it.
 
@@ -128,7 +128,7 @@ def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) ->
         ConfigurationError: if its package is not installed, it can't be durable and must be, or it is one of fsspec's
             that can't be used.
     """
-    scheme, authority = _file_system_of(place)
+    scheme, authority = _file_system_of(location)
     if not scheme:
         return LocalFileSystem(counting_calls(RealPosixCalls(roots)), durable=durable)
     try:
@@ -138,7 +138,7 @@ def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) ->
         raise ConfigurationError(
             "the package for this file system is not installed",
             id="PACKAGE_MISSING",
-            path=place,
+            path=location,
             found=str(error),
             todo=f"pip install 'distcommit[{extra}]', also where the executors run",
         ) from error
@@ -147,7 +147,7 @@ def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) ->
         raise ConfigurationError(
             f"{'WebHDFS' if web else 'fsspec'} has no way to ask for durable files",
             id="FILE_SYSTEM_UNSUPPORTED",
-            path=place,
+            path=location,
             expected="commit.durability: none",
             found="commit.durability: fsync",
             todo=_WEBHDFS_IS_DURABLE_IF if web else _FSSPEC_IS_DURABLE_IF,
@@ -155,9 +155,9 @@ def open_file_system(place: str, *, durable: bool, roots: Sequence[str] = ()) ->
     return fs
 
 
-def keeps_access(place: str) -> bool:
+def keeps_access(location: str) -> bool:
     """Return whether files at a normal location have an owner and a mode."""
-    return _file_system_of(place)[0] in _WITH_ACCESS
+    return _file_system_of(location)[0] in _WITH_ACCESS
 
 
 def _remote(scheme: str, authority: str) -> FileSystem:
@@ -187,33 +187,33 @@ def _object_store(bucket: str) -> FileSystem:
     return S3FileSystem(counting_calls(S3Requests(bucket)))
 
 
-def path_of(place: str) -> str:
+def path_of(location: str) -> str:
     """Return a normal location as its file system names it: without scheme and authority."""
-    scheme, authority = _file_system_of(place)
-    return place.removeprefix(f"{scheme}://{authority}") if scheme else place
+    scheme, authority = _file_system_of(location)
+    return location.removeprefix(f"{scheme}://{authority}") if scheme else location
 
 
-def _file_system_of(place: str) -> tuple[str, str]:
-    scheme, separator, rest = place.partition("://")
-    return (scheme, rest.partition("/")[0]) if separator else ("", "")
+def _file_system_of(location: str) -> tuple[str, str]:
+    scheme, separator, remainder = location.partition("://")
+    return (scheme, remainder.partition("/")[0]) if separator else ("", "")
 
 
-def require_apart(source: Source, places: Mapping[str, str]) -> None:
+def require_separate(source: Source, locations: Mapping[str, str]) -> None:
     """Check that a source does not read the job's own folders.
 
     Args:
         source: the job's source. A custom class is imported for this.
-        places: store, staging and output folder, by the names of the settings below `paths`.
+        locations: store, staging and output folder, by the names of the settings below `paths`.
 
     Raises:
         ConfigurationError: if the source reads one of them, or if a custom source can't be created.
     """
-    for name, place in places.items():
-        if source.reads(Target("root", place)):
+    for name, location in locations.items():
+        if source.reads(Target("root", location)):
             raise ConfigurationError(
                 "the source reads the job's own folders",
                 id="JOB_FOLDERS_INVALID",
                 expected=f"a source whose files are not in paths.{name}, and the other way round",
-                found=place,
+                found=location,
                 todo="give the job folders apart from what it reads",
             )

@@ -62,11 +62,11 @@ def secret_values(tree: Mapping[str, Any]) -> set[str]:
     passed to clients, classes, Spark and hooks, unless they reveal nothing (a word, a number, a path, a class), or the
     job file shows them elsewhere.
     """
-    places = [*_texts(tree, "", _Place.SHOWN)]
-    shown = " ".join(text for place, text in places if place is _Place.SHOWN)
-    values = {text for place, text in places if place is _Place.SECRET}
-    values |= {text for place, text in places if place is _Place.HANDED_ON and _may_be_secret(text, shown)}
-    for _, text in places:
+    locations = [*_texts(tree, "", _Section.SHOWN)]
+    shown = " ".join(text for location, text in locations if location is _Section.SHOWN)
+    values = {text for location, text in locations if location is _Section.SECRET}
+    values |= {text for location, text in locations if location is _Section.HANDED_ON and _may_be_secret(text, shown)}
+    for _, text in locations:
         values.update(_PASSWORD.findall(text))
         for name, value in _QUERY_VALUE.findall(text) if "://" in text else ():
             if (_SECRET.search(name) and not value.startswith("/")) or _may_be_secret(value, ""):
@@ -74,27 +74,27 @@ def secret_values(tree: Mapping[str, Any]) -> set[str]:
     return values
 
 
-class _Place(Enum):
+class _Section(Enum):
     SHOWN, HANDED_ON, SECRET = range(3)
 
 
-def _texts(tree: Any, key: str, place: _Place) -> Iterator[tuple[_Place, str]]:
+def _texts(tree: Any, key: str, location: _Section) -> Iterator[tuple[_Section, str]]:
     if key in _SECRET_SECTIONS or _SECRET.search(key):
-        place = _Place.SECRET
-    elif _is_handed_on(key, tree) and place is _Place.SHOWN:
-        place = _Place.HANDED_ON
+        location = _Section.SECRET
+    elif _is_handed_on(key, tree) and location is _Section.SHOWN:
+        location = _Section.HANDED_ON
     if isinstance(tree, Mapping):
         for name, below in tree.items():
             is_plain = key == "catalog" and name in _PLAIN
-            yield from _texts(below, str(name), _Place.SHOWN if is_plain else place)
+            yield from _texts(below, str(name), _Section.SHOWN if is_plain else location)
     elif isinstance(tree, list | tuple):
         for below in tree:
-            yield from _texts(below, "", place)
+            yield from _texts(below, "", location)
     elif isinstance(tree, str) and not _REFERENCE.fullmatch(tree):
-        names_a_file = place is _Place.SECRET and _NAMES_A_FILE.search(key)
-        yield (_Place.SHOWN if is_public(key, tree) else _Place.HANDED_ON if names_a_file else place), tree
-    elif place is _Place.SECRET and isinstance(tree, int | float) and not isinstance(tree, bool):
-        yield place, str(tree)
+        names_a_file = location is _Section.SECRET and _NAMES_A_FILE.search(key)
+        yield (_Section.SHOWN if is_public(key, tree) else _Section.HANDED_ON if names_a_file else location), tree
+    elif location is _Section.SECRET and isinstance(tree, int | float) and not isinstance(tree, bool):
+        yield location, str(tree)
 
 
 def _is_handed_on(key: str, tree: Any) -> bool:

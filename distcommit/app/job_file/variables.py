@@ -38,8 +38,8 @@ def unset_in(text: str) -> list[str]:
 
 def unset_variables(tree: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings that name a variable that is not set: the first such variable by the dotted key."""
-    found = {".".join(map(str, keys)): unset_in(text) for keys, text in texts_of(tree)}
-    return {key: names[0] for key, names in found.items() if names}
+    results = {".".join(map(str, keys)): unset_in(text) for keys, text in texts_of(tree)}
+    return {key: names[0] for key, names in results.items() if names}
 
 
 def _value_of(match: re.Match[str]) -> str:

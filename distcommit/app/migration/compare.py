@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from distcommit.app.admin.rebuild import known_states
-from distcommit.app.auditing.joined import Branches, folders_of
+from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.auditing.joined_branches import Branches, folders_of
 from distcommit.app.auditing.ledgers import open_ledgers
-from distcommit.app.auditing.shared_positions import is_other
+from distcommit.app.auditing.shared_positions import is_other_incarnation
 from distcommit.app.migration.positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.provenance import Provenance
@@ -27,37 +27,40 @@ class CompareRow(msgspec.Struct, frozen=True):
 
     dataset: str
     partition: str
-    ours: Position | None
-    theirs: Position | None
+    position: Position | None
+    other_position: Position | None
     ahead: int
-    both: int = 0
-    only_ours: int = 0
-    only_theirs: int = 0
+    positions_in_both: int = 0
+    positions_only_here: int = 0
+    positions_only_there: int = 0
 
 
 class CompareResult(NotebookTable, msgspec.Struct):
     """The result of a comparison."""
 
-    same: bool
+    is_equal: bool
     """Whether all positions are equal; of outputs: whether both have all datasets, and each offset that both have
     passed, of which there must be some, is published by both."""
     other: str
-    by_files: bool
+    is_by_files: bool
     partitions: int
     differing: int
     rows: list[CompareRow]
     unreadable: list[str]
 
 
-def compare_positions(store: JobStore, found: ForeignPositions) -> CompareResult:
+def compare_positions(store: JobStore, positions: ForeignPositions) -> CompareResult:
     """Compare our watermarks with the positions of another system. What that system does not know is not compared."""
-    states = known_states(store)
+    states = stored_states(store)
     rows: list[CompareRow] = []
-    for urn, theirs in sorted(found.datasets.items()):
+    for urn, other_positions in sorted(positions.datasets.items()):
         ours = _positions(states.get(urn))
-        rows += [_row(urn, partition, ours.get(partition), theirs[partition]) for partition in _sorted(theirs)]
-    differing = sum(1 for row in rows if row.ours != row.theirs)
-    return CompareResult(not differing, found.origin, False, len(rows), differing, rows, found.left_out)
+        rows += [
+            _row(urn, partition, ours.get(partition), other_positions[partition])
+            for partition in _sorted(other_positions)
+        ]
+    differing = sum(1 for row in rows if row.position != row.other_position)
+    return CompareResult(not differing, positions.origin, False, len(rows), differing, rows, positions.skipped)
 
 
 def require_offsets(provenance: Provenance | None) -> None:
@@ -80,63 +83,68 @@ def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow
     counts as differing.
     """
     unreadable: list[str] = []
-    ours_known, theirs_known = known_states(store), known_states(other)
-    mine = _published(store, flow, ours_known, unreadable)
-    theirs = _published(other, other_flow, theirs_known, unreadable)
+    ours_known, theirs_known = stored_states(store), stored_states(other)
+    published = _published(store, flow, ours_known, unreadable)
+    other_published = _published(other, other_flow, theirs_known, unreadable)
     rows: list[CompareRow] = []
     alone = 0
     for urn in sorted(ours_known.keys() | theirs_known.keys()):
-        ours, others = ours_known.get(urn), theirs_known.get(urn)
-        positions, other_positions = _positions(ours), _positions(others)
+        state, other_state = ours_known.get(urn), theirs_known.get(urn)
+        positions, other_positions = _positions(state), _positions(other_state)
         for partition in _sorted({**positions, **other_positions}):
             row = _row(urn, partition, positions.get(partition), other_positions.get(partition))
-            if is_other(_incarnation(ours), _incarnation(others)):
+            if is_other_incarnation(_incarnation(state), _incarnation(other_state)):
                 alone += 1
-            elif ours is not None and others is not None and isinstance(row.ours, int) and isinstance(row.theirs, int):
-                low = max(_first(ours, partition), _first(others, partition))
+            elif (
+                state is not None
+                and other_state is not None
+                and isinstance(row.position, int)
+                and isinstance(row.other_position, int)
+            ):
+                low = max(_first(state, partition), _first(other_state, partition))
                 window = OffsetSets()
-                window.add_range(partition, low, min(row.ours, row.theirs))
-                a = mine.get(urn, OffsetSets()).intersection(window)
-                b = theirs.get(urn, OffsetSets()).intersection(window)
+                window.add_range(partition, low, min(row.position, row.other_position))
+                a = published.get(urn, OffsetSets()).intersection(window)
+                b = other_published.get(urn, OffsetSets()).intersection(window)
                 row = msgspec.structs.replace(
                     row,
-                    both=a.intersection(b).count(),
-                    only_ours=a.difference(b).count(),
-                    only_theirs=b.difference(a).count(),
+                    positions_in_both=a.intersection(b).count(),
+                    positions_only_here=a.difference(b).count(),
+                    positions_only_there=b.difference(a).count(),
                 )
             else:
                 alone += 1
             rows.append(row)
-    differing = alone + sum(1 for row in rows if row.only_ours or row.only_theirs)
-    same = not differing and not unreadable and any(row.both for row in rows)
+    differing = alone + sum(1 for row in rows if row.positions_only_here or row.positions_only_there)
+    same = not differing and not unreadable and any(row.positions_in_both for row in rows)
     return CompareResult(same, f"job {other.job}", True, len(rows), differing, rows, unreadable)
 
 
 def _published(
-    store: JobStore, flow: TaskFlow, known: dict[str, DatasetState], unreadable: list[str]
+    store: JobStore, flow: TaskFlow, states: dict[str, DatasetState], unreadable: list[str]
 ) -> dict[str, OffsetSets]:
     """Return by dataset the input records whose end the live files, a replacement or the ledgers state."""
-    found: dict[str, OffsetSets] = {}
+    published: dict[str, OffsetSets] = {}
     with open_ledgers(flow, store) as ledgers:
         unreadable += ledgers.unreadable
         for folder in folders_of(store, ledgers):
             unreadable += folder.unusable
-            rows = [each.row for each in ledgers.of(folder.name)]
+            rows = [ledger.row for ledger in ledgers.of(folder.name)]
             urn = folder.dataset_urn or next((row.dataset_urn for row in rows), "")
-            state = known.get(urn)
+            state = states.get(urn)
             done_epoch = state.done_epoch if state is not None else 0
-            branches = Branches(folder.live(done_epoch), rows, folder.replaced(done_epoch))
+            branches = Branches(folder.live_files(done_epoch), rows, folder.replaced(done_epoch))
             for incarnation in branches.incarnations():
-                if is_other(incarnation, _incarnation(state)):
+                if is_other_incarnation(incarnation, _incarnation(state)):
                     continue  # of the source before it was made again, with offsets of its own
                 joined = branches.joined(incarnation)
-                found.setdefault(urn, OffsetSets()).update(joined.covered.difference(joined.holes))
-    return found
+                published.setdefault(urn, OffsetSets()).update(joined.covered.difference(joined.holes))
+    return published
 
 
-def _row(urn: str, partition: str, ours: Position | None, theirs: Position | None) -> CompareRow:
-    ahead = ours - theirs if isinstance(ours, int) and isinstance(theirs, int) else 0
-    return CompareRow(urn, partition, ours, theirs, ahead)
+def _row(urn: str, partition: str, position: Position | None, other_position: Position | None) -> CompareRow:
+    ahead = position - other_position if isinstance(position, int) and isinstance(other_position, int) else 0
+    return CompareRow(urn, partition, position, other_position, ahead)
 
 
 def _positions(state: DatasetState | None) -> dict[str, Position]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.admin.watermarks import require_all_named, require_positions
 from distcommit.app.migration.positions import ForeignPositions
 from distcommit.core.errors import ConflictError
@@ -21,8 +21,8 @@ class ImportRow(msgspec.Struct, frozen=True):
     """One dataset."""
 
     dataset: str
-    before: dict[str, Position]
-    after: dict[str, Position]
+    positions_before: dict[str, Position]
+    positions_after: dict[str, Position]
     action: str
     """`set` (or to be set), `same` (it has this watermark), or `kept` (it has another one)."""
 
@@ -34,12 +34,18 @@ class ImportResult(msgspec.Struct):
     dry_run: bool
     datasets_set: int
     rows: list[ImportRow]
-    left_out: list[str]
+    skipped: list[str]
     """Positions that are not for this job, or are invalid."""
 
 
 def import_watermarks(
-    store: JobStore | None, source: Source, found: ForeignPositions, who: str, *, overwrite: bool, dry_run: bool
+    store: JobStore | None,
+    source: Source,
+    foreign_positions: ForeignPositions,
+    user: str,
+    *,
+    overwrite: bool,
+    dry_run: bool,
 ) -> ImportResult:
     """Set the watermarks of datasets that have none, each bucket at once. Repeatable after a crash: existing watermarks
     are left.
@@ -47,8 +53,8 @@ def import_watermarks(
     Args:
         store: the job's store; None if there is none yet, for a dry run.
         source: whose positions they are.
-        found: the positions.
-        who: the operator.
+        foreign_positions: the positions.
+        user: the operator.
         overwrite: whether existing watermarks are replaced.
         dry_run: whether nothing is written.
 
@@ -57,8 +63,10 @@ def import_watermarks(
             was written.
         ConflictError: if a dataset has a sequence that is not done: nothing was written; or if one moved meanwhile.
     """
-    states = known_states(store) if store is not None else {}
-    busy = [urn for urn in found.datasets if states.get(urn, DatasetState(urn)).status is not DatasetStatus.IDLE]
+    states = stored_states(store) if store is not None else {}
+    busy = [
+        urn for urn in foreign_positions.datasets if states.get(urn, DatasetState(urn)).status is not DatasetStatus.IDLE
+    ]
     if busy:
         raise ConflictError(
             "datasets have sequences that are not done",
@@ -67,22 +75,26 @@ def import_watermarks(
             found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
             todo="`distcommit recover`, or release what is quarantined, then import again; nothing was written",
         )
-    require_positions(source, states, found.datasets, found.lines)
-    unknown = {urn: states.get(urn, DatasetState(urn)) for urn in found.datasets if not found.incarnations.get(urn)}
-    incarnations = {**found.incarnations, **source.incarnations(unknown)}
+    require_positions(source, states, foreign_positions.datasets, foreign_positions.lines)
+    unknown = {
+        urn: states.get(urn, DatasetState(urn))
+        for urn in foreign_positions.datasets
+        if not foreign_positions.incarnations.get(urn)
+    }
+    incarnations = {**foreign_positions.incarnations, **source.incarnations(unknown)}
     rows: list[ImportRow] = []
-    wanted: dict[str, Watermark] = {}
+    requested: dict[str, Watermark] = {}
     before: dict[str, Watermark | None] = {}
-    for urn, positions in sorted(found.datasets.items()):
+    for urn, positions in sorted(foreign_positions.datasets.items()):
         old = states[urn].watermark if urn in states else None
         stored = dict(old.positions) if old is not None else {}
         incarnation = incarnations.get(urn, "")
         same = old is not None and stored == positions and incarnation in ("", old.incarnation)
         action = "same" if same else "set" if overwrite or old is None else "kept"
         if action == "set":
-            wanted[urn], before[urn] = Watermark(dict(positions), incarnation), old
+            requested[urn], before[urn] = Watermark(dict(positions), incarnation), old
         rows.append(ImportRow(urn, stored, positions, action))
-    require_all_named(states, {urn: mark.positions for urn, mark in wanted.items()})
+    require_all_named(states, {urn: mark.positions for urn, mark in requested.items()})
     if store is not None and not dry_run:
-        set_watermarks(store, wanted, before, who)
-    return ImportResult(found.origin, dry_run, len(wanted), rows, found.left_out)
+        set_watermarks(store, requested, before, user)
+    return ImportResult(foreign_positions.origin, dry_run, len(requested), rows, foreign_positions.skipped)

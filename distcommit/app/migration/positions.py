@@ -32,11 +32,11 @@ class ForeignPositions:
 
     origin: str
     datasets: dict[str, dict[str, Position]]
-    left_out: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     """Entries that are not used, with the reason."""
     incarnations: dict[str, str] = field(default_factory=dict)
     """By dataset, of its positions, if known."""
-    found: dict[str, str] = field(default_factory=dict)
+    source_facts: dict[str, str] = field(default_factory=dict)
     """The identity of their source, as a store recorded it."""
     lines: dict[str, str] = field(default_factory=dict)
     """By dataset, the lines of a file that have its positions."""
@@ -55,27 +55,27 @@ def read_positions(config: JobConfig, file: Path | None, group: str | None) -> F
             "positions come from one place", id="ARGUMENT_INVALID", expected="--from FILE or --kafka-group NAME"
         )
     if file is not None:
-        found = _from_csv(config, file) if file.suffix.lower() == ".csv" else _from_gobblin(config, file)
+        foreign_positions = _from_csv(config, file) if file.suffix.lower() == ".csv" else _from_gobblin(config, file)
     else:
-        found = _from_group(config, group or "")
-    return require_some(found)
+        foreign_positions = _from_group(config, group or "")
+    return require_some(foreign_positions)
 
 
-def require_some(found: ForeignPositions) -> ForeignPositions:
-    """Return `found` unless it is empty. Raises ConfigurationError if it is."""
-    if not found.datasets:
+def require_some(positions: ForeignPositions) -> ForeignPositions:
+    """Return `positions` unless it is empty. Raises ConfigurationError if it is."""
+    if not positions.datasets:
         raise ConfigurationError(
             "it has no position for this job",
             id="POSITIONS_INVALID",
-            found=f"{found.origin}: {'; '.join(found.left_out[:_NAMED]) or 'nothing at all'}",
+            found=f"{positions.origin}: {'; '.join(positions.skipped[:_NAMED]) or 'nothing at all'}",
             todo="compare its topics with those of the job file",
         )
-    return found
+    return positions
 
 
 def _from_group(config: JobConfig, group: str) -> ForeignPositions:
-    found = config.source.group_positions(group)
-    return ForeignPositions(f"consumer group {group}", found.datasets, list(found.missing))
+    positions = config.source.group_positions(group)
+    return ForeignPositions(f"consumer group {group}", positions.datasets, list(positions.missing))
 
 
 # -- CSV
@@ -157,16 +157,16 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
         ) from error
     problems = list[str]()
     newest: dict[tuple[str, str], tuple[int, int]] = {}
-    for where, task, began_ms in _tasks(tree, problems):
+    for location, task, began_ms in _tasks(tree, problems):
         try:
             positions = list(_task_positions(task))
         except (ValueError, TypeError, KeyError) as error:
-            problems.append(f"{where}: {error}")
+            problems.append(f"{location}: {error}")
             continue
         for topic, partition, position in positions:
             before = newest.get((topic, partition), (-1, -1))
             if before[0] == began_ms and before[1] != position:
-                problems.append(f"{where}: {topic} partition {partition} is at {before[1]} and at {position}")
+                problems.append(f"{location}: {topic} partition {partition} is at {before[1]} and at {position}")
             elif before[0] < began_ms:
                 newest[topic, partition] = (began_ms, position)
     _require_none(problems, file, "task")
@@ -180,7 +180,7 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
             left_out[f"{topic} partition {partition}"] = "Gobblin has never read it"
         else:
             datasets.setdefault(urn, {})[partition] = position
-    return ForeignPositions(str(file), datasets, [f"{name}: {why}" for name, why in left_out.items()])
+    return ForeignPositions(str(file), datasets, [f"{name}: {reason}" for name, reason in left_out.items()])
 
 
 def _tasks(tree: Any, problems: list[str]) -> Iterator[tuple[str, Mapping[str, Any], int]]:
@@ -217,7 +217,7 @@ def _task_positions(task: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def _dataset_of_topic(config: JobConfig, topic: str, partition: str) -> str:
-    urn = config.source.named_now(topic, partition)
+    urn = config.source.current_name(topic, partition)
     extract = config.source.extract_of(urn)
     if extract is None or extract.namespace != _TOPICS:
         raise ConfigurationError(
@@ -228,7 +228,7 @@ def _dataset_of_topic(config: JobConfig, topic: str, partition: str) -> str:
     return urn
 
 
-def _require_none(problems: list[str], file: Path, what: str) -> None:
+def _require_none(problems: list[str], file: Path, kind: str) -> None:
     if problems:
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise ConfigurationError(
@@ -236,5 +236,5 @@ def _require_none(problems: list[str], file: Path, what: str) -> None:
             id="POSITIONS_INVALID",
             path=file,
             found="; ".join(problems[:_NAMED]) + more,
-            todo=f"correct each {what}; nothing was written",
+            todo=f"correct each {kind}; nothing was written",
         )

@@ -26,7 +26,7 @@ class RebucketResult(msgspec.Struct, frozen=True):
     epoch: int = 0
     """That the move took; 0 if there was nothing to do."""
     datasets: int = 0
-    went_on: bool = False
+    is_resumed: bool = False
     """Whether it finished a move that an earlier command had begun."""
     old_logs: str = ""
     """The absolute path of the old logs."""
@@ -58,7 +58,7 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
         raise ConfigurationError(
             "no job has so many buckets", id="ARGUMENT_INVALID", expected=f"1 to {MAX_BUCKETS}", found=str(buckets)
         )
-    config, (fs, roots) = folders.config, folders.places()
+    config, (fs, roots) = folders.config, folders.roots()
     store = open_store(fs, roots, config.job, create=False, groups=folders.groups)
     move, run_id = _move(folders, store, buckets), new_run_id()
     with JobLock(fs, roots.store, run_id, config.lock.lease_ttl_s, SystemClock()):
@@ -71,7 +71,7 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
         generation=done.store.generation,
         epoch=done.epoch,
         datasets=done.datasets,
-        went_on=done.went_on,
+        is_resumed=done.is_resumed,
         old_logs=store.bucket_log(0).folder.rpartition("/")[0] if done.epoch else "",
         settings=dict(move.settings) if done.epoch else {},
         job_file="" if named in (None, now) else f"set commit.buckets to {now} (it says {named}), or leave it out",
@@ -84,16 +84,18 @@ def _move(folders: JobFolders, store: JobStore, buckets: int | None) -> Move:
     Raises:
         ConfigurationError: if other settings differ from the store's than those that may change.
     """
-    source, pinned = folders.config.source, folders.pinned()
+    source, fixed_settings = folders.config.source, folders.fixed_settings()
     recorded, under_way = read_settings(store).settings, store.job_log().refresh().under_way
-    before = {name: recorded.get(name, pin.unrecorded) for name, pin in pinned.settings.items()} if recorded else {}
+    before = (
+        {name: recorded.get(name, pin.unrecorded) for name, pin in fixed_settings.settings.items()} if recorded else {}
+    )
     if under_way is not None:  # its settings may be recorded by now
         changed = set(under_way.settings)
     else:
-        changed = {name for name in movable(source) if before.get(name) and before[name] != pinned[name]}
-    require_settings(store, pinned.with_values({name: before[name] for name in changed & before.keys()}))
+        changed = {name for name in movable(source) if before.get(name) and before[name] != fixed_settings[name]}
+    require_settings(store, fixed_settings.with_values({name: before[name] for name in changed & before.keys()}))
     return Move(
         buckets or (under_way.buckets if under_way is not None else store.buckets),
-        {name: pinned[name] for name in changed if name in pinned.settings},
-        source.named_now if f"source.{source.named_by}" in changed else None,
+        {name: fixed_settings[name] for name in changed if name in fixed_settings.settings},
+        source.current_name if f"source.{source.named_by}" in changed else None,
     )

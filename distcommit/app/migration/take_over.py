@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.migration.positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError, ConflictError
@@ -97,49 +97,52 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
         )
     _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
     _require_same_meaning(config.source, other.source, store, recorded.settings)
-    found = ForeignPositions(f"job {store.job}", {}, found=dict(recorded.found))
-    states = known_states(store)
+    foreign_positions = ForeignPositions(f"job {store.job}", {}, source_facts=dict(recorded.source_facts))
+    states = stored_states(store)
     for _, state in sorted(states.items()):
-        _take_partitions(config.source, other.source, state, states, found)
-    return found
+        _add_partitions(config.source, other.source, state, states, foreign_positions)
+    return foreign_positions
 
 
-def _require_same_type(config: JobConfig, store: JobStore, theirs: str) -> None:
-    """Check the type of watermark against the one that the other job's store has recorded (`theirs`)."""
-    pin = config.source.pins().get(WATERMARK_PIN)
-    ours = pin.value if pin is not None else ""
-    if theirs != ours:
+def _require_same_type(config: JobConfig, store: JobStore, other_type: str) -> None:
+    """Check the type of watermark against the one that the other job's store has recorded (`other_type`)."""
+    pin = config.source.fixed_settings().get(WATERMARK_PIN)
+    own_type = pin.value if pin is not None else ""
+    if other_type != own_type:
         raise ConfigurationError(
             "positions of one type of watermark have no meaning in another",
             id="WATERMARKS_NOT_TRANSFERABLE",
-            expected=f"watermarks of type {ours or 'plain'}",
-            found=f"job {store.job}, whose watermarks are of type {theirs or 'plain'}",
+            expected=f"watermarks of type {own_type or 'plain'}",
+            found=f"job {store.job}, whose watermarks are of type {other_type or 'plain'}",
             todo="read with the type that they were made by; nothing was written",
         )
 
 
-def _require_same_meaning(source: Source, theirs: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
+def _require_same_meaning(source: Source, other_source: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
     """Check the settings that change the meaning of positions. `recorded`: by the other job's store."""
-    found = {**{f"source.{name}": pin.value for name, pin in theirs.pins().items()}, **recorded}
-    mine = {f"source.{name}": pin for name, pin in source.pins().items() if pin.otherwise}
-    others = [name for name, pin in mine.items() if found.get(name, "") != pin.value]
-    if others:
+    other_settings = {
+        **{f"source.{name}": pin.value for name, pin in other_source.fixed_settings().items()},
+        **recorded,
+    }
+    own_settings = {f"source.{name}": pin for name, pin in source.fixed_settings().items() if pin.otherwise}
+    differing = [name for name, pin in own_settings.items() if other_settings.get(name, "") != pin.value]
+    if differing:
         raise ConfigurationError(
             "positions that were counted by other settings of the source have no meaning in this job",
             id="WATERMARKS_NOT_TRANSFERABLE",
-            expected=", ".join(f"{name}: {found.get(name, 'not set')}" for name in others),
-            found=", ".join(f"{name}: {mine[name].value}" for name in others),
-            todo=f"{mine[others[0]].otherwise}; nothing was written",
+            expected=", ".join(f"{name}: {other_settings.get(name, 'not set')}" for name in differing),
+            found=", ".join(f"{name}: {own_settings[name].value}" for name in differing),
+            todo=f"{own_settings[differing[0]].otherwise}; nothing was written",
             job=store.job,
         )
 
 
-def _take_partitions(
+def _add_partitions(
     source: Source,
-    theirs: Source,
+    other_source: Source,
     state: DatasetState,
     states: Mapping[str, DatasetState],
-    found: ForeignPositions,
+    positions: ForeignPositions,
 ) -> None:
     """Add the partitions of one dataset of the other job. If the other job has meanwhile read a partition under another
     name, the position under that name counts."""
@@ -147,29 +150,33 @@ def _take_partitions(
         return
     urn, incarnation = state.dataset_urn, state.watermark.incarnation
     for partition, position in state.watermark.positions.items():
-        there = states.get(theirs.named_now(urn, partition), state)
-        if there is not state and there.watermark is not None and partition in there.watermark.positions:
+        other_state = states.get(other_source.current_name(urn, partition), state)
+        if (
+            other_state is not state
+            and other_state.watermark is not None
+            and partition in other_state.watermark.positions
+        ):
             continue
-        mine = source.named_now(urn, partition)
-        if not source.selects(mine, partition):
-            found.left_out.append(f"{urn}: not a dataset of this job")
+        own_urn = source.current_name(urn, partition)
+        if not source.selects(own_urn, partition):
+            positions.skipped.append(f"{urn}: not a dataset of this job")
             return
-        before = found.incarnations.get(mine, "")
+        before = positions.incarnations.get(own_urn, "")
         if before and incarnation and before != incarnation:
             raise ConfigurationError(
                 "partitions of one dataset count in different incarnations of its source",
                 id="WATERMARKS_NOT_TRANSFERABLE",
-                dataset=mine,
+                dataset=own_urn,
                 expected=f"incarnation {before}, as of its other partitions",
                 found=f"incarnation {incarnation}, of dataset {urn}",
                 todo="run the other job, and set the watermarks that it names for the recreated source",
             )
-        found.incarnations[mine] = before or incarnation
-        found.datasets.setdefault(mine, {})[partition] = position
+        positions.incarnations[own_urn] = before or incarnation
+        positions.datasets.setdefault(own_urn, {})[partition] = position
 
 
 def _require_idle(store: JobStore) -> None:
-    busy = sorted(urn for urn, state in known_states(store).items() if state.status is not DatasetStatus.IDLE)
+    busy = sorted(urn for urn, state in stored_states(store).items() if state.status is not DatasetStatus.IDLE)
     if busy:
         raise ConflictError(
             "the other job has sequences that are not done",

@@ -24,10 +24,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from distcommit.app.job_file.locations import open_file_system
-from distcommit.app.reading.one_table import one_schema
-from distcommit.app.reading.readers import Cut, read
+from distcommit.app.reading.joined_table import joined_schema
+from distcommit.app.reading.readers import Snapshot, read
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
-from distcommit.core.errors import ConfigurationError, CutGoneError
+from distcommit.core.errors import ConfigurationError, SnapshotExpiredError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.files.footer import look_into, read_batches
 
@@ -45,11 +45,11 @@ def register_data_source(spark: SparkSession) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pinned:
-    """What a frame reads: files of one snapshot, by their paths on the file system of `place`."""
+class _FrameFiles:
+    """What a frame reads: files of one snapshot, by their paths on the file system of `location`."""
 
-    place: str
-    cut: str
+    location: str
+    snapshot: str
     files: tuple[str, ...]
     """Those that may have records which pass `filters`."""
     schema: pa.Schema
@@ -69,16 +69,19 @@ class DistcommitDataSource(DataSource):
     many tasks it is read, at most; 64.
 
     Raises:
-        ConfigurationError, NotSettledError, CutGoneError, StaleStoreError, CorruptError: from `load`, as
+        ConfigurationError, NotSettledError, SnapshotExpiredError, StaleStoreError, CorruptError: from `load`, as
             `distcommit.read`.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        given = {name.lower(): value for name, value in options.items()}
-        _require_known(given)
-        cut = read(given["path"], _named(given), branch=given.get("branch"), as_of=given.get("as_of"))
-        self._pinned, self._tasks = _pinned(cut, _columns(given), parsed_filters(given.get("filters"))), _tasks(given)
+        supplied = {name.lower(): value for name, value in options.items()}
+        _check_option_names(supplied)
+        cut = read(supplied["path"], _named(supplied), branch=supplied.get("branch"), as_of=supplied.get("as_of"))
+        self._pinned, self._tasks = (
+            _frame_files(cut, _columns(supplied), parsed_filters(supplied.get("filters"))),
+            _tasks(supplied),
+        )
 
     @classmethod
     def name(cls) -> str:
@@ -87,8 +90,8 @@ class DistcommitDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of all files, or those that were asked for; null in files that lack one."""
-        asked = pa.schema([self._pinned.schema.field(name) for name in self._pinned.columns])
-        return from_arrow_schema(asked, prefer_timestamp_ntz=True)
+        selected = pa.schema([self._pinned.schema.field(name) for name in self._pinned.columns])
+        return from_arrow_schema(selected, prefer_timestamp_ntz=True)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(self._pinned, schema, self._tasks)
@@ -102,8 +105,8 @@ class _Files(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, pinned: _Pinned, schema: StructType, tasks: int) -> None:
-        self._pinned, self._schema, self._tasks = pinned, schema, tasks
+    def __init__(self, frame_files: _FrameFiles, schema: StructType, tasks: int) -> None:
+        self._pinned, self._schema, self._tasks = frame_files, schema, tasks
 
     def partitions(self) -> Sequence[InputPartition]:
         files = self._pinned.files
@@ -111,44 +114,47 @@ class _Reader(DataSourceReader):
         return [_Files(files[task::tasks]) for task in range(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        pinned, wanted = self._pinned, to_arrow_schema(self._schema, timezone="UTC")
-        fs, needed = open_file_system(pinned.place, durable=False), pinned.filters.columns | set(wanted.names)
-        condition = pinned.filters.expression(pinned.schema)
-        looked_at = pa.schema([field for field in pinned.schema if field.name in needed])
+        frame_files, required = self._pinned, to_arrow_schema(self._schema, timezone="UTC")
+        fs, needed = (
+            open_file_system(frame_files.location, durable=False),
+            frame_files.filters.columns | set(required.names),
+        )
+        condition = frame_files.filters.expression(frame_files.schema)
+        looked_at = pa.schema([field for field in frame_files.schema if field.name in needed])
         for path in partition.value or ():
             try:
-                for batch in read_batches(fs, path, needed, pinned.filters.of_file):
-                    asked = batch if condition is None else _as_wanted(batch, looked_at).filter(condition)
-                    yield _as_wanted(asked, wanted)
+                for batch in read_batches(fs, path, needed, frame_files.filters.of_file):
+                    filtered = batch if condition is None else _with_schema(batch, looked_at).filter(condition)
+                    yield _with_schema(filtered, required)
             except FileNotFoundError as error:
-                raise CutGoneError(
+                raise SnapshotExpiredError(
                     "the snapshot was deleted while it was read",
-                    expected=pinned.cut,
+                    expected=frame_files.snapshot,
                     found=str(error),
                     todo="load the frame again; raise readers.kept_snapshots in the job file to keep more snapshots",
                 ) from error
 
 
-def _pinned(cut: Cut, columns: Sequence[str] | None, filters: RowFilters) -> _Pinned:
-    paths = [path for found in cut.paths().values() for path in found]
+def _frame_files(cut: Snapshot, columns: Sequence[str] | None, filters: RowFilters) -> _FrameFiles:
+    paths = [path for dataset_paths in cut.paths().values() for path in dataset_paths]
     fs = cut.file_system
     try:
-        looked = run_parallel(fs.parallel_calls, partial(look_into, fs, wanted=filters.of_file), paths)
+        looked = run_parallel(fs.parallel_calls, partial(look_into, fs, predicate=filters.of_file), paths)
     except FileNotFoundError as error:
-        raise CutGoneError(
+        raise SnapshotExpiredError(
             "the snapshot was deleted while it was opened",
             expected=f"epoch {cut.epoch}",
             found=str(error),
             todo="load the frame again",
         ) from error
-    schema = one_schema([found for found, _ in looked])
+    schema = joined_schema([dataset_paths for dataset_paths, _ in looked])
     filters.expression(schema)  # rejected at load
-    wanted = tuple(path for path, (_, may_have) in zip(paths, looked, strict=True) if may_have)
+    matching = tuple(path for path, (_, may_have) in zip(paths, looked, strict=True) if may_have)
     name = f"the snapshot of epoch {cut.epoch}, phase {cut.phase}"
-    return _Pinned(cut.place, name, wanted, schema, _known(columns, schema), filters)
+    return _FrameFiles(cut.location, name, matching, schema, _known_columns(columns, schema), filters)
 
 
-def _known(columns: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
+def _known_columns(columns: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
     if columns is None:
         return tuple(schema.names)
     if strangers := [name for name in columns if name not in schema.names]:
@@ -161,20 +167,20 @@ def _known(columns: Sequence[str] | None, schema: pa.Schema) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def _as_wanted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    there = batch.schema
+def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    batch_schema = batch.schema
     columns: list[Any] = [
-        batch.column(there.get_field_index(field.name)).cast(field.type)
-        if field.name in there.names
+        batch.column(batch_schema.get_field_index(field.name)).cast(field.type)
+        if field.name in batch_schema.names
         else pa.nulls(batch.num_rows, field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _require_known(given: Mapping[str, str]) -> None:
-    strangers = sorted(set(given) - set(_OPTIONS))
-    if strangers or "path" not in given:
+def _check_option_names(supplied: Mapping[str, str]) -> None:
+    strangers = sorted(set(supplied) - set(_OPTIONS))
+    if strangers or "path" not in supplied:
         raise ConfigurationError(
             "the data source does not have these options" if strangers else "the job to read is not given",
             id="ARGUMENT_INVALID",
@@ -183,45 +189,45 @@ def _require_known(given: Mapping[str, str]) -> None:
         )
 
 
-def _named(given: Mapping[str, str]) -> list[str] | None:
-    if "datasets" not in given:
-        return [given["dataset"]] if "dataset" in given else None
-    found = _names(given["datasets"])
-    if found is None or "dataset" in given:
+def _named(options: Mapping[str, str]) -> list[str] | None:
+    if "datasets" not in options:
+        return [options["dataset"]] if "dataset" in options else None
+    names = _names(options["datasets"])
+    if names is None or "dataset" in options:
         raise ConfigurationError(
             "the option does not name datasets",
             id="ARGUMENT_INVALID",
             expected='dataset, or datasets as a JSON list such as ["orders", "items"]',
-            found=given["datasets"],
+            found=options["datasets"],
         )
-    return found
+    return names
 
 
-def _columns(given: Mapping[str, str]) -> list[str] | None:
-    if "columns" not in given:
+def _columns(options: Mapping[str, str]) -> list[str] | None:
+    if "columns" not in options:
         return None
-    found = _names(given["columns"])
-    if not found or len(set(found)) < len(found):
+    names = _names(options["columns"])
+    if not names or len(set(names)) < len(names):
         raise ConfigurationError(
             "the option does not name columns",
             id="ARGUMENT_INVALID",
             expected='a JSON list such as ["name", "at"]',
-            found=given["columns"],
+            found=options["columns"],
         )
-    return found
+    return names
 
 
 def _names(text: str) -> list[str] | None:
     """Return names of a JSON list; None if it is not one."""
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
+    return result if isinstance(result, list) and all(isinstance(name, str) for name in result) else None
 
 
-def _tasks(given: Mapping[str, str]) -> int:
-    text = given.get("tasks", str(_TASKS))
+def _tasks(options: Mapping[str, str]) -> int:
+    text = options.get("tasks", str(_TASKS))
     if not text.isdecimal() or not int(text):
         raise ConfigurationError(
             "the option is not a number of tasks", id="ARGUMENT_INVALID", expected="1 or more", found=text

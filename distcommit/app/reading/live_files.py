@@ -9,7 +9,7 @@ from distcommit.core.work import ERRORS
 from distcommit.protocol.paths.output import is_published_name, is_tombstone, published_epoch, published_folder
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import read_footer
-from distcommit.stores.folders.tombstones import Tombstone, read_tombstone, retired_by
+from distcommit.stores.folders.tombstones import Tombstone, read_tombstone, superseded_by
 from distcommit.stores.folders.trees import files_below
 
 
@@ -19,7 +19,7 @@ def keeps_names_apart(fs: FileSystem, output: str) -> bool:
     return fs.status(f"{output}/{OWNERSHIP_FOLDER.upper()}") is None
 
 
-def own_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]:
+def published_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]:
     """Return the published files of the dataset, by their footers, and those that are gone.
 
     Raises:
@@ -55,11 +55,11 @@ def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: s
                 stones.append(read_tombstone(fs, f"{beside}/{entry.name}"))
             except FileNotFoundError:  # all that it named is gone
                 continue
-    retired = retired_by(stones, done_epoch)
+    superseded = superseded_by(stones, done_epoch)
     return [
         path
         for path in files_below(fs, f"{output}/{published_folder(urn, branch)}")
         if is_published_name(name := path.rpartition("/")[2])
         and published_epoch(name) <= done_epoch
-        and path.removeprefix(f"{output}/") not in retired
+        and path.removeprefix(f"{output}/") not in superseded
     ]

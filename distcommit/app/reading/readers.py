@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
-from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
+from distcommit.app.job_file.locations import normal_location, open_file_system, path_of
 from distcommit.app.job_file.variables import unset_variables
-from distcommit.app.reading.live_files import keeps_names_apart, live_files, own_files
-from distcommit.app.reading.one_table import one_schema, one_table
+from distcommit.app.reading.joined_table import joined_schema, joined_table
+from distcommit.app.reading.live_files import keeps_names_apart, live_files, published_files
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot
-from distcommit.core.errors import ConfigurationError, CutGoneError, StaleStoreError
+from distcommit.core.errors import ConfigurationError, SnapshotExpiredError, StaleStoreError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.snapshot_names import DatasetSnapshot
+from distcommit.core.records.snapshot_entries import DatasetSnapshot
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import MAIN_BRANCH, error_branch_of, is_error_branch
 from distcommit.sinks.files.footer import read_records
-from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs, older_output
 from distcommit.stores.snapshots.expiry_cutoffs import expiry_note
 from distcommit.stores.snapshots.snapshot_deltas import read_chain
@@ -46,11 +46,11 @@ _BRANCH_TYPE = re.compile(r"fork\.branches\.([^.]+)\.sink\.type")
 _BY_SPARK = {".parquet": "parquet", ".orc": "orc"}
 
 
-class Cut:
+class Snapshot:
     """The datasets of one snapshot: everything that was committed up to it, and nothing else.
 
     A snapshot does not change while it is kept. Its files are deleted after it, so that a late reader gets
-    `CutGoneError`, never a part.
+    `SnapshotExpiredError`, never a part.
 
     Attributes: epoch, phase: the run that made it, and whether at its beginning (1) or end (2). time_ms: when,
     milliseconds since 1970. datasets: the done epoch and watermark of each. branch: that is read. exactly_once: False
@@ -59,12 +59,17 @@ class Cut:
     """
 
     def __init__(
-        self, store: JobStore, place: str, root: SnapshotManifest, datasets: Mapping[str, DatasetSnapshot], branch: str
+        self,
+        store: JobStore,
+        location: str,
+        root: SnapshotManifest,
+        datasets: Mapping[str, DatasetSnapshot],
+        branch: str,
     ) -> None:
-        self._store, self._place, self._root = store, place, root
+        self._store, self._place, self._manifest = store, location, root
         self.epoch, self.phase, self.time_ms = root.epoch, int(root.phase), root.time_ms
         self.datasets, self.branch = dict(sorted(datasets.items())), branch
-        self.exactly_once = not read_marks(store.fs, store.roots.output)[Mark.UNSEALED]
+        self.exactly_once = not read_markers(store.fs, store.roots.output)[Marker.UNSEALED]
 
     @property
     def file_system(self) -> FileSystem:
@@ -72,7 +77,7 @@ class Cut:
         return self._store.fs
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The job's output, as a path of this machine or a URL."""
         return self._place
 
@@ -80,7 +85,7 @@ class Cut:
         """Return paths or URLs of the live files of a dataset, or of all of them, in order.
 
         Raises:
-            CutGoneError: if the snapshot is no longer kept.
+            SnapshotExpiredError: if the snapshot is no longer kept.
         """
         return [path for paths in self.files_by_dataset(dataset).values() for path in paths]
 
@@ -94,26 +99,30 @@ class Cut:
         fs, output = self._store.fs, self._store.roots.output
         named = [self._named(dataset)] if dataset is not None else list(self.datasets)
         epochs = [(urn, self.datasets[urn].done_epoch) for urn in named]
-        found = run_parallel(fs.parallel_calls, lambda one: live_files(fs, output, one[0], one[1], self.branch), epochs)
+        paths_of_datasets = run_parallel(
+            fs.parallel_calls, lambda one: live_files(fs, output, one[0], one[1], self.branch), epochs
+        )
         if not keeps_names_apart(fs, output):
-            found = run_parallel(fs.parallel_calls, lambda one: own_files(fs, *one), [*zip(named, found, strict=True)])
-        self._require_kept()
-        return dict(zip(named, found, strict=True))
+            paths_of_datasets = run_parallel(
+                fs.parallel_calls, lambda one: published_files(fs, *one), [*zip(named, paths_of_datasets, strict=True)]
+            )
+        self._require_unexpired()
+        return dict(zip(named, paths_of_datasets, strict=True))
 
     def to_arrow(self, dataset: str | None = None) -> pa.Table:
         """Return all records. Columns that a file lacks are null in its rows.
 
         Raises:
-            CutGoneError: as `files`.
+            SnapshotExpiredError: as `files`.
             ConfigurationError: if a column has incompatible types.
         """
         fs = self._store.fs
-        paths = [path for found in self.paths(dataset).values() for path in found]
+        paths = [path for dataset_paths in self.paths(dataset).values() for path in dataset_paths]
         try:
             tables = run_parallel(fs.parallel_calls, partial(read_records, fs), paths)
         except FileNotFoundError as error:
-            raise self._went(str(error)) from error
-        return one_table(tables)
+            raise self._expired_error(str(error)) from error
+        return joined_table(tables)
 
     def to_pandas(self, dataset: str | None = None) -> pd.DataFrame:
         """Return all records as a pandas frame."""
@@ -124,14 +133,14 @@ class Cut:
         the snapshot is gone by then; otherwise it is in memory."""
         import pyarrow.dataset as ds  # noqa: PLC0415 - it brings pandas along
 
-        paths = [path for found in self.paths(dataset).values() for path in found]
+        paths = [path for dataset_paths in self.paths(dataset).values() for path in dataset_paths]
         if self._store.fs.scheme != "file" or not paths or not all(path.endswith(".parquet") for path in paths):
             return ds.dataset(self.to_arrow(dataset))
         try:
             schemas = [pq.read_schema(path) for path in paths]
         except FileNotFoundError as error:
-            raise self._went(str(error)) from error
-        return ds.dataset(paths, schema=one_schema(schemas), format="parquet")
+            raise self._expired_error(str(error)) from error
+        return ds.dataset(paths, schema=joined_schema(schemas), format="parquet")
 
     def to_duckdb(
         self, dataset: str | None = None, connection: duckdb.DuckDBPyConnection | None = None
@@ -155,16 +164,16 @@ class Cut:
             raise _no_dataset(self._store, dataset)
         return dataset
 
-    def _require_kept(self) -> None:
-        if self._store.fs.status(snapshot_manifest_path(self._store.roots.store, self._root.name)) is None:
-            raise self._went("its root is deleted")
+    def _require_unexpired(self) -> None:
+        if self._store.fs.status(snapshot_manifest_path(self._store.roots.store, self._manifest.name)) is None:
+            raise self._expired_error("its root is deleted")
 
-    def _went(self, found: str) -> CutGoneError:
-        return CutGoneError(
+    def _expired_error(self, actual: str) -> SnapshotExpiredError:
+        return SnapshotExpiredError(
             "the snapshot was deleted while it was read",
             store=self._store.roots.store,
             expected=f"the snapshot of epoch {self.epoch}, phase {self.phase}",
-            found=found + expiry_note(self._store, lambda horizon: self.epoch <= horizon.after_epoch),
+            found=actual + expiry_note(self._store, lambda cutoff: self.epoch <= cutoff.after_epoch),
             todo="read a newer one; raise readers.kept_snapshots in the job file to keep more snapshots",
         )
 
@@ -175,7 +184,7 @@ def read(
     *,
     branch: str | None = None,
     as_of: AsOf = None,
-) -> Cut:
+) -> Snapshot:
     """Return a job's commits at one snapshot: of the named datasets, or all.
 
     Args:
@@ -187,25 +196,25 @@ def read(
     Raises:
         ConfigurationError: if there is no such store, dataset, branch or run, the branch has no files, or one of
             several branches must be named.
-        NotSettledError, CutGoneError: if the snapshot does not exist yet, or any more.
+        NotSettledError, SnapshotExpiredError: if the snapshot does not exist yet, or any more.
         StaleStoreError: if store and output do not belong together.
         CorruptError: if their records can't be read.
     """
-    store, place, branch = _opened(job, branch)
-    return read_store(store, place, branch, datasets, as_of)
+    store, location, branch = _opened(job, branch)
+    return read_store(store, location, branch, datasets, as_of)
 
 
-def read_store(store: JobStore, place: str, branch: str, datasets: Iterable[str] | None, as_of: AsOf) -> Cut:
-    """Return one snapshot of an opened store, as `read`. `place`: its output as the job names it."""
+def read_store(store: JobStore, location: str, branch: str, datasets: Iterable[str] | None, as_of: AsOf) -> Snapshot:
+    """Return one snapshot of an opened store, as `read`. `location`: its output as the job names it."""
     _require_together(store)
     for tries_left in reversed(range(_TRIES)):
         root = choose_snapshot(store, as_of)
         try:
-            found = _datasets_at(store, root)
+            datasets_at = _datasets_at(store, root)
             break
         except FileNotFoundError as error:  # the cut goes, unless it is damaged
             if not tries_left:
-                raise CutGoneError(
+                raise SnapshotExpiredError(
                     "the snapshot was deleted while it was opened",
                     store=store.roots.store,
                     expected=f"the pieces of epoch {root.epoch}, phase {root.phase}",
@@ -213,12 +222,12 @@ def read_store(store: JobStore, place: str, branch: str, datasets: Iterable[str]
                     todo="read a newer one",
                 ) from error
     if datasets is not None:
-        wanted = list(datasets)
-        for urn in wanted:
-            if urn not in found:
+        requested = list(datasets)
+        for urn in requested:
+            if urn not in datasets_at:
                 raise _no_dataset(store, urn)
-        found = {urn: found[urn] for urn in wanted}
-    cut = Cut(store, place, root, found, branch)
+        datasets_at = {urn: datasets_at[urn] for urn in requested}
+    cut = Snapshot(store, location, root, datasets_at, branch)
     if not cut.exactly_once:
         logger.warning("runs of this job have delivered at least once", extra={"store": store.roots.store})
     return cut
@@ -230,11 +239,11 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
             raise ConfigurationError(
                 "a job's folders are two", id="ARGUMENT_INVALID", expected="store and output", found=str(sorted(job))
             )
-        places = {name: normal_place(place, Path.cwd()) for name, place in job.items()}
-        fs = open_file_system(places["store"], durable=False)
-        roots = Roots(path_of(places["store"]), "", path_of(places["output"]))
+        locations = {name: normal_location(location, Path.cwd()) for name, location in job.items()}
+        fs = open_file_system(locations["store"], durable=False)
+        roots = Roots(path_of(locations["store"]), "", path_of(locations["output"]))
         store = open_any_store(fs, roots)
-        return store, places["output"], branch or _only_branch(store)
+        return store, locations["output"], branch or _only_branch(store)
     tree = load_tree(job)
     config = parse_config(tree, Path(job), needs_variables=False)
     branches = {each.name: each.sink for each in config.task_flow().branches}
@@ -262,7 +271,7 @@ def _only_branch(store: JobStore) -> str:
         ConfigurationError: if there are several, below one folder.
         UnknownVersionError, CorruptError: if the store's record of them can't be read.
     """
-    names = [found[1] for name in read_settings(store).settings if (found := _BRANCH_TYPE.fullmatch(name))]
+    names = [match[1] for name in read_settings(store).settings if (match := _BRANCH_TYPE.fullmatch(name))]
     if len(names) > 1:
         raise ConfigurationError(
             "the job has a fork, and the branch to read is not given",
@@ -289,12 +298,12 @@ def _require_together(store: JobStore) -> None:
 
 def _datasets_at(store: JobStore, root: SnapshotManifest) -> dict[str, DatasetSnapshot]:
     def chain(bucket: SnapshotBucket) -> dict[str, DatasetSnapshot]:
-        return read_chain(store.fs, store.roots.store, bucket.seen)
+        return read_chain(store.fs, store.roots.store, bucket.snapshot)
 
-    found: dict[str, DatasetSnapshot] = {}
+    snapshots: dict[str, DatasetSnapshot] = {}
     for part in run_parallel(store.fs.parallel_calls, chain, list(root.buckets.values())):
-        found |= part
-    return found
+        snapshots |= part
+    return snapshots
 
 
 def _no_dataset(store: JobStore, urn: str) -> ConfigurationError:

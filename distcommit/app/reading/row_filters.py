@@ -56,7 +56,7 @@ class RowFilters:
     @property
     def columns(self) -> frozenset[str]:
         """The columns that they use."""
-        return frozenset(each.column for each in self.all_of)
+        return frozenset(row_filter.column for row_filter in self.all_of)
 
     def expression(self, schema: pa.Schema) -> pc.Expression | None:
         """Return the filter for files with these columns; None if every record passes.
@@ -64,20 +64,20 @@ class RowFilters:
         Raises:
             ConfigurationError: if there is no such column, or a value is not of its type.
         """
-        found = _all_true([_exact(each, schema) for each in self.all_of])
-        if found is not None:
+        result = _all_true([_exact(row_filter, schema) for row_filter in self.all_of])
+        if result is not None:
             try:
-                schema.empty_table().filter(found)
+                schema.empty_table().filter(result)
             except pa.ArrowException as error:
                 raise ConfigurationError(
                     "the text has no valid filter", id="ARGUMENT_INVALID", expected="values", found=str(error)
                 ) from error
-        return found
+        return result
 
     def of_file(self, schema: pa.Schema) -> pc.Expression | None:
         """Return a filter for the statistics of a file with these columns. It passes all wanted records, and maybe
         others. None if it would exclude nothing."""
-        return _all_true([found for each in self.all_of if (found := _rough(each, schema)) is not None])
+        return _all_true([result for row_filter in self.all_of if (result := _rough(row_filter, schema)) is not None])
 
 
 def parsed_filters(text: str | None) -> RowFilters:
@@ -100,10 +100,10 @@ def parsed_filters(text: str | None) -> RowFilters:
         ) from error
 
 
-def _listed(found: Any) -> list[Any]:
-    match found:
-        case [*each]:
-            return each
+def _listed(value: Any) -> list[Any]:
+    match value:
+        case [*items]:
+            return items
     raise ValueError("it is not a list")
 
 
@@ -116,8 +116,8 @@ def _parsed(found: Any) -> RowFilter:
     raise ValueError(f"{json.dumps(found, default=str)} is none")
 
 
-def _is_value(found: Any) -> bool:
-    return isinstance(found, str | int | float | Decimal)
+def _is_value(value: Any) -> bool:
+    return isinstance(value, str | int | float | Decimal)
 
 
 def _alike(
@@ -149,37 +149,37 @@ def _as_decimals(
     return column.cast(wide), [pa.scalar(number, wide) for number in numbers]
 
 
-def _exact(each: RowFilter, schema: pa.Schema) -> pc.Expression:
-    if each.column not in schema.names:
+def _exact(row_filter: RowFilter, schema: pa.Schema) -> pc.Expression:
+    if row_filter.column not in schema.names:
         raise ConfigurationError(
             "there is no column of that name to filter by",
             id="ARGUMENT_INVALID",
             expected=f"one of {', '.join(schema.names)}",
-            found=each.column,
+            found=row_filter.column,
         )
-    kind = schema.field(each.column).type
+    kind = schema.field(row_filter.column).type
     try:
-        return each.expression(kind)
+        return row_filter.expression(kind)
     except pa.ArrowException as error:
         raise ConfigurationError(
             "a filter's value is not of its column's type",
             id="ARGUMENT_INVALID",
-            column=each.column,
+            column=row_filter.column,
             expected=str(kind),
             found=str(error),
         ) from error
 
 
-def _rough(each: RowFilter, schema: pa.Schema) -> pc.Expression | None:
-    if each.column not in schema.names:
+def _rough(row_filter: RowFilter, schema: pa.Schema) -> pc.Expression | None:
+    if row_filter.column not in schema.names:
         return pc.scalar(value=False)  # all null
-    kind = schema.field(each.column).type
-    if each.compared in _NO_USE or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
+    kind = schema.field(row_filter.column).type
+    if row_filter.compared in _NO_USE or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
         return None
-    if pa.types.is_temporal(kind) and not all(isinstance(value, str) for value in each.values):
+    if pa.types.is_temporal(kind) and not all(isinstance(value, str) for value in row_filter.values):
         return None  # a number counts in the unit that all files have together
     try:
-        return each.expression(kind)
+        return row_filter.expression(kind)
     except pa.ArrowException:
         return None  # of a narrower type than that of other files
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from distcommit.core.errors import ConfigurationError, CutGoneError, NotSettledError
+from distcommit.core.errors import ConfigurationError, NotSettledError, SnapshotExpiredError
 from distcommit.core.records.job_records import CutPhase
 from distcommit.protocol.fold import Fold
 from distcommit.stores.snapshots.expiry_cutoffs import expiry_note
-from distcommit.stores.snapshots.snapshots import SnapshotManifest, newest_cut, valid_manifests
+from distcommit.stores.snapshots.snapshots import SnapshotManifest, newest_snapshot_name, valid_manifests
 from distcommit.stores.state.job_store import JobStore
 
 AsOf = int | datetime | str | None
@@ -25,7 +25,7 @@ def choose_snapshot(store: JobStore, as_of: AsOf) -> SnapshotManifest:
 
     Raises:
         NotSettledError: if it does not exist yet.
-        CutGoneError: if it is no longer kept.
+        SnapshotExpiredError: if it is no longer kept.
         ConfigurationError: if it can't exist.
         UnknownVersionError, CorruptError: if a manifest, or the job log, can't be read.
     """
@@ -33,15 +33,15 @@ def choose_snapshot(store: JobStore, as_of: AsOf) -> SnapshotManifest:
     fold = store.job_log().refresh()
     roots = valid_manifests(store.fs, store.roots.store, fold)
     if as_of is None:
-        found = next(roots, None)
-        if found is None:
+        manifest = next(roots, None)
+        if manifest is None:
             raise _none_at_all(store, fold)
-        return found
+        return manifest
     return _at_time(store, roots, as_of) if isinstance(as_of, datetime) else _after_run(store, fold, roots, as_of)
 
 
 def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
-    newest = newest_cut(fold)
+    newest = newest_snapshot_name(fold)
     return NotSettledError(
         "there is no snapshot to read",
         store=store.roots.store,
@@ -56,10 +56,10 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
 def _at_time(store: JobStore, roots: Iterator[SnapshotManifest], at: datetime) -> SnapshotManifest:
     """Choose by time. A snapshot is never older than the one before it. So once one is newer than the time, all later
     ones are; until then a run that has read its clock, or whose clock is behind, may still write an older one."""
-    wanted = _ms(at)
+    time_ms = _ms(at)
     oldest: SnapshotManifest | None = None
     for root in roots:
-        if root.time_ms <= wanted:
+        if root.time_ms <= time_ms:
             if oldest is None:
                 raise _time_is_open(store, root, at)
             return root
@@ -72,8 +72,8 @@ def _at_time(store: JobStore, roots: Iterator[SnapshotManifest], at: datetime) -
             found=at.isoformat(),
             todo="ask for a later time",
         )
-    taken = expiry_note(store, lambda horizon: wanted <= horizon.asked_ms)
-    raise _gone(store, oldest, at.isoformat() + taken)
+    expiry = expiry_note(store, lambda cutoff: time_ms <= cutoff.requested_ms)
+    raise _expired(store, oldest, at.isoformat() + expiry)
 
 
 def _ms(at: datetime) -> int:
@@ -90,14 +90,17 @@ def _ms(at: datetime) -> int:
 
 
 def _time_is_open(store: JobStore, newest: SnapshotManifest, at: datetime) -> NotSettledError:
-    is_for_ever = newest.phase is CutPhase.ENDED and newest.settled
-    again = f" (as_of={newest.epoch} is that one for ever)" if is_for_ever else ""
+    is_for_ever = newest.phase is CutPhase.ENDED and newest.is_settled
+    for_ever_note = f" (as_of={newest.epoch} is that one for ever)" if is_for_ever else ""
     return NotSettledError(
         "no snapshot is later than that time, so another one of it may still be made",
         store=store.roots.store,
         expected=f"a time before the newest snapshot, which is {_shown(newest)}",
         found=at.isoformat(),
-        todo=(f"leave as_of out for the newest snapshot{again}; or read again once a run has made one after that time"),
+        todo=(
+            f"leave as_of out for the newest snapshot{for_ever_note}; or read again once a run has made one after "
+            f"that time"
+        ),
     )
 
 
@@ -115,16 +118,20 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[SnapshotManifest], e
     oldest: SnapshotManifest | None = None
     for root in roots:
         if root.epoch <= epoch:
-            if root.name == (epoch, CutPhase.ENDED) and root.settled:
+            if root.name == (epoch, CutPhase.ENDED) and root.is_settled:
                 return root
             break
         oldest = root
-        if not root.repeats and all(each.epoch > epoch for each in root.buckets.values()) and _has_all(store, root):
+        if (
+            not root.repeats_parent
+            and all(snapshot_bucket.epoch > epoch for snapshot_bucket in root.buckets.values())
+            and _has_all(store, root)
+        ):
             later = root
     else:
         if oldest is None or oldest.parent is None or oldest.parent[0] > epoch:
-            taken = expiry_note(store, lambda horizon: epoch <= horizon.after_epoch)
-            raise _gone(store, oldest, f"epoch {epoch}{taken}")
+            expiry = expiry_note(store, lambda cutoff: epoch <= cutoff.after_epoch)
+            raise _expired(store, oldest, f"epoch {epoch}{expiry}")
     if later is not None:
         return later
     raise NotSettledError(
@@ -143,12 +150,12 @@ def _has_all(store: JobStore, root: SnapshotManifest) -> bool:
     return root.generation != store.generation or len(root.buckets) == store.buckets
 
 
-def _gone(store: JobStore, oldest: SnapshotManifest | None, found: str) -> CutGoneError:
-    return CutGoneError(
+def _expired(store: JobStore, oldest: SnapshotManifest | None, actual: str) -> SnapshotExpiredError:
+    return SnapshotExpiredError(
         "a snapshot is no longer kept",
         store=store.roots.store,
         expected=f"from {_shown(oldest)} on, the oldest kept one" if oldest else "one that is kept",
-        found=found,
+        found=actual,
         todo="read a later one; raise readers.kept_snapshots in the job file to keep more snapshots",
     )
 
@@ -158,15 +165,15 @@ def _shown(root: SnapshotManifest) -> str:
     return f"epoch {root.epoch}, {at.isoformat(timespec='milliseconds')}"
 
 
-def parsed_as_of(given: AsOf) -> int | datetime | None:
+def parsed_as_of(options: AsOf) -> int | datetime | None:
     """Return an epoch, or a time.
 
     Raises:
         ConfigurationError: if it is neither.
     """
-    if given is None or isinstance(given, int | datetime):
-        return given
-    text = str(given)
+    if options is None or isinstance(options, int | datetime):
+        return options
+    text = str(options)
     try:
         return int(text) if text.isdecimal() else datetime.fromisoformat(text)
     except ValueError:

@@ -34,7 +34,7 @@ class Alert(msgspec.Struct, frozen=True):
     """What a hook is given."""
 
     job: str
-    why: str
+    trigger: str
     """`failed runs`, `quarantine` or `records lost`."""
     text: str
     """The finding in one line."""
@@ -58,7 +58,7 @@ class Alert(msgspec.Struct, frozen=True):
     action: str = ""
 
 
-def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
+def send_alert(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
     """Send an alert to all hooks at once, and wait for each no longer than its time limit.
 
     Returns:
@@ -84,7 +84,7 @@ def tell(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
         if thread.is_alive():
             failures[name] = f"it has not ended after {timeout_s:g} s"
     for name, failure in failures.items():
-        logger.warning("an alert could not be sent by %s: %s", name, failure, extra={"why": alert.why})
+        logger.warning("an alert could not be sent by %s: %s", name, failure, extra={"trigger": alert.trigger})
     return dict(failures)
 
 
@@ -122,13 +122,13 @@ def _run(hook: CommandHook, data: bytes) -> None:
         start_new_session=True,
     ) as process:
         try:
-            _, said = process.communicate(data, hook.timeout_s)
+            _, content = process.communicate(data, hook.timeout_s)
         except subprocess.TimeoutExpired as error:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise TimeoutError(f"it took more than {hook.timeout_s:g} s, and was killed") from error
     if process.returncode:
-        last = (said.decode(errors="replace").strip().splitlines() or [""])[-1]
+        last = (content.decode(errors="replace").strip().splitlines() or [""])[-1]
         raise ChildProcessError(f"exit code {process.returncode}: {last}")
 
 
@@ -157,7 +157,7 @@ def _post(hook: WebHook, data: bytes) -> None:
 
 def _mail(hook: EmailHook, alert: Alert) -> None:
     message = EmailMessage()
-    message["Subject"] = printable(f"distcommit {alert.job}: {alert.why}")[:_TEXT]
+    message["Subject"] = printable(f"distcommit {alert.job}: {alert.trigger}")[:_TEXT]
     message["From"], message["To"] = hook.sender, ", ".join(hook.recipients)
     lines = [f"{alert.id}: {alert.title}", alert.text, f"impact: {alert.impact}", f"action: {alert.action}", ""]
     lines += [f"run: {alert.run_id}, epoch {alert.epoch}: {alert.status}", f"reason: {alert.reason}"]

@@ -14,7 +14,7 @@ from distcommit.app.inspection.problems.kinds import ProblemKind
 from distcommit.app.inspection.runs import RunRow, RunStatus, failed_in_a_row, read_runs
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.sections.alert_settings import AlertSettings
-from distcommit.app.running.alert_hooks import Alert, tell
+from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import Clock
 from distcommit.stores.history.run_records import RunRecord, read_record
@@ -42,7 +42,7 @@ def alerting(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) ->
         if settings.hooks:
             try:
                 for alert in alerts_of(folders, store, run_id, clock):
-                    tell(settings.hooks, alert)
+                    send_alert(settings.hooks, alert)
             except (DistcommitError, OSError) as error:
                 logger.warning("the run's record can't be read, so no alert is sent: %s", error)
 
@@ -65,10 +65,12 @@ def alerts_of(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -
     if settings.on_quarantine and count:
         datasets = "a dataset is" if count == 1 else f"{count} datasets are"
         texts["quarantine"] = f"{datasets} quarantined, and not read until released"
-    lost = record.totals.positions_lost if record else 0
-    if settings.on_loss and lost:
-        texts["records lost"] = f"{lost:,} positions of {store.job} were lost: the source had deleted unread records"
-    return [_alert(folders, store, rows[0], record, why, text, failed) for why, text in texts.items()]
+    positions_lost = record.totals.positions_lost if record else 0
+    if settings.on_loss and positions_lost:
+        texts["records lost"] = (
+            f"{positions_lost:,} positions of {store.job} were lost: the source had deleted unread records"
+        )
+    return [_alert(folders, store, rows[0], record, reason, text, failed) for reason, text in texts.items()]
 
 
 def _reaches(settings: AlertSettings, rows: Sequence[RunRow]) -> bool:
@@ -85,14 +87,14 @@ def _reaches(settings: AlertSettings, rows: Sequence[RunRow]) -> bool:
 
 
 def _alert(
-    folders: JobFolders, store: JobStore, row: RunRow, record: RunRecord | None, why: str, text: str, failed: int
+    folders: JobFolders, store: JobStore, row: RunRow, record: RunRecord | None, trigger: str, text: str, failed: int
 ) -> Alert:
     command = command_for(replace(folders, path=folders.path.resolve() if folders.path else None))
-    quarantined, kind = record.quarantined if record else None, ALERTS[why]
+    quarantined, kind = record.quarantined if record else None, ALERTS[trigger]
     count = record.totals.datasets_quarantined if record else 0
     return Alert(
         job=store.job,
-        why=why,
+        trigger=trigger,
         text=text,
         id=kind.id,
         severity=kind.severity,
@@ -104,7 +106,7 @@ def _alert(
         status=row.status.value,
         reason=row.reason,
         failed_in_a_row=failed,
-        quarantined=[each.subject for each in quarantined.kept[:_NAMED]] if quarantined else [],
+        quarantined=[recorded.subject for recorded in quarantined.entries[:_NAMED]] if quarantined else [],
         quarantined_count=count,
         host=row.host,
         store=store.roots.store,

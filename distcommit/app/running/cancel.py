@@ -9,7 +9,7 @@ import msgspec
 from distcommit.app.inspection.runs import RunRow, RunStatus, read_runs
 from distcommit.core.ports import Clock
 from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, put_cancel
-from distcommit.stores.state.job_lock import release_overdue
+from distcommit.stores.state.job_lock import release_late_lock
 from distcommit.stores.state.job_store import JobStore
 
 _EVERY_S = 0.5
@@ -28,7 +28,7 @@ class CancelResult(msgspec.Struct, frozen=True):
 
 
 def cancel_runs(
-    store: JobStore, who: str, clock: Clock, wait_s: float, told: Callable[[int], None] = lambda _: None
+    store: JobStore, user: str, clock: Clock, wait_s: float, on_request: Callable[[int], None] = lambda _: None
 ) -> CancelResult:
     """Request each live run of the job to end, and wait until none is alive.
 
@@ -38,29 +38,29 @@ def cancel_runs(
 
     Args:
         store: the job's.
-        who: who cancels.
+        user: who cancels.
         clock: the time.
         wait_s: how long to wait at most.
-        told: called with the epoch of each cancelled run.
+        on_request: called with the epoch of each cancelled run.
 
     Raises:
         DistcommitError: if the store can't be written.
     """
-    begun_s, asked = clock.monotonic_s(), dict[int, RunRow]()
+    begun_s, requested = clock.monotonic_s(), dict[int, RunRow]()
     while True:
         rows = read_runs(store, clock).runs
-        asked |= {row.epoch: row for row in rows if row.epoch in asked}
+        requested |= {row.epoch: row for row in rows if row.epoch in requested}
         living = [row for row in rows if row.status is RunStatus.RUNNING]
         pending = any(row.status is RunStatus.PENDING for row in rows)
         for row in living:
-            if row.epoch not in asked:
-                put_cancel(store, CancelRequest(CANCEL_VERSION, row.epoch, who, clock.now_ms()))
-                told(row.epoch)
-            asked[row.epoch] = row
-        overdue = [row.run_id for row in rows if row.overdue]
-        if any(release_overdue(store.fs, store.roots.store, run_id, clock) for run_id in overdue):
+            if row.epoch not in requested:
+                put_cancel(store, CancelRequest(CANCEL_VERSION, row.epoch, user, clock.now_ms()))
+                on_request(row.epoch)
+            requested[row.epoch] = row
+        overdue = [row.run_id for row in rows if row.is_renewal_late]
+        if any(release_late_lock(store.fs, store.roots.store, run_id, clock) for run_id in overdue):
             continue
         ended = not living and not pending
         if ended or clock.monotonic_s() - begun_s >= wait_s:
-            return CancelResult(store.job, [asked[epoch] for epoch in sorted(asked)], ended, pending)
+            return CancelResult(store.job, [requested[epoch] for epoch in sorted(requested)], ended, pending)
         clock.sleep(_EVERY_S)

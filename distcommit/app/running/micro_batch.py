@@ -18,22 +18,22 @@ from distcommit.stores.logs.fencing import end_run
 logger = logging.getLogger(__name__)
 
 
-def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, who: str) -> None:
+def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, user: str) -> None:
     """Commit a micro-batch, as `Job.on_batch` describes."""
     query_id, source = query_id_of(batch), folders.config.source
     command = f"batch {batch_id} of query {query_id}"
     with (
-        open_reading_run(folders, batch.sparkSession, command, who) as (launch, settings, told, _),
+        open_reading_run(folders, batch.sparkSession, command, user) as (launch, settings, observer, _),
         ExitStack() as stack,
     ):
         flow = settings.flow
         if source.batch_column:
             spool = spooled(batch, batch_id, query_id, source.batch_column, settings.store, settings.partitions)
             flow = flow.with_source(stack.enter_context(spool))
-        seconds, pinned = folders.config.limits.seconds, folders.pinned()
-        result = run(launch, replace(settings, flow=flow), max_seconds=seconds, pinned=pinned, observer=told)
+        seconds, fixed_settings = folders.config.limits.seconds, folders.fixed_settings()
+        result = run(launch, replace(settings, flow=flow), max_seconds=seconds, fixed=fixed_settings, observer=observer)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
-    reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.reasons.kept) or result.error
+    reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.reasons.entries) or result.error
     if result.succeeded:
         return
     if not source.batch_column:

@@ -43,13 +43,13 @@ class RunContext(NamedTuple):
 
     launch: Launch
     settings: RunSettings
-    told: Observer
+    observer: Observer
     spark: SparkSession
 
 
 @contextmanager
-def begun(
-    folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
+def open_run(
+    folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
     """Open the store, hold the lock, start the session unless there is one, and fence the epoch.
 
@@ -57,7 +57,7 @@ def begun(
         folders: the job's.
         session: a Spark session to use.
         command: the command that the run serves.
-        who: who gave it.
+        user: who gave it.
         observer: receives the run's events.
 
     Raises:
@@ -70,51 +70,53 @@ def begun(
     store = folders.opened(create=True)
     shared = not config.lock.enabled
     with (
-        observers(config, store) as others,
+        observers(config, store) as configured,
         alerting(folders, store, run_id, SystemClock()),
         JobLock(store.fs, store.roots.store, run_id, config.lock.lease_ttl_s, SystemClock(), shared=shared),
     ):
         require_current_generation(store, store.job_log().refresh())
         require_newest(store)  # before Spark takes its seconds to start
-        given = session or (None if config.spark.remote else active_session())
-        spark = given or open_session(config.spark, f"distcommit {config.job}")
+        supplied = session or (None if config.spark.remote else active_session())
+        spark = supplied or open_session(config.spark, f"distcommit {config.job}")
         try:
             own = own_session(spark)
             partitions = partitions_of(spark, config.spark, store.buckets)
             settings = _settings(config, store, run_id, flow, partitions)
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
             with (
-                recorded_run(settings, command, who, _all(observer, others), facts_of(folders, folders.tree)) as told,
-                watched(settings, told, look=observer is not None) as watching,
+                recorded_run(
+                    settings, command, user, _all(observer, configured), facts_of(folders, folders.tree)
+                ) as run_observer,
+                watched(settings, run_observer, look=observer is not None) as watching,
                 cancellable(SparkLaunch(own), own, settings) as launch,
             ):
                 yield RunContext(launch, settings, watching, own)
         finally:
-            if given is None:
+            if supplied is None:
                 stop_session(spark)
 
 
-def _all(observer: Observer | None, others: Sequence[Observer]) -> Observer | None:
-    return CompositeObserver(*([observer] if observer is not None else ()), *others) if others else observer
+def _all(observer: Observer | None, configured: Sequence[Observer]) -> Observer | None:
+    return CompositeObserver(*([observer] if observer is not None else ()), *configured) if configured else observer
 
 
 @contextmanager
 def open_checked_run(
-    folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
+    folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
     """Check the job, then begin a run as `open_reading_run`. Raises as `check_before_run`, before anything is done."""
     check_before_run(folders, needs_java=session is None)
-    with open_reading_run(folders, session, command, who, observer) as run:
+    with open_reading_run(folders, session, command, user, observer) as run:
         yield run
 
 
 @contextmanager
 def open_reading_run(
-    folders: JobFolders, session: SparkSession | None, command: str, who: str, observer: Observer | None = None
+    folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
-    """Begin a run as `begun`. If the source reads through Spark (`staged_by`), the driver first stages its datasets
+    """Begin a run as `open_run`. If the source reads through Spark (`staged_by`), the driver first stages its datasets
     with Spark, and the staged files are the run's source within the block."""
-    with begun(folders, session, command, who, observer) as run:
+    with open_run(folders, session, command, user, observer) as run:
         source = folders.config.source
         if not source.staged_by:
             yield run
@@ -146,5 +148,5 @@ def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, p
         at_least_once=at_least_once,
         kept_snapshots=config.kept_snapshots,
         freshness=config.targets,
-        kept=Retention(config.retention.runs, config.retention.tables),
+        retention=Retention(config.retention.runs, config.retention.tables),
     )

@@ -30,17 +30,17 @@ def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
         host=socket.gethostname(),
         pid=os.getpid(),
         job_file=str(folders.path.resolve()) if folders.path else "",
-        locked=config.lock.enabled,
-        kept_runs=config.retention.runs,
-        kept_tables=config.retention.tables,
+        is_locked=config.lock.enabled,
+        retained_runs=config.retention.runs,
+        retained_tables=config.retention.tables,
     )
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    results = {"python": platform.python_version()}
     for name in _NAMED:
         try:
-            found[name] = importlib.metadata.version(name)
+            results[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:  # run from its source folder, or without an optional library
-            found[name] = "not installed"
-    return found
+            results[name] = "not installed"
+    return results

@@ -29,12 +29,12 @@ def from_quartz(expression: str) -> dict[str, str | float]:
         raise ValueError("the day of the month or the day of the week must be ?")
     if not second.isdecimal():
         every = re.fullmatch(r"(?:\*|0)(?:/(\d+))?", second)
-        rest = {minute, hour, day, month, weekday}
-        if every is None or rest - {"*", "?"} or not int(every[1] or 1) or 60 % int(every[1] or 1):
+        remainder = {minute, hour, day, month, weekday}
+        if every is None or remainder - {"*", "?"} or not int(every[1] or 1) or 60 % int(every[1] or 1):
             raise ValueError(f"the second must be a number, or a divisor of 60 with all other fields *, found {second}")
         return {"interval_s": float(every[1] or 1)}
-    ours = [_field(text, name) for text, name in zip((minute, hour, day, month), _LAST, strict=True)]
-    return {"cron": " ".join([*ours, _weekday(weekday)])}
+    translated = [_field(text, name) for text, name in zip((minute, hour, day, month), _LAST, strict=True)]
+    return {"cron": " ".join([*translated, _weekday(weekday)])}
 
 
 def _field(text: str, name: str) -> str:
@@ -43,8 +43,8 @@ def _field(text: str, name: str) -> str:
     parts = []
     for part in text.replace("?", "*").split(","):
         if (step := _STEP.fullmatch(part)) is not None:
-            whole = int(step[1]) == (0 if name in ("minute", "hour") else 1)
-            parts.append(f"*/{step[2]}" if whole else f"{step[1]}-{_LAST[name]}/{step[2]}")
+            is_complete = int(step[1]) == (0 if name in ("minute", "hour") else 1)
+            parts.append(f"*/{step[2]}" if is_complete else f"{step[1]}-{_LAST[name]}/{step[2]}")
         elif re.search(r"[LW#]", part) and name != "month":
             raise ValueError(f"{part} as {name} is not supported")
         else:

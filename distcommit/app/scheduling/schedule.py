@@ -157,7 +157,7 @@ class Schedule:
         due_ms = moment.steady_ms if entry.due_ms is None else entry.due_ms
         return self._with(name, entry if entry.leaves else replace(entry, is_triggered=True, due_ms=due_ms))
 
-    def begun(self, name: str, moment: Moment) -> Schedule:
+    def record_begin(self, name: str, moment: Moment) -> Schedule:
         """Record the start of a run."""
         entry = self.entries[name]
         return self._with(name, Entry(entry.plan, entry.fires, began_ms=moment.steady_ms, is_paused=entry.is_paused))
@@ -166,13 +166,13 @@ class Schedule:
         """Record whether the job's storage does not respond."""
         return self._with(name, replace(self.entries[name], is_unresponsive=is_unresponsive))
 
-    def taken(self, name: str, moment: Moment) -> Schedule:
+    def record_late_begin(self, name: str, moment: Moment) -> Schedule:
         """Record a run that started later than it was due to start."""
         return self._with(
             name, replace(self.entries[name], began_ms=moment.steady_ms, end_requested_ms=None, is_unresponsive=False)
         )
 
-    def told(self, name: str, moment: Moment) -> Schedule:
+    def record_end_request(self, name: str, moment: Moment) -> Schedule:
         """Record that the run was told to end."""
         return self._with(name, replace(self.entries[name], end_requested_ms=moment.steady_ms))
 
@@ -185,8 +185,8 @@ class Schedule:
         if entry.leaves:
             return replace(self, entries={other: it for other, it in self.entries.items() if other != name})
         if was_held:
-            again = entry.due_ms is None and entry.plan.missed is Missed.RUN
-            due_ms = moment.steady_ms if again else entry.due_ms
+            is_retried = entry.due_ms is None and entry.plan.missed is Missed.RUN
+            due_ms = moment.steady_ms if is_retried else entry.due_ms
             entry = replace(entry, due_ms=due_ms, not_before_ms=moment.steady_ms + HELD_WAIT_MS)
         return self._with(name, entry)
 

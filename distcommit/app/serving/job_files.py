@@ -19,7 +19,7 @@ class JobFile:
     """A file of the folder."""
 
     name: str
-    said: bytes
+    content_hash: bytes
     """A hash of its content."""
     job: Job | None = None
     plan: Plan | None = None
@@ -28,15 +28,15 @@ class JobFile:
 
 
 def read_job_files(
-    folder: Path, overrides: Sequence[str], known: Mapping[str, JobFile], spark: SparkSettings | None = None
+    folder: Path, overrides: Sequence[str], current_files: Mapping[str, JobFile], spark: SparkSettings | None = None
 ) -> dict[str, JobFile]:
-    """Return all job files by name; unchanged ones as they were in `known`.
+    """Return all job files by name; unchanged ones as they were in `current_files`.
 
     Args:
         folder: of the files. Folders, and names that begin with a dot, are skipped. Commands in messages work in any
             folder.
         overrides: of the settings of each file.
-        known: the result of the last call.
+        current_files: the result of the last call.
         spark: the session that all must share; None takes that of the first.
 
     Raises:
@@ -50,8 +50,8 @@ def read_job_files(
         raise ConfigurationError(
             "the folder of job files can't be read", id="SERVED_JOBS_INVALID", path=folder, found=str(error)
         ) from error
-    found = {path.name: _read(path, overrides, known.get(path.name)) for path in paths}
-    return _told_apart(found, known, spark)
+    job_files = {path.name: _read(path, overrides, current_files.get(path.name)) for path in paths}
+    return _with_separate_stores(job_files, current_files, spark)
 
 
 def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
@@ -74,20 +74,20 @@ def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
         )
 
 
-def _read(path: Path, overrides: Sequence[str], known: JobFile | None) -> JobFile:
+def _read(path: Path, overrides: Sequence[str], file: JobFile | None) -> JobFile:
     try:
-        said = blake2b(path.read_bytes()).digest()
-        if known is not None and known.said == said and not known.problem:
-            return known
+        content = blake2b(path.read_bytes()).digest()
+        if file is not None and file.content_hash == content and not file.problem:
+            return file
         job = Job.from_file(path, overrides)
-        return JobFile(path.name, said, job, _plan(job))
+        return JobFile(path.name, content, job, _plan(job))
     except OSError as error:
         return JobFile(path.name, b"", problem=f"it can't be read: {error}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a custom class raises, the other jobs go on
         text = error_text(error)
-        return JobFile(path.name, said, problem=text)
+        return JobFile(path.name, content, problem=text)
 
 
 def _plan(job: Job) -> Plan:
@@ -122,15 +122,15 @@ def _plan(job: Job) -> Plan:
     return config.schedule.plan(config.targets.smallest_s, longest_s)
 
 
-def _told_apart(
-    found: Mapping[str, JobFile], known: Mapping[str, JobFile], spark: SparkSettings | None
+def _with_separate_stores(
+    files: Mapping[str, JobFile], job_files: Mapping[str, JobFile], spark: SparkSettings | None
 ) -> dict[str, JobFile]:
     """Of files that share a store, serve only one, preferably the one that was served before; and only those of one
     session."""
     stores: dict[str, str] = {}
     served: dict[str, JobFile] = {}
-    was_served = {name for name, file in known.items() if file.plan is not None}
-    for name, file in sorted(found.items(), key=lambda item: (item[0] not in was_served, item[0])):
+    was_served = {name for name, file in job_files.items() if file.plan is not None}
+    for name, file in sorted(files.items(), key=lambda item: (item[0] not in was_served, item[0])):
         served[name] = file
         if file.job is None:
             continue

@@ -14,19 +14,19 @@ from distcommit.app.scheduling.schedule import Missed, Schedule
 from distcommit.app.scheduling.timetables import Moment
 from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
 from distcommit.app.serving.served_job import (
-    Began,
     Ended,
     Launcher,
-    Looked,
     Message,
     Outcome,
     Restarted,
+    RunBegun,
+    ScheduleCheck,
     ServedJob,
-    Taken,
+    TriggerTaken,
 )
 from distcommit.app.telemetry.metrics import require_client
 from distcommit.app.telemetry.scraping import ServiceMetrics, scraped
-from distcommit.app.telemetry.served import ServiceEvent, Tell
+from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.ports import Clock
 from distcommit.engine.clock import SystemClock
@@ -48,8 +48,8 @@ _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
 def serve(
     folder: Path,
     overrides: Sequence[str],
-    told: Tell,
-    who: str,
+    report: EventSink,
+    user: str,
     *,
     at_once: int = 4,
     poll_s: float = 5,
@@ -60,8 +60,8 @@ def serve(
     Args:
         folder: of the job files, which is read repeatedly.
         overrides: of the settings of each.
-        told: called with each event.
-        who: serves.
+        report: called with each event.
+        user: serves.
         at_once: how many runs are in progress at most.
         poll_s: how often the folder, and each job's store, is read.
         metrics_at: address and port for Prometheus; None for no metrics.
@@ -81,12 +81,12 @@ def serve(
     spark_settings = next(file.job.config.spark for file in files.values() if file.job is not None)
     spark = open_session(spark_settings, f"distcommit serve {folder.name}")
     try:
-        with _interrupted_alone(), scraped(metrics_at) as metrics:
+        with _interrupt_main_thread_only(), scraped(metrics_at) as metrics:
             service = Service(
-                lambda known: read_job_files(folder, overrides, known or files, spark_settings),
+                lambda job_files: read_job_files(folder, overrides, job_files or files, spark_settings),
                 _in_session(spark, metrics),
-                told if metrics is None else metrics.noting(told),
-                who,
+                report if metrics is None else metrics.counting(report),
+                user,
                 lives=lambda: is_alive(spark),
                 at_once=at_once,
                 poll_s=poll_s,
@@ -105,7 +105,7 @@ def _in_session(spark: SparkSession, metrics: ServiceMetrics | None) -> Launcher
 
 
 @contextmanager
-def _interrupted_alone() -> Iterator[None]:
+def _interrupt_main_thread_only() -> Iterator[None]:
     """Let Ctrl-C interrupt only the main thread: Spark's own handler would first fail the jobs of runs that are not
     cancelled yet."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -131,18 +131,18 @@ class Service:
         self,
         read: Callable[[Mapping[str, JobFile]], dict[str, JobFile]],
         launch: Launcher,
-        told: Tell,
-        who: str,
+        report: EventSink,
+        user: str,
         *,
         lives: Callable[[], bool] = lambda: True,
         at_once: int = 4,
         poll_s: float = 5,
         clock: Clock | None = None,
     ) -> None:
-        self._read, self._launch, self._told, self._who = read, launch, told, who
+        self._read, self._launch, self._told, self._who = read, launch, report, user
         self._lives, self._poll_s, self._clock = lives, poll_s, clock or SystemClock()
         self._schedule, self._files = Schedule(at_once), dict[str, JobFile]()
-        self._served, self._looked = dict[str, ServedJob](), dict[str, Looked]()
+        self._served, self._looked = dict[str, ServedJob](), dict[str, ScheduleCheck]()
         self._held, self._ordered = set[str](), set[str]()
         self._heard_s, self._silent = dict[str, float](), set[str]()
         self._unreadable = ""
@@ -161,8 +161,8 @@ class Service:
     def _moment(self) -> Moment:
         return Moment(self._clock.now_ms(), round(self._clock.monotonic_s() * 1000))
 
-    def _tell(self, job: str, what: str, text: str = "", epoch: int = 0) -> None:
-        self._told(ServiceEvent(self._clock.now_ms(), job, what, text, epoch))
+    def _report(self, job: str, event: str, text: str = "", epoch: int = 0) -> None:
+        self._told(ServiceEvent(self._clock.now_ms(), job, event, text, epoch))
 
     def _step(self) -> None:
         """Do what is due, then wait for the next firing or message."""
@@ -173,17 +173,17 @@ class Service:
         self._schedule = self._schedule.at(moment)
         for name in self._schedule.ready(moment):
             is_triggered = self._schedule.entries[name].is_triggered
-            self._schedule = self._schedule.begun(name, moment)
+            self._schedule = self._schedule.record_begin(name, moment)
             self._ordered.add(name)
             self._served[name].run(is_triggered=is_triggered)
         for name in self._schedule.overlong(moment):
-            self._schedule = self._schedule.told(name, moment)
-            self._tell(name, "overlong", "its run takes longer than schedule.cancel_after_s, and is cancelled")
+            self._schedule = self._schedule.record_end_request(name, moment)
+            self._report(name, "overlong", "its run takes longer than schedule.cancel_after_s, and is cancelled")
         for name, entry in self._schedule.entries.items():
             if entry.began_ms is not None and entry.end_requested_ms is not None:
                 self._served[name].end_run(f"schedule.cancel_after_s, served by {self._who}", moment.wall_ms)
         self._require_none_stuck(moment)
-        self._tell_silent()
+        self._report_silent()
         wait_ms = self._schedule.wait_ms(moment)
         until_s = self._next_poll_s - self._clock.monotonic_s()
         self._hear(min(until_s, _LONGEST_WAIT_S if wait_ms is None else wait_ms / 1000))
@@ -200,7 +200,7 @@ class Service:
                 ),
             )
 
-    def _tell_silent(self) -> None:
+    def _report_silent(self) -> None:
         """Report once each idle job that has not read its requests for long, unless it is executing its order to run.
         Meanwhile it takes no slot."""
         now_s, entries = self._clock.monotonic_s(), self._schedule.entries
@@ -211,7 +211,7 @@ class Service:
                 self._silent.add(name)
                 if name in entries:
                     self._schedule = self._schedule.silent(name, is_unresponsive=True)
-                self._tell(
+                self._report(
                     name, "silent", f"its storage has not answered for {waited_s:,.0f} s; it is not run until it does"
                 )
 
@@ -227,18 +227,18 @@ class Service:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Looked():
-                self._take_look(message)
-            case Taken(name):
+            case ScheduleCheck():
+                self._apply_check(message)
+            case TriggerTaken(name):
                 self._ordered.discard(name)
                 self._answers(name)
-                self._schedule = self._schedule.taken(name, self._moment())
-            case Began(name, epoch):
-                self._tell(name, "began", epoch=epoch)
+                self._schedule = self._schedule.record_late_begin(name, self._moment())
+            case RunBegun(name, epoch):
+                self._report(name, "began", epoch=epoch)
             case Restarted(name, reason):
-                self._tell(name, "restarted", f"its thread had died: {reason}")
+                self._report(name, "restarted", f"its thread had died: {reason}")
             case Ended():
-                self._take_end(message)
+                self._apply_end(message)
 
     def _answers(self, name: str) -> None:
         """Record that a job's storage answers, and report it if it did not before."""
@@ -247,44 +247,44 @@ class Service:
             self._silent.remove(name)
             if name in self._schedule.entries:
                 self._schedule = self._schedule.silent(name, is_unresponsive=False)
-            self._tell(name, "answers", "its storage answers again")
+            self._report(name, "answers", "its storage answers again")
 
-    def _take_look(self, found: Looked) -> None:
-        name, before = found.name, self._looked.get(found.name)
+    def _apply_check(self, check: ScheduleCheck) -> None:
+        name, before = check.name, self._looked.get(check.name)
         if name not in self._served:  # it has left meanwhile
             return
-        self._looked[name] = found
+        self._looked[name] = check
         if name not in self._ordered:  # otherwise it has not begun that yet
             self._answers(name)
-        if found.problem and (before is None or before.problem != found.problem):
-            self._tell(name, "unreadable", f"its operators' requests can't be read: {found.problem}")
+        if check.problem and (before is None or before.problem != check.problem):
+            self._report(name, "unreadable", f"its operators' requests can't be read: {check.problem}")
         plan = self._files[name].plan if name in self._files else None
         moment = self._moment()
         if before is None and plan is not None:
-            self._schedule = self._schedule.with_job(name, plan, moment, found.began_ms)
+            self._schedule = self._schedule.with_job(name, plan, moment, check.began_ms)
         entry = self._schedule.entries.get(name)
-        if entry is None or found.problem:
+        if entry is None or check.problem:
             return
-        paused = found.asked.paused
+        paused = check.requests.paused
         if entry.is_paused != (paused is not None):
             self._schedule = self._schedule.paused(name, is_paused=paused is not None)
-            self._tell(name, *(("paused", f"by {paused.who}") if paused else ("resumed", "")))
-        if found.asked.triggers and entry.began_ms is None:
+            self._report(name, *(("paused", f"by {paused.requested_by}") if paused else ("resumed", "")))
+        if check.requests.triggers and entry.began_ms is None:
             if not entry.is_triggered:
-                self._tell(name, "triggered")
+                self._report(name, "triggered")
             self._schedule = self._schedule.triggered(name, moment)
 
-    def _take_end(self, run: Ended) -> None:
+    def _apply_end(self, run: Ended) -> None:
         entry, self._heard_s[run.name] = self._schedule.entries[run.name], self._clock.monotonic_s()
         self._ordered.discard(run.name)
         was_held = run.outcome in (Outcome.HELD, Outcome.PAUSED)
         self._schedule = self._schedule.ended(run.name, self._moment(), was_held=was_held)
         passed = f"; {entry.passed} firings passed meanwhile" if entry.passed else ""
-        again = "; it is tried again" if entry.plan.missed is Missed.RUN else "; this firing is skipped"
-        text = f"{run.text} ({run.seconds:.1f} s){passed}" if not was_held else f"{run.text}{again}"
+        next_try = "; it is tried again" if entry.plan.missed is Missed.RUN else "; this firing is skipped"
+        text = f"{run.text} ({run.seconds:.1f} s){passed}" if not was_held else f"{run.text}{next_try}"
         told_already = run.outcome is Outcome.HELD and run.name in self._held
         if not told_already and run.outcome is not Outcome.PAUSED:  # which the next check reports
-            self._tell(run.name, run.outcome.value, text, run.epoch)
+            self._report(run.name, run.outcome.value, text, run.epoch)
         self._held = self._held - {run.name} | ({run.name} if run.outcome is Outcome.HELD else set())
         self._let_leave(run.name)
         if run.outcome in _FAILED and not self._lives():
@@ -302,25 +302,25 @@ class Service:
             self._files, self._unreadable = self._read(before), ""
         except ConfigurationError as error:
             if str(error) != self._unreadable:
-                self._tell("", "unreadable", f"{error}; the last known files are served")
+                self._report("", "unreadable", f"{error}; the last known files are served")
             self._unreadable = str(error)
         for name, file in self._files.items():
-            known = before.get(name)
+            job_file = before.get(name)
             if file.job is None or file.plan is None:
-                if known is None or known.problem != file.problem:
-                    self._tell(name, "wrong", f"it is not run until it is corrected: {file.problem}")
+                if job_file is None or job_file.problem != file.problem:
+                    self._report(name, "wrong", f"it is not run until it is corrected: {file.problem}")
                 self._schedule = self._schedule.without(name)
             elif name not in self._served:
                 self._served[name] = ServedJob(name, file.job, self._launch, self._inbox, self._poll_s)
-                self._tell(name, "added" if before else "served")
-            elif known is None or known.job is not file.job:
+                self._report(name, "added" if before else "served")
+            elif job_file is None or job_file.job is not file.job:
                 self._served[name].change(file.job)
-                self._tell(name, "changed", "from its next run on")
+                self._report(name, "changed", "from its next run on")
                 if name in self._looked:
                     self._schedule = self._schedule.with_job(name, file.plan, self._moment())
         for name in before.keys() - self._files.keys():
             self._schedule = self._schedule.without(name)
-            self._tell(name, "removed", "it is no longer run")
+            self._report(name, "removed", "it is no longer run")
         for name in list(self._served):
             self._let_leave(name)
 
@@ -333,9 +333,9 @@ class Service:
             self._heard_s.pop(name, None)
             self._silent.discard(name)
 
-    def _end_all(self, why: str) -> None:
+    def _end_all(self, cause: str) -> None:
         """Cancel all runs, and wait for them with a time limit."""
-        self._tell("", "ends", f"ended by {why}")
+        self._report("", "ends", f"ended by {cause}")
         deadline_s = self._clock.monotonic_s() + _END_WAIT_S
         while self._clock.monotonic_s() < deadline_s:
             entries = self._schedule.entries.items()
@@ -343,6 +343,6 @@ class Service:
             if not under_way:
                 return
             for name in under_way:
-                self._served[name].end_run(f"{why}, served by {self._who}", self._clock.now_ms())
+                self._served[name].end_run(f"{cause}, served by {self._who}", self._clock.now_ms())
             with suppress(ProcessLostError):  # the session ended with it: the reason is reported already
                 self._hear(_END_AGAIN_S)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from queue import Empty, SimpleQueue
 
 from distcommit.app.job import Job
-from distcommit.app.running.alert_hooks import Alert, tell
+from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.core.errors import LockHeldError, RunCancelledError, error_text
 from distcommit.core.ports import FileSystem
 from distcommit.engine.driver.run import RunResult
@@ -50,25 +50,25 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ScheduleCheck:
     """The requests in a job's store. `began_ms`: when the newest run began, by this machine's clock when it was first
     seen."""
 
     name: str
-    asked: ScheduleRequests
+    requests: ScheduleRequests
     began_ms: int | None
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TriggerTaken:
     """The job begins to execute its order to run, as its storage answers."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class RunBegun:
     """A run has its epoch."""
 
     name: str
@@ -94,7 +94,7 @@ class Ended:
     text: str
 
 
-Message = Looked | Taken | Began | Restarted | Ended
+Message = ScheduleCheck | TriggerTaken | RunBegun | Restarted | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class ServedJob:
     def __init__(self, name: str, job: Job, launch: Launcher, inbox: SimpleQueue[Message], poll_s: float) -> None:
         self.name, self._job, self._launch, self._inbox, self._poll_s = name, job, launch, inbox, poll_s
         self._orders: SimpleQueue[_Run | _Change | _Leave] = SimpleQueue()
-        self._place: tuple[FileSystem, str] | None = None
+        self._store: tuple[FileSystem, str] | None = None
         self._began_ms: int | None = None
         self._failures = self._epoch = 0
         self._wanted: frozenset[str] = frozenset()
@@ -145,15 +145,15 @@ class ServedJob:
         """End the thread, after a run in progress."""
         self._orders.put(_Leave())
 
-    def end_run(self, who: str, at_ms: int) -> None:
+    def end_run(self, user: str, at_ms: int) -> None:
         """Cancel the run in progress, as `distcommit cancel` does, without waiting for the storage; repeatedly if it
         has no epoch yet."""
-        threading.Thread(target=self._end_run, args=(who, at_ms), name=f"end {self.name}", daemon=True).start()
+        threading.Thread(target=self._end_run, args=(user, at_ms), name=f"end {self.name}", daemon=True).start()
 
-    def _end_run(self, who: str, at_ms: int) -> None:
+    def _end_run(self, user: str, at_ms: int) -> None:
         try:
             if epoch := self._epoch:
-                put_cancel(self._job.open_store(create=False), CancelRequest(CANCEL_VERSION, epoch, who, at_ms))
+                put_cancel(self._job.open_store(create=False), CancelRequest(CANCEL_VERSION, epoch, user, at_ms))
         except Exception as error:  # noqa: BLE001 - whatever storage raises, it is tried again
             logger.warning("the run can't be cancelled: %s", error, extra={"job": self.name})
 
@@ -171,7 +171,7 @@ class ServedJob:
 
     def _work(self) -> None:
         while True:
-            self._inbox.put(self._look())
+            self._inbox.put(self._check_requests())
             try:
                 order = self._orders.get(timeout=self._poll_s)
             except Empty:
@@ -180,22 +180,22 @@ class ServedJob:
                 case _Run(is_triggered):
                     self._inbox.put(self._run_supervised(is_triggered=is_triggered))
                 case _Change(job):
-                    self._job, self._place = job, None
+                    self._job, self._store = job, None
                 case _Leave():
                     return
 
-    def _look(self) -> Looked:
+    def _check_requests(self) -> ScheduleCheck:
         try:
-            if self._place is None:
-                fs, roots = self._job.places()
+            if self._store is None:
+                fs, roots = self._job.roots()
                 epochs = recorded_epochs(fs, roots.store)
                 newest = read_beginning(fs, roots.store, epochs[-1]) if epochs else None
                 self._began_ms = newest.began_ms if newest else None
-                self._place = fs, roots.store
-            asked = read_requests(*self._place)
+                self._store = fs, roots.store
+            requested = read_requests(*self._store)
         except BaseException as error:  # noqa: BLE001 - whatever storage or the job raises, it is looked at again
-            return Looked(self.name, ScheduleRequests(), self._began_ms, error_text(error))
-        return Looked(self.name, asked, self._began_ms)
+            return ScheduleCheck(self.name, ScheduleRequests(), self._began_ms, error_text(error))
+        return ScheduleCheck(self.name, requested, self._began_ms)
 
     def _run_supervised(self, *, is_triggered: bool) -> Ended:
         """Run the job once, and report its end in any case: otherwise its slot would never be free again."""
@@ -207,15 +207,15 @@ class ServedJob:
             return Ended(self.name, Outcome.FAILED, epoch, 0, error_text(error))
 
     def _run(self, *, is_triggered: bool) -> Ended:
-        found = self._look()
-        if found.asked.paused and not (is_triggered or found.asked.triggers):
-            return Ended(self.name, Outcome.PAUSED, 0, 0, f"paused by {found.asked.paused.who}")
-        self._inbox.put(Taken(self.name))
-        self._epoch, self._wanted = 0, found.asked.triggers
+        check = self._check_requests()
+        if check.requests.paused and not (is_triggered or check.requests.triggers):
+            return Ended(self.name, Outcome.PAUSED, 0, 0, f"paused by {check.requests.paused.requested_by}")
+        self._inbox.put(TriggerTaken(self.name))
+        self._epoch, self._wanted = 0, check.requests.triggers
         began_s = time.monotonic()
         outcome, text = self._outcome()
         if outcome is not Outcome.HELD:  # else they wait with it
-            self._take()
+            self._remove_trigger()
         self._failures = self._failures + 1 if outcome is Outcome.FAILED and not self._epoch else 0
         self._alert(text)
         epoch, self._epoch = self._epoch, 0
@@ -242,14 +242,14 @@ class ServedJob:
         """Receive an event of the run."""
         if isinstance(event, RunBegan):
             self._epoch = event.epoch
-            self._inbox.put(Began(self.name, event.epoch))
-            self._take()
+            self._inbox.put(RunBegun(self.name, event.epoch))
+            self._remove_trigger()
 
-    def _take(self) -> None:
+    def _remove_trigger(self) -> None:
         """Remove a trigger that the begun run has served."""
-        if self._place is not None and self._wanted:
+        if self._store is not None and self._wanted:
             try:
-                delete_triggers(*self._place, self._wanted)
+                delete_triggers(*self._store, self._wanted)
                 self._wanted = frozenset()
             except Exception as error:  # noqa: BLE001 - whatever storage raises, the run goes on
                 logger.warning("the trigger of the run can't be removed: %s", error, extra={"job": self.name})
@@ -260,7 +260,7 @@ class ServedJob:
         if failures and failures == config.alerts.after_failed_runs:
             alert = Alert(
                 job=config.job,
-                why="failed runs",
+                trigger="failed runs",
                 text=f"{failures} times in a row no run of {config.job} could begin",
                 epoch=0,
                 run_id="",
@@ -273,4 +273,4 @@ class ServedJob:
                 store=config.paths.store,
                 commands=[self._job.command("status")],
             )
-            tell(config.alerts.hooks, alert)
+            send_alert(config.alerts.hooks, alert)

@@ -22,20 +22,24 @@ def observers(config: JobConfig, store: JobStore) -> Iterator[Sequence[Observer]
     Raises:
         ConfigurationError: if a library is not installed, or the log file can't be opened.
     """
-    asked, found = config.telemetry, list[Observer]()
+    settings, attached = config.telemetry, list[Observer]()
     with ExitStack() as stack:
-        if asked.metrics_file:
-            found.append(MetricsFile(Path(asked.metrics_file)))
-        if asked.traces_url:
-            traces = Traces(store, asked.traces_url)
+        if settings.metrics_file:
+            attached.append(MetricsFile(Path(settings.metrics_file)))
+        if settings.traces_url:
+            traces = Traces(store, settings.traces_url)
             stack.callback(traces.close)
-            found.append(traces)
-        if asked.lineage_url or asked.lineage_file:
+            attached.append(traces)
+        if settings.lineage_url or settings.lineage_file:
             lineage = Lineage(
-                store, config, namespace=asked.lineage_namespace, url=asked.lineage_url, file=asked.lineage_file
+                store,
+                config,
+                namespace=settings.lineage_namespace,
+                url=settings.lineage_url,
+                file=settings.lineage_file,
             )
             stack.callback(lineage.close)
-            found.append(lineage)
-        if asked.log_file:
-            found.append(stack.enter_context(logged(asked.log_file)))
-        yield found
+            attached.append(lineage)
+        if settings.log_file:
+            attached.append(stack.enter_context(logged(settings.log_file)))
+        yield attached

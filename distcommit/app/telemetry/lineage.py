@@ -62,13 +62,13 @@ def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
 
     def named(urn: str) -> Iterator[Name]:
         for branch, kind in zip(branches, kinds, strict=True):
-            where = branch.sink.published_in(urn, output, branch.name)
+            location = branch.sink.published_in(urn, output, branch.name)
             if not branch.sink.abilities.files:
-                yield Name(kind, where or urn)
+                yield Name(kind, location or urn)
                 continue
-            scheme, separator, rest = where.partition("://")
-            host, _, path = rest.partition("/")
-            yield Name(f"{scheme}://{host}", path) if separator else Name("file", where)
+            scheme, separator, remainder = location.partition("://")
+            host, _, path = remainder.partition("/")
+            yield Name(f"{scheme}://{host}", path) if separator else Name("file", location)
 
     return lambda urn: list(named(urn))
 

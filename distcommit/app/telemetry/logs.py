@@ -56,10 +56,13 @@ class JsonLog(logging.Handler):
     def observe(self, event: Event) -> None:
         if isinstance(event, RunBegan):
             self._ids = {"job": plain_text(event.job), "run": event.run_id, "epoch": event.epoch}
-        what = type(event).__name__
-        facts = {"event": what, **{name: getattr(event, name) for name in ("phase", "outcome") if hasattr(event, name)}}
-        if what != "Progressed":
-            self._write(getattr(event, "at_ms", 0) / 1000, "INFO", "distcommit.events", what, facts)
+        event_type = type(event).__name__
+        facts = {
+            "event": event_type,
+            **{name: getattr(event, name) for name in ("phase", "outcome") if hasattr(event, name)},
+        }
+        if event_type != "Progressed":
+            self._write(getattr(event, "at_ms", 0) / 1000, "INFO", "distcommit.events", event_type, facts)
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.thread != self._thread and str(record.threadName).startswith("job "):  # another job's, of one service
@@ -76,11 +79,11 @@ class JsonLog(logging.Handler):
     def _write(self, at_s: float, level: str, name: str, text: str, extra: dict[str, Any]) -> None:
         at = datetime.fromtimestamp(at_s, UTC) if at_s else datetime.now(UTC)
         line = {"at": at.isoformat(), "level": level, "logger": name, "text": reason_text(text, 10_000), **self._ids}
-        known = {
+        existing = {
             key: value if isinstance(value, int | float) else reason_text(value, 10_000) for key, value in extra.items()
         }
         try:
-            self._file.write(escaped_in_json(json.dumps(line | known)) + "\n")
+            self._file.write(escaped_in_json(json.dumps(line | existing)) + "\n")
             self._file.flush()
         except (OSError, ValueError):
             self.handleError(logging.makeLogRecord({"msg": text}))

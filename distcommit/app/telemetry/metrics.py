@@ -35,7 +35,7 @@ _COUNTED = {
     "datasets_skipped": "Datasets that were not planned.",
     "datasets_quarantined": "Datasets that were quarantined.",
     "sequences_replayed": "Commits of older runs that were finished.",
-    "sequences_left": "Commits that were left to the next run.",
+    "sequences_postponed": "Commits that were left to the next run.",
     "steps_executed": "Commit steps that were executed.",
     "commit_attempts": "Commits that sinks were asked for, again each time.",
     "commit_successes": "Commits that sinks have made.",
@@ -86,7 +86,7 @@ class Metrics:
             **own,
         )
         self.reasons_left_out = gauge(
-            "last_run_troubles_left_out", "How many more problems there were than are named.", ["job"], **own
+            "last_run_problems_omitted", "How many more problems there were than are named.", ["job"], **own
         )
         self.last = {name: gauge(f"last_run_{name}", text, ["job"], **own) for name, text in _COUNTED.items()}
         self.running = gauge("running", "1 while a run is under way.", ["job"], **own)
@@ -151,9 +151,9 @@ class RunMetrics:
         if metrics.runs is not None and metrics.seconds is not None:
             metrics.runs.labels(job, event.outcome.value).inc()
             metrics.seconds.labels(job).observe(max(0, event.at_ms - self._began_ms) / 1000)
-        self._tell_troubles()
+        self._set_problems()
 
-    def _tell_troubles(self) -> None:
+    def _set_problems(self) -> None:
         metrics, job = self._metrics, self._job
         notes = [note for phase in self._phases for note in phase.notes if note.kind == BEHIND]
         reasons = [reason for phase in self._phases for reason in phase.reasons]
@@ -161,13 +161,13 @@ class RunMetrics:
         named = dict.fromkeys((label(each.subject), label(each.kind)) for each in _first(reasons, notes))
         for dataset, kind in named:
             metrics.troubles.labels(job, dataset, kind).set(1)
-        more = sum(phase.reasons.left_out for phase in self._phases)
+        more = sum(phase.reasons.omitted_count for phase in self._phases)
         metrics.reasons_left_out.labels(job).set(more + max(0, len(reasons) + len(notes) - MOST_NAMED))
         metrics.behind.labels(job).set(len(notes))
 
 
 def _first(*parts: Iterable[Reason]) -> list[Reason]:
-    return [each for part in parts for each in part][:MOST_NAMED]
+    return [reason for part in parts for reason in part][:MOST_NAMED]
 
 
 class MetricsFile:
@@ -207,8 +207,8 @@ class MetricsFile:
         except (OSError, ValueError):  # there is no such file yet, or it is foreign
             return 0
         samples = (sample for family in families for sample in family.samples)
-        mine = (each.value for each in samples if each.name == _SUCCEEDED and each.labels == {"job": self._job})
-        return next(mine, 0)
+        own = (item.value for item in samples if item.name == _SUCCEEDED and item.labels == {"job": self._job})
+        return next(own, 0)
 
 
 def require_client() -> Any:

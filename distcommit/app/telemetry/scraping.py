@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from distcommit.app.telemetry.metrics import Metrics, label, require_client
-from distcommit.app.telemetry.served import ServiceEvent, Tell
+from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError
 
 
@@ -20,20 +20,20 @@ class ServiceMetrics:
         self._events = client.Counter(
             "service_events",
             "Events of the service, by job file, as on stdout.",
-            ["file", "what"],
+            ["file", "event"],
             namespace="distcommit",
             registry=self.registry,
         )
         client.ProcessCollector(registry=self.registry)
 
-    def noting(self, told: Tell) -> Tell:
+    def counting(self, report: EventSink) -> EventSink:
         """Return a function that counts events and passes them on."""
 
-        def tell(event: ServiceEvent) -> None:
-            self._events.labels(label(event.job), label(event.what)).inc()
-            told(event)
+        def count(event: ServiceEvent) -> None:
+            self._events.labels(label(event.job), label(event.event)).inc()
+            report(event)
 
-        return tell
+        return count
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distcommit.app.inspection.runs import read_run
-from distcommit.app.inspection.task_lanes import Lane, lanes_of
+from distcommit.app.inspection.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.clock import SystemClock
@@ -75,16 +75,16 @@ class Traces:
         provider = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
         exporter = sdk.OTLPSpanExporter(endpoint=self._url, timeout=_EXPORT_S)
         provider.add_span_processor(sdk.BatchSpanProcessor(exporter, max_queue_size=2 * MOST_SPANS))
-        tracer, lanes = provider.get_tracer("distcommit"), self._lanes(began)
+        tracer, timelines = provider.get_tracer("distcommit"), self._task_timelines(began)
 
         def span(name: str, began_ms: int, ended_ms: int, inside: Any = None, **attributes: Any) -> Any:
             context = trace.set_span_in_context(inside) if inside is not None else None
             named = {f"distcommit.{key}": value for key, value in attributes.items()}
-            found = tracer.start_span(name, context, start_time=began_ms * _NS, attributes=named)
-            found.end(max(began_ms, ended_ms) * _NS)
-            return found
+            result = tracer.start_span(name, context, start_time=began_ms * _NS, attributes=named)
+            result.end(max(began_ms, ended_ms) * _NS)
+            return result
 
-        whole = tracer.start_span(
+        run_span = tracer.start_span(
             printable(began.command.partition(" ")[0]),
             start_time=began.at_ms * _NS,
             attributes={
@@ -95,35 +95,38 @@ class Traces:
             },
         )
         if ended.outcome is not RunOutcome.SUCCEEDED:
-            whole.set_status(trace.Status(trace.StatusCode.ERROR, printable(ended.reason or ended.outcome.value)))
+            run_span.set_status(trace.Status(trace.StatusCode.ERROR, printable(ended.reason or ended.outcome.value)))
         phases = {
             phase.phase: span(
                 phase.phase,
                 phase.at_ms,
-                phase.at_ms + round(1000 * sum(each.seconds for each in self._ends if each.phase == phase.phase)),
-                whole,
+                phase.at_ms
+                + round(
+                    1000 * sum(phase_ended.seconds for phase_ended in self._ends if phase_ended.phase == phase.phase)
+                ),
+                run_span,
             )
             for phase in self._begins
         }
-        left = MOST_SPANS - len(lanes) - len(phases)
-        for lane in lanes:
+        spans_left = MOST_SPANS - len(timelines) - len(phases)
+        for timeline in timelines:
             task = span(
-                f"task {lane.name}",
-                lane.began_ms,
-                lane.ended_ms,
-                phases.get(lane.phase, whole),
-                host=printable(lane.host),
-                records=lane.records,
-                bytes_read=lane.bytes_read,
-                datasets=lane.datasets,
-                failed=lane.failed,
+                f"task {timeline.name}",
+                timeline.began_ms,
+                timeline.ended_ms,
+                phases.get(timeline.phase, run_span),
+                host=printable(timeline.host),
+                records=timeline.records,
+                bytes_read=timeline.bytes_read,
+                datasets=timeline.datasets,
+                failed=timeline.failed,
             )
-            for name, began_ms, ended_ms in _longest(lane, left // len(lanes)):
+            for name, began_ms, ended_ms in _longest(timeline, spans_left // len(timelines)):
                 span(name, began_ms, ended_ms, task)
-        whole.end(ended.at_ms * _NS)
+        run_span.end(ended.at_ms * _NS)
         provider.shutdown()
 
-    def _lanes(self, began: RunBegan) -> Sequence[Lane]:
+    def _task_timelines(self, began: RunBegan) -> Sequence[TaskTimeline]:
         """Return the busiest tasks with readable records."""
         attempts: list[Attempt] = []
         tasks: list[TaskRows] = []
@@ -132,12 +135,12 @@ class Traces:
         except (DistcommitError, OSError) as error:
             logger.warning("the run's trace has no tasks: %s", error, extra={"run": began.run_id})
             return ()
-        return sorted(lanes_of(attempts, tasks), key=lambda lane: -lane.busy_ms)[:_MOST_TASKS]
+        return sorted(timelines_of(attempts, tasks), key=lambda timeline: -timeline.busy_ms)[:_MOST_TASKS]
 
 
-def _longest(lane: Lane, most: int) -> Iterable[tuple[str, int, int]]:
-    found = [*(("read", *each) for each in lane.reads), *(("commit", *each) for each in lane.commits)]
-    return sorted(sorted(found, key=lambda each: each[1] - each[2])[:most], key=lambda each: each[1])
+def _longest(timeline: TaskTimeline, most: int) -> Iterable[tuple[str, int, int]]:
+    results = [*(("read", *item) for item in timeline.reads), *(("commit", *item) for item in timeline.commits)]
+    return sorted(sorted(results, key=lambda item: item[1] - item[2])[:most], key=lambda item: item[1])
 
 
 class _Sdk:

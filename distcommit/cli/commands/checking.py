@@ -78,14 +78,14 @@ def compare(
 
     Requires exactly one of OTHER.yaml, --from and --kafka-group. Reads only. Exit code 6 if they differ.
     """
-    given = [name for name, value in (("OTHER.yaml", other), ("--from", file), ("--kafka-group", group)) if value]
-    if len(given) != 1:
+    supplied = [name for name, value in (("OTHER.yaml", other), ("--from", file), ("--kafka-group", group)) if value]
+    if len(supplied) != 1:
         raise ConfigurationError(
             "migrate compare must have one other side",
             id="ARGUMENT_INVALID",
             expected="OTHER.yaml, --from or --kafka-group",
-            found=" and ".join(given) or "none",
+            found=" and ".join(supplied) or "none",
         )
     result = job.compare(other or file, group=group)
     terminal.show(result, compare_view)
-    return 0 if result.same else 6
+    return 0 if result.is_equal else 6

@@ -31,12 +31,12 @@ def demo(
     """
     from distcommit.app.demo.story import run_demo  # noqa: PLC0415 - needs a Kafka client
 
-    where = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
-    result = run_demo(where, terminal.say)
+    location = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
+    result = run_demo(location, terminal.say)
     terminal.say("")
     terminal.show(result, demo_view)
     if folder is None and result.exact and not keep:
-        delete_tree(LocalFileSystem(durable=False), str(where))
+        delete_tree(LocalFileSystem(durable=False), str(location))
     else:
-        terminal.say(f" its files are in {where}")
+        terminal.say(f" its files are in {location}")
     return 0 if result.exact else 6

@@ -108,4 +108,4 @@ def runs(
         for result in terminal.watched(job.runs, every_s=watch):
             terminal.show(filter_runs(result, tuple(status or ()), limit), runs_view)
     else:
-        terminal.show(job.kept_run(epoch), recorded_run_view)
+        terminal.show(job.recorded_run(epoch), recorded_run_view)

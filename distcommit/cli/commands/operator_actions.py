@@ -46,13 +46,13 @@ def release(
 
     The action is recorded in the log of the dataset, with your name.
     """
-    how = _release_of(words, everything)
+    action = _release_of(words, everything)
     if dry_run:
-        plan = job.release_plan(how, None if everything else words[0])
+        plan = job.release_plan(action, None if everything else words[0])
         terminal.show(plan, release_plan_view)
         return 5 if plan.unreadable else 0
     if everything:
-        released = _release_all(job, how)
+        released = _release_all(job, action)
         show_datasets(terminal, job, released.datasets)
         return 5 if released.unreadable else 0
     acts: dict[Release, Callable[[str], None]] = {
@@ -61,7 +61,7 @@ def release(
         Release.ABANDON: job.abandon,
         Release.RESTART: partial(job.abandon, restart=True),
     }
-    acts[how](words[0])
+    acts[action](words[0])
     show_datasets(terminal, job, words[:1])
     return 0
 
@@ -111,7 +111,7 @@ def set_watermark(
     A lower position publishes records again; a higher one skips records; null forgets the watermark.
     """
     try:
-        wanted = from_json(positions, dict[str, Position] | None)
+        requested = from_json(positions, dict[str, Position] | None)
     except msgspec.DecodeError as error:
         raise ConfigurationError(
             "POSITIONS must be a JSON object of positions by partition, or null",
@@ -119,7 +119,7 @@ def set_watermark(
             expected='JSON such as {"0": 1200}',
             found=f"{positions}: {error}",
         ) from error
-    job.set_watermark(dataset, wanted, new=new)
+    job.set_watermark(dataset, requested, new=new)
     show_datasets(terminal, job, [dataset])
 
 

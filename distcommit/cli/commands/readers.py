@@ -58,10 +58,10 @@ def files(
         for path in (path for paths in result.files.values() for path in paths):
             terminal.say(path)
     if not any(result.files.values()):
-        terminal.narrate(_why_none(result, Job.from_file(job, needs_variables=False), is_newest=as_of is None))
+        terminal.narrate(_no_files_reason(result, Job.from_file(job, needs_variables=False), is_newest=as_of is None))
 
 
-def _why_none(result: FilesResult, job: Job, *, is_newest: bool) -> str:
+def _no_files_reason(result: FilesResult, job: Job, *, is_newest: bool) -> str:
     """Return why no file is listed, with a remedy."""
     if is_newest and result.phase == CutPhase.BEGAN and not result.files:
         return (

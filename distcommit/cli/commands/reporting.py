@@ -27,7 +27,7 @@ class ReportResult(msgspec.Struct, frozen=True):
         epoch: epoch of the run.
         status: status of the run.
         datasets: how many datasets the page lists.
-        left_out: how many more it counts only.
+        datasets_omitted: how many more it counts only.
         size_bytes: size of the page.
     """
 
@@ -35,7 +35,7 @@ class ReportResult(msgspec.Struct, frozen=True):
     epoch: int
     status: RunStatus
     datasets: int
-    left_out: int
+    datasets_omitted: int
     size_bytes: int
 
 
@@ -102,12 +102,14 @@ def _write(output: Path, data: bytes) -> None:
 
 
 def _result(run: RunReport, output: Path, size_bytes: int) -> ReportResult:
-    listed, left_out = len(run.datasets), run.datasets_left_out
+    listed, left_out = len(run.datasets), run.datasets_omitted
     return ReportResult(str(output), run.run.epoch, run.run.status, listed, left_out, size_bytes)
 
 
 def _result_line(result: ReportResult) -> str:
-    listed = f"{result.datasets:,} datasets" + (f" of {result.datasets + result.left_out:,}" if result.left_out else "")
+    listed = f"{result.datasets:,} datasets" + (
+        f" of {result.datasets + result.datasets_omitted:,}" if result.datasets_omitted else ""
+    )
     return (
         f"run {result.epoch} is {result.status}: {escape(result.report)}, {listed}, {result.size_bytes / 1e6:,.2f} MB"
     )

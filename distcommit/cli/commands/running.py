@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from distcommit.app.checks.check import CheckFailedError
 from distcommit.app.inspection.datasets import Query, SortBy
 from distcommit.app.inspection.replay_plan import ReplayPlan
-from distcommit.app.inspection.sweeps import SweepResult
+from distcommit.app.inspection.sweep_plan import SweepResult
 from distcommit.app.job import Job
 from distcommit.app.preview import PreviewResult, run_preview
 from distcommit.cli.help import RECORDS_LOST
@@ -57,7 +57,7 @@ def _rejected(job: Job, result: RunResult | PreviewResult) -> RenderableType | N
     """Describe the rejected records of a run and their folder; None if all were accepted."""
     if not isinstance(result, RunResult) or not result.totals.records_rejected:
         return None
-    rows = job.datasets(Query(sort=SortBy.REJECTED, most=REJECTED_SHOWN, read=True)).datasets
+    rows = job.datasets(Query(sort=SortBy.REJECTED, max_rows=REJECTED_SHOWN, read=True)).datasets
     counts = {row.state.dataset: row.last_run.counts.records_rejected for row in rows if row.last_run is not None}
     folder, again = f"{job.config.paths.output}/{REJECTED_FOLDER}", f"{job.command('dataset reprocess')} --all"
     return rejected_view(result.totals.records_rejected, counts, folder, again)
@@ -97,7 +97,7 @@ def recover(
         replay, sweep = job.replay_plan(dataset), None if dataset else job.sweeps()
         plan = RecoverPlan(**msgspec.structs.asdict(replay), sweep=sweep)
         terminal.show(plan, lambda plan: page(replay_plan_view(plan), sweep_view(plan.sweep) if plan.sweep else None))
-        return 0 if plan.goes_through else 1
+        return 0 if plan.succeeds else 1
     with shown_progress(terminal.err) as shown:
         result = job.recover(shown, dataset=dataset or "")
     terminal.show(result, recover_view)
@@ -148,7 +148,7 @@ def expire(
     Exit code 1 if it is incomplete: repeat the command.
     """
     with nullcontext() if dry_run else shown_progress(terminal.err) as shown:
-        result = job.retain(older_than, shown, dry_run=dry_run, keep_snapshots=keep_snapshots)
+        result = job.expire(older_than, shown, dry_run=dry_run, keep_snapshots=keep_snapshots)
     terminal.show(result, expiry_view)
     return 0 if result.succeeded else 1
 
@@ -182,7 +182,7 @@ def cancel(
     still ends.
     """
     result = job.cancel(
-        wait_s=wait, told=lambda epoch: terminal.narrate(f"sent the cancel request to the run of epoch {epoch}")
+        wait_s=wait, on_request=lambda epoch: terminal.narrate(f"sent the cancel request to the run of epoch {epoch}")
     )
     terminal.show(result, cancel_view)
     return 0 if result.ended else 1

@@ -10,13 +10,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.admin.ask_service import ServiceRequest
-from distcommit.app.job import Job, who_am_i
+from distcommit.app.admin.service_requests import ServiceRequest
+from distcommit.app.job import Job, username
 from distcommit.app.serving.serve import serve
-from distcommit.app.telemetry.served import ServiceEvent
+from distcommit.app.telemetry.service_events import ServiceEvent
 from distcommit.cli.options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
-from distcommit.cli.views.serving_view import asked_view, served_line
+from distcommit.cli.views.serving_view import served_line, service_request_view
 from distcommit.core.errors import ConfigurationError, escaped_in_json
 
 
@@ -45,7 +45,7 @@ def serve_jobs(
         sys.stdout.flush()
 
     at = _address(metrics) if metrics else None
-    serve(jobs, overrides, print_event, who_am_i(), at_once=at_once, poll_s=poll, metrics_at=at)
+    serve(jobs, overrides, print_event, username(), at_once=at_once, poll_s=poll, metrics_at=at)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -63,13 +63,13 @@ def pause(terminal: Terminal, job: Job) -> int:
 
     A run in progress continues.
     """
-    return _ask(terminal, job, ServiceRequest.PAUSE)
+    return _request(terminal, job, ServiceRequest.PAUSE)
 
 
 @on_job_state
 def resume(terminal: Terminal, job: Job) -> int:
     """Resume scheduled runs of a paused job."""
-    return _ask(terminal, job, ServiceRequest.RESUME)
+    return _request(terminal, job, ServiceRequest.RESUME)
 
 
 @on_job_state
@@ -82,10 +82,10 @@ def trigger(
 
     With --wait, exit code 1 if no service has begun the run in time; a service still begins it later.
     """
-    return _ask(terminal, job, ServiceRequest.TRIGGER, wait)
+    return _request(terminal, job, ServiceRequest.TRIGGER, wait)
 
 
-def _ask(terminal: Terminal, job: Job, wish: ServiceRequest, wait_s: float = 0) -> int:
+def _request(terminal: Terminal, job: Job, wish: ServiceRequest, wait_s: float = 0) -> int:
     if job.config.schedule is None:
         raise ConfigurationError(
             "no service runs this job",
@@ -93,6 +93,6 @@ def _ask(terminal: Terminal, job: Job, wish: ServiceRequest, wait_s: float = 0) 
             expected="a section schedule in the job file",
             todo="use `distcommit run`",
         )
-    result = job.ask_service(wish, wait_s=wait_s)
-    terminal.show(result, asked_view)
-    return 1 if wait_s and not result.taken else 0
+    result = job.request_service(wish, wait_s=wait_s)
+    terminal.show(result, service_request_view)
+    return 1 if wait_s and not result.is_started else 0

@@ -25,13 +25,13 @@ from distcommit.cli.views.view_parts import (
 
 def audit_view(result: AuditResult) -> RenderableType:
     """Show the verdict, totals and problems."""
-    how = "every record was read" if result.deep else "from file metadata and ledgers; --deep reads every record"
+    method = "every record was read" if result.deep else "from file metadata and ledgers; --deep reads every record"
     if result.exact:
-        verdict = good_verdict("exact", f"each offset below each watermark is published exactly once ({how})")
+        verdict = good_verdict("exact", f"each offset below each watermark is published exactly once ({method})")
     elif result.passed:
-        verdict = good_verdict("complete", f"each offset below each watermark is published at least once ({how})")
+        verdict = good_verdict("complete", f"each offset below each watermark is published at least once ({method})")
     else:
-        verdict = bad_verdict("not complete" if result.at_least_once else "not exact", how)
+        verdict = bad_verdict("not complete" if result.at_least_once else "not exact", method)
     facts = {
         "published": _published(result),
         "duplicates": should_be_none(result.duplicates),
@@ -45,15 +45,15 @@ def audit_view(result: AuditResult) -> RenderableType:
         facts["filtered"] = f"{result.filtered:,} (left out on purpose; --json has the branches)"
     if result.replaced:
         facts["replaced"] = f"{result.replaced:,} (replaced by newer files)"
-    if result.retained:
-        facts["retained"] = f"{result.retained:,} (deleted by `distcommit dataset expire`)"
+    if result.expired:
+        facts["expired"] = f"{result.expired:,} (deleted by `distcommit dataset expire`)"
     if result.earlier_incarnations:
         facts["earlier"] = f"{result.earlier_incarnations:,} files of sources that were recreated since, not counted"
-    if result.to_be_swept_count:
-        facts["orphaned"] = f"{result.to_be_swept_count:,} attempts in staging, deleted by the next run"
-    if result.deep and result.unsummed_files:
+    if result.sweepable_files_count:
+        facts["orphaned"] = f"{result.sweepable_files_count:,} attempts in staging, deleted by the next run"
+    if result.deep and result.files_without_sum:
         facts["not summed"] = (
-            f"{result.unsummed_files:,} files have no checksums of their records: only their offsets were checked"
+            f"{result.files_without_sum:,} files have no checksums of their records: only their offsets were checked"
         )
     if result.at_least_once:
         facts["unrecorded"] = f"{result.unrecorded_files:,} files that no commit names"
@@ -64,14 +64,20 @@ def audit_view(result: AuditResult) -> RenderableType:
         fact_table(facts),
         _bad_partitions(bad),
         listing("ranges that were given up", result.skipped_ranges),
-        listing("not compared with anything that is stored", result.not_compared, result.not_compared_count),
-        listing("ranges that two datasets have published", map(_shared, result.published_by_two)),
+        listing("not compared with anything that is stored", result.unproven_files, result.unproven_files_count),
+        listing("ranges that two datasets have published", map(_shared, result.shared_positions)),
         listing("datasets not finished: run the job, then audit again", result.pending),
         listing("files that no sequence published", result.unknown_files, result.unknown_files_count),
-        listing("ledgers at targets that the store does not know so", result.not_as_stored, result.not_as_stored_count),
+        listing(
+            "ledgers at targets that the store does not know so",
+            result.ledger_mismatches,
+            result.ledger_mismatches_count,
+        ),
         listing("records that are not those that were written", result.altered, result.altered_count),
         listing(
-            "things in staging that no run would sweep: take them away", result.staged_left, result.staged_left_count
+            "things in staging that no run would sweep: take them away",
+            result.orphaned_files,
+            result.orphaned_files_count,
         ),
         listing("logs and ledgers that can't be read", result.unreadable),
     )
@@ -82,9 +88,9 @@ def _published(result: AuditResult) -> str:
     return f"{result.records:,} records in {result.files:,} files{ledgers} of {result.datasets:,} datasets"
 
 
-def _shared(found: SharedRange) -> str:
-    first, second = found.datasets
-    return f"{first} and {second}: partition {found.partition}, offsets {found.low} to {found.high - 1}"
+def _shared(shared: SharedRange) -> str:
+    first, second = shared.datasets
+    return f"{first} and {second}: partition {shared.partition}, offsets {shared.low} to {shared.high - 1}"
 
 
 def _bad_partitions(rows: Sequence[AuditRow]) -> RenderableType | None:

@@ -66,14 +66,19 @@ def dry_run_view(plan: DryRun) -> RenderableType:
     if not plan.datasets:
         return page("a run would read nothing: no dataset has new data", listing("notes", plan.notes))
     table = ExplainedTable("dataset", ">work units", ">to read", explained="columns")
-    for each in plan.datasets[:LISTED]:
-        units = f"{each.work_units:,}" if each.work_units else ""
-        table.add_row(escape(each.dataset), units, _size(each.size, plan.unit), why=_explanation(each))
+    for planned_dataset in plan.datasets[:LISTED]:
+        units = f"{planned_dataset.work_units:,}" if planned_dataset.work_units else ""
+        table.add_row(
+            escape(planned_dataset.dataset),
+            units,
+            _size(planned_dataset.size, plan.unit),
+            reason=_explanation(planned_dataset),
+        )
     more = len(plan.datasets) - LISTED
-    left = and_more(more, "datasets; --json lists all") if more > 0 else None
+    remaining = and_more(more, "datasets; --json lists all") if more > 0 else None
     datasets = "1 dataset" if plan.datasets_count == 1 else f"{plan.datasets_count:,} datasets"
     title = Text(f"a run would read {datasets}{total}", style="bold")
-    return page(title, table, left, listing("notes", plan.notes))
+    return page(title, table, remaining, listing("notes", plan.notes))
 
 
 def _explanation(dataset: PlannedDataset) -> str:

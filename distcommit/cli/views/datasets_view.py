@@ -12,7 +12,7 @@ from rich.text import Text
 from distcommit.app.inspection.datasets import DatasetRow, DatasetsResult
 from distcommit.app.inspection.release_plan import ReleasePlan
 from distcommit.app.inspection.replay_plan import ReplayPlan
-from distcommit.app.inspection.status import standing
+from distcommit.app.inspection.status import status_of
 from distcommit.app.inspection.steps import SequenceSteps, StepsResult
 from distcommit.cli.views.view_parts import (
     DATASET_STYLES,
@@ -43,7 +43,7 @@ def datasets_view(result: DatasetsResult) -> RenderableType:
     filled = [index for index in range(len(columns)) if index < 2 or any(str(row[index]) for row in cells)]
     table = ExplainedTable(*(columns[index] for index in filled), explained="why")
     for row, values in zip(rows, cells, strict=True):
-        table.add_row(*(values[index] for index in filled), why=_why(row))
+        table.add_row(*(values[index] for index in filled), reason=_reason(row))
     facts = {"job": escape(result.job), "datasets": f"{len(rows):,} listed of {result.matching:,}"}
     if result.lag_unknown:
         facts["lag"] = f"[yellow]unknown[/]: {escape(result.lag_unknown)}"
@@ -57,12 +57,12 @@ def datasets_view(result: DatasetsResult) -> RenderableType:
 def _cells(row: DatasetRow) -> tuple[Text | str, ...]:
     state = row.state
     numbers = [position for position in state.positions.values() if isinstance(position, int)]
-    whole = len(numbers) == len(state.positions)
+    is_complete = len(numbers) == len(state.positions)
     sums = f"{sum(numbers):,}" if numbers else "none"
-    position = sums if whole else ", ".join(map(format_position, state.positions.values()))
+    position = sums if is_complete else ", ".join(map(format_position, state.positions.values()))
     return (
         Text(state.dataset),
-        Text(word := standing(state), style=DATASET_STYLES.get(word, "")),
+        Text(word := status_of(state), style=DATASET_STYLES.get(word, "")),
         Text(position),
         f"{_ago((time.time() * 1000 - row.committed_ms) / 1000)} ago" if row.committed_ms else "",
         f"{state.done_records:,}" if state.done_epoch else "",
@@ -85,14 +85,14 @@ def _read(row: DatasetRow) -> tuple[Text | str, ...]:
     if not read.attempts:
         return word, "", "", "", ""
     tries = f"{read.attempts:,}" + (f" ({read.attempts_failed:,} failed)" if read.attempts_failed else "")
-    return word, f"{read.records_read:,}", f"{read.bytes_read / 1e6:,.1f}", _or_nothing(read.records_rejected), tries
+    return word, f"{read.records_read:,}", f"{read.bytes_read / 1e6:,.1f}", _nonzero(read.records_rejected), tries
 
 
-def _or_nothing(number: int) -> str:
+def _nonzero(number: int) -> str:
     return f"{number:,}" if number else ""
 
 
-def _why(row: DatasetRow) -> str:
+def _reason(row: DatasetRow) -> str:
     state, parts = row.state, list[str]()
     if state.pending_epoch:
         parts.append(f"{state.pending_records:,} records of epoch {state.pending_epoch}")
@@ -109,8 +109,8 @@ def _why(row: DatasetRow) -> str:
 def steps_view(result: StepsResult) -> RenderableType:
     """Show each sequence and its steps, open steps first."""
     blocks: list[RenderableType | None] = [_sequence(sequence) for sequence in result.sequences]
-    if result.left_out:
-        blocks.append(and_more(result.left_out, "datasets with an open sequence (--limit 0 shows all)"))
+    if result.sequences_omitted:
+        blocks.append(and_more(result.sequences_omitted, "datasets with an open sequence (--limit 0 shows all)"))
     if not result.sequences:
         blocks.append(Text("no unfinished commits", style="green"))
     blocks.append(listing("unreadable logs", [f"{name}: {error}" for name, error in result.unreadable.items()]))
@@ -120,30 +120,30 @@ def steps_view(result: StepsResult) -> RenderableType:
 def replay_plan_view(result: ReplayPlan) -> RenderableType:
     """Show what a replay would do with each sequence, those not simply closed first."""
     table = ExplainedTable("dataset", ">epoch", "what", ">executes", ">found done", ">records", explained="why")
-    rows = sorted(result.rows, key=lambda row: (row.does == "closes", row.dataset))
+    rows = sorted(result.rows, key=lambda row: (row.outcome == "closes", row.dataset))
     for row in rows[:LISTED]:
-        does = Text(row.does, style="" if row.does == "closes" else "yellow")
-        counts = (f"{number:,}" for number in (row.executes, row.found_done, row.records))
-        table.add_row(row.dataset, str(row.epoch), does, *counts, why=short(row.why))
+        does = Text(row.outcome, style="" if row.outcome == "closes" else "yellow")
+        counts = (f"{number:,}" for number in (row.steps_to_execute, row.steps_done, row.records))
+        table.add_row(row.dataset, str(row.epoch), does, *counts, reason=short(row.reason))
     counts_text = ", ".join(f"{count:,} {does}" for does, count in sorted(result.counts.items())) or "nothing to replay"
     return page(
         good_verdict("dry run", "nothing was changed"),
         table if rows else None,
         and_more(len(rows) - LISTED, "sequences (--json has them all)") if len(rows) > LISTED else None,
         listing("logs that can't be recovered", [f"{name}: {error}" for name, error in result.unreadable.items()]),
-        None if result.goes_through else Text("recover would end with exit code 1", style="red"),
+        None if result.succeeds else Text("recover would end with exit code 1", style="red"),
         fact_table({"job": escape(result.job), "sequences": escape(counts_text)}),
     )
 
 
 def release_plan_view(result: ReleasePlan) -> RenderableType:
     """Show what a release would do with each dataset, those left alone first."""
-    table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.how} does")
-    rows = sorted(result.rows, key=lambda row: (row.acts, row.dataset))
+    table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.release} does")
+    rows = sorted(result.rows, key=lambda row: (row.changes_dataset, row.dataset))
     for row in rows[:LISTED]:
         status = Text(row.status, style=DATASET_STYLES.get(row.status, ""))
-        table.add_row(row.dataset, status, f"{row.records:,}", why=short(row.does))
-    acted_on = sum(row.acts for row in rows)
+        table.add_row(row.dataset, status, f"{row.records:,}", reason=short(row.effect))
+    acted_on = sum(row.changes_dataset for row in rows)
     return page(
         good_verdict("dry run", "nothing was changed"),
         table if rows else None,
@@ -168,7 +168,7 @@ def _sequence(sequence: SequenceSteps) -> RenderableType:
     table = ExplainedTable("step", "state", explained="why")
     open_first = sorted(sequence.steps, key=lambda step: step.state == "DONE")
     for step in open_first[:LISTED]:
-        table.add_row(step.what, Text(step.state, style=_STEPS.get(step.state, "")), why=short(step.why))
+        table.add_row(step.subject, Text(step.state, style=_STEPS.get(step.state, "")), reason=short(step.reason))
     if open_first:
         lines.append(table)
     if len(open_first) > LISTED:

@@ -35,7 +35,7 @@ def expiry_view(result: ExpireResult) -> RenderableType:
     else:
         when = "" if result.deleted or not result.files else "; they are deleted once no kept snapshot lists them"
         verdict = good_verdict("expired", f"{counted}{when}" if result.files else "no file is too old")
-    facts = {"older than": shown_ms(result.before_ms), "bytes": f"{result.size_bytes:,}"}
+    facts = {"older than": shown_ms(result.cutoff_ms), "bytes": f"{result.size_bytes:,}"}
     if result.undated:
         facts["unknown age"] = (
             f"{result.undated:,} files stay: they are in no time folder and have no modification time"
@@ -46,5 +46,5 @@ def expiry_view(result: ExpireResult) -> RenderableType:
         table if result.rows else None,
         and_more(more, "datasets (--json has a hundred)") if more > 0 else None,
         fact_table(facts),
-        listing("datasets left out", result.left_out, result.left_out_count),
+        listing("datasets left out", result.skipped, result.skipped_count),
     )

@@ -39,7 +39,7 @@ def _add(tree: Tree, parts: Sequence[FlowPart], columns: Sequence[FlowColumn] | 
 
 def _part(part: FlowPart, before: Sequence[FlowColumn] | None) -> RenderableType:
     head = Text.assemble((f"{part.kind} ", "dim"), (part.name, "bold cyan"), f"  {part.settings}".rstrip())
-    notes = [part.turned_away] if part.turned_away else []
+    notes = [part.on_rejected] if part.on_rejected else []
     if columns := shown_columns(part, before):
         notes.append(f"columns: {', '.join(columns)}")
     return Group(head, *(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False) for note in notes))
@@ -56,7 +56,7 @@ def shown_columns(part: FlowPart, before: Sequence[FlowColumn] | None) -> list[s
         return []
     if part.columns is None:
         return ["depend on the records"]
-    others = ["others depend on the records"] if part.others else []
+    others = ["others depend on the records"] if part.has_other_columns else []
     if before is None:
         return [*_first([f"{column.name} {column.type}" for column in part.columns]), *others]
     changes = [f"+ {column.name} {column.type}" for column in part.columns if column not in before]

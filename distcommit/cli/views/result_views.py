@@ -63,8 +63,8 @@ def run_view(result: RunResult) -> RenderableType:
     else:
         verdict = good_verdict("nothing new", "no dataset of the source has records above its watermark")
     if not result.decided:
-        held = f"{totals.datasets_held:,} datasets were held back and are read again"
-        verdict = bad_verdict("not published", f"the run publishes all datasets or none, and some failed; {held}")
+        held_note = f"{totals.datasets_held:,} datasets were held back and are read again"
+        verdict = bad_verdict("not published", f"the run publishes all datasets or none, and some failed; {held_note}")
     facts = {
         "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "datasets": _datasets(totals),
@@ -116,7 +116,7 @@ def recover_view(result: RecoverResult) -> RenderableType:
 def rebucket_view(result: RebucketResult) -> RenderableType:
     """Show what `store rebucket` did."""
     if result.epoch:
-        resumed = "; this finished an interrupted command" if result.went_on else ""
+        resumed = "; this finished an interrupted command" if result.is_resumed else ""
         verdict = good_verdict("rebucketed", f"the job can run again{resumed}")
     else:
         verdict = good_verdict("nothing to do", "the store already has these settings")
@@ -135,13 +135,13 @@ def log_view(result: LogResult) -> RenderableType:
     """Show each record of a log, with the reason if it is ignored."""
     table = new_table(">number", ">epoch", "writer", "record", "what it says")
     for line in result.lines:
-        what = Text(line.what)
-        what.truncate(_SHOWN, overflow="ellipsis")
+        summary = Text(line.summary)
+        summary.truncate(_SHOWN, overflow="ellipsis")
         if line.unreadable:
-            what = Text(line.unreadable, style="red")
+            summary = Text(line.unreadable, style="red")
         elif line.ignored:
-            what.append(f"\nignored: {line.ignored}", style="yellow")
-        table.add_row(str(line.number), str(line.epoch or ""), line.writer[:8], line.record, what)
+            summary.append(f"\nignored: {line.ignored}", style="yellow")
+        table.add_row(str(line.number), str(line.epoch or ""), line.writer[:8], line.record, summary)
     facts = {"log": escape(result.log), **({"dataset": escape(result.dataset)} if result.dataset else {})}
     return page(table, fact_table(facts))
 
@@ -151,7 +151,9 @@ def import_view(result: ImportResult) -> RenderableType:
     listed = [row for row in result.rows if row.action != "same"]
     table = new_table("dataset", ">watermark", ">next offset there", "action")
     for row in listed[:LISTED]:
-        table.add_row(Text(row.dataset), _each(row.before), _each(row.after), Text(row.action))
+        table.add_row(
+            Text(row.dataset), _positions(row.positions_before), _positions(row.positions_after), Text(row.action)
+        )
     counts = Counter(row.action for row in result.rows)
     would = "would be set" if result.dry_run else "set"
     verdict = good_verdict("dry run" if result.dry_run else "imported", f"{result.datasets_set:,} watermarks {would}")
@@ -165,26 +167,34 @@ def import_view(result: ImportResult) -> RenderableType:
         table if listed else None,
         and_more(len(listed) - LISTED, "datasets (--json has them all)") if len(listed) > LISTED else None,
         fact_table(facts),
-        listing("positions left out", result.left_out),
+        listing("positions left out", result.skipped),
     )
 
 
 def compare_view(result: CompareResult) -> RenderableType:
     """Show the verdict, and the partitions that differ or have different positions."""
-    what = "the same offsets are published, up to the lower position" if result.by_files else "the positions are equal"
-    if result.same:
-        verdict = good_verdict("same", f"all of {result.partitions:,} partitions: {what}")
+    summary = (
+        "the same offsets are published, up to the lower position" if result.is_by_files else "the positions are equal"
+    )
+    if result.is_equal:
+        verdict = good_verdict("same", f"all of {result.partitions:,} partitions: {summary}")
     else:
         verdict = bad_verdict("different", f"{result.differing:,} of {result.partitions:,} partitions")
-    differing = [r for r in result.rows if r.only_ours or r.only_theirs or r.ours != r.theirs]
+    differing = [
+        r for r in result.rows if r.positions_only_here or r.positions_only_there or r.position != r.other_position
+    ]
     table = ExplainedTable("dataset", "partition", ">ours", ">theirs", ">ahead", ">both", ">only ours", ">only theirs")
-    for row in sorted(differing, key=lambda r: not (r.only_ours or r.only_theirs))[:LISTED]:
-        positions = (Text("-" if position is None else str(position)) for position in (row.ours, row.theirs))
-        counts = (f"{n:,}" for n in (row.ahead, row.both, row.only_ours, row.only_theirs))
+    for row in sorted(differing, key=lambda r: not (r.positions_only_here or r.positions_only_there))[:LISTED]:
+        positions = (
+            Text("-" if position is None else str(position)) for position in (row.position, row.other_position)
+        )
+        counts = (
+            f"{n:,}" for n in (row.ahead, row.positions_in_both, row.positions_only_here, row.positions_only_there)
+        )
         table.add_row(Text(row.dataset), Text(row.partition), *positions, *counts)
     facts = {"with": escape(result.other)}
-    if result.by_files:
-        facts["published by both"] = f"{sum(row.both for row in result.rows):,} offsets"
+    if result.is_by_files:
+        facts["published by both"] = f"{sum(row.positions_in_both for row in result.rows):,} offsets"
     return page(
         verdict,
         table if differing else None,
@@ -203,14 +213,14 @@ def rebuild_view(result: RebuildResult) -> RenderableType:
     elif result.written:
         verdict = good_verdict("rebuilt", "the job can run again; verify it with `distcommit audit`")
     else:
-        what = (
+        summary = (
             f": epoch {result.epoch} would be taken, and all datasets would stay unchanged" if not result.rows else ""
         )
-        verdict = good_verdict("dry run", f"nothing was written{what}")
+        verdict = good_verdict("dry run", f"nothing was written{summary}")
     table = ExplainedTable("dataset", ">before", ">after", ">files", ">set aside", ">gaps")
     for row in result.rows[:LISTED]:
-        counts = (f"{n:,}" for n in (row.files, row.files_set_aside, row.gap_records))
-        table.add_row(Text(row.dataset), _each(row.before), _each(row.after), *counts)
+        counts = (f"{n:,}" for n in (row.files, row.files_set_aside, row.records_in_gaps))
+        table.add_row(Text(row.dataset), _positions(row.positions_before), _positions(row.positions_after), *counts)
     return page(
         verdict,
         table if result.rows else None,
@@ -252,15 +262,17 @@ def convert_view(result: ConvertResult) -> RenderableType:
     """Show each property with its setting, then those not converted, with the reason."""
     table = new_table("where", "property", "setting")
     for row in result.translated:
-        table.add_row(Text(row.said_at), Text(row.name), Text(row.setting + (f" ({row.note})" if row.note else "")))
-    others = new_table("where", "not converted", "reason")
-    for left in result.left:
-        others.add_row(Text(left.said_at), Text(left.name), Text(left.why))
+        table.add_row(Text(row.location), Text(row.name), Text(row.setting + (f" ({row.note})" if row.note else "")))
+    untranslated = new_table("where", "not converted", "reason")
+    for entry in result.untranslated:
+        untranslated.add_row(Text(entry.location), Text(entry.name), Text(entry.reason))
     return page(
-        good_verdict("converted", f"{len(result.translated):,} properties; {len(result.left):,} were not converted"),
+        good_verdict(
+            "converted", f"{len(result.translated):,} properties; {len(result.untranslated):,} were not converted"
+        ),
         table,
-        others if result.left else None,
-        listing("assumed settings", result.assumed),
+        untranslated if result.untranslated else None,
+        listing("assumed settings", result.assumptions),
         fact_table({"job file": escape(result.path)}),
     )
 
@@ -273,10 +285,14 @@ def run_or_preview_view(result: RunResult | PreviewResult) -> RenderableType:
 def preview_view(result: PreviewResult) -> RenderableType:
     """Show the first records of each dataset and branch."""
     records = sum(table.records for table in result.tables)
-    what = f"{records:,} records" + (f", and {result.more:,} tables not shown" if result.more else "")
-    kept = good_verdict("preview", f"{what}; nothing was committed, no watermark has moved, and all files were deleted")
+    summary = f"{records:,} records" + (
+        f", and {result.tables_omitted:,} tables not shown" if result.tables_omitted else ""
+    )
+    verdict = good_verdict(
+        "preview", f"{summary}; nothing was committed, no watermark has moved, and all files were deleted"
+    )
     failed = None if result.run.succeeded else run_view(result.run)
-    return page(*map(_preview_table, result.tables), failed, kept)
+    return page(*map(_preview_table, result.tables), failed, verdict)
 
 
 def _preview_table(preview: ShownTable) -> RenderableType:
@@ -312,8 +328,8 @@ def _replayed(totals: RunCounts) -> str:
         text += f", {totals.sequences_dropped:,} dropped (their run did not publish)"
     if totals.datasets_quarantined:
         text += f", [red]{totals.datasets_quarantined:,} datasets quarantined[/]"
-    if totals.sequences_left:
-        text += f", [yellow]{totals.sequences_left:,} left pending[/]"
+    if totals.sequences_postponed:
+        text += f", [yellow]{totals.sequences_postponed:,} left pending[/]"
     return text
 
 
@@ -322,7 +338,7 @@ def _notes(notes: Reasons) -> dict[str, str]:
     by_kind: dict[str, dict[str, list[str]]] = {}
     for note in notes:
         by_kind.setdefault(note.kind, {}).setdefault(note.text, []).append(note.subject)
-    more = f"; and {notes.left_out:,} more" if notes.left_out else ""
+    more = f"; and {notes.omitted_count:,} more" if notes.omitted_count else ""
     return {
         escape(kind): "; ".join(
             escape(f"{len(names):,} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {text}")
@@ -335,20 +351,20 @@ def _notes(notes: Reasons) -> dict[str, str]:
 
 def _reasons(reasons: Reasons) -> RenderableType | None:
     """Show why datasets failed, grouped by reason."""
-    if not reasons.kept:
+    if not reasons.entries:
         return None
     subjects: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
         subjects.setdefault((reason.kind, " ".join(reason.text.split())), []).append(reason.subject)
     table = ExplainedTable("dataset", "kind", explained="reason")
     for (kind, text), names in list(subjects.items())[:LISTED]:
-        others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        table.add_row(names[0] + others, kind, why=text)
-    more = reasons.left_out + max(0, len(subjects) - LISTED)
+        and_others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        table.add_row(names[0] + and_others, kind, reason=text)
+    more = reasons.omitted_count + max(0, len(subjects) - LISTED)
     return Group(table, and_more(more, "reasons (--json has up to 100)")) if more else table
 
 
-def _each(positions: Mapping[str, Position]) -> Text:
+def _positions(positions: Mapping[str, Position]) -> Text:
     """Return the first positions by partition."""
     first = [f"{partition}:{format_position(position)}" for partition, position in list(positions.items())[:4]]
     return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")

@@ -23,13 +23,17 @@ def last_run(result: StatusResult) -> dict[str, str]:
     if not result.epoch:
         return {"last run": "none yet"}
     run = f"{escape(result.run_id)}, epoch {result.epoch}"
-    ended = _ended(result.last_run) if result.last_run else f"[yellow]no record[/]: {escape(_why_no_record(result))}"
+    ended = (
+        _ended(result.last_run)
+        if result.last_run
+        else f"[yellow]no record[/]: {escape(_missing_record_reason(result))}"
+    )
     return {"last run": run, "ended": ended}
 
 
-def _why_no_record(result: StatusResult) -> str:
+def _missing_record_reason(result: StatusResult) -> str:
     newest = next((row for row in result.runs if row.epoch == result.epoch), None)
-    if newest is not None and newest.died:
+    if newest is not None and newest.is_dead:
         return "it died"
     return "it is under way" if newest is not None and newest.status == RunStatus.RUNNING else result.no_record
 
@@ -40,20 +44,23 @@ def flow_table(flow: FlowCounts) -> RenderableType | None:
         return None
     counted = (">records", ">rejected", ">filtered", ">noted", ">seconds", ">records/s")
     table = ExplainedTable("branch", "construct", *counted, explained="result")
-    nothing = [""] * len(counted)
-    for each in flow.constructs:
-        counts = [f"{number:,}" if number else "" for number in (each.rejected, each.filtered, each.noted)]
-        speed = f"{each.taken / each.seconds:,.0f}" if each.seconds else ""
-        names = (Text(each.branch), Text(each.construct))
-        table.add_row(*names, f"{each.taken:,}", *counts, f"{each.seconds:.1f}", speed)
+    empty = [""] * len(counted)
+    for construct_counts in flow.constructs:
+        counts = [
+            f"{number:,}" if number else ""
+            for number in (construct_counts.rejected, construct_counts.filtered, construct_counts.noted)
+        ]
+        speed = f"{construct_counts.records_in / construct_counts.seconds:,.0f}" if construct_counts.seconds else ""
+        names = (Text(construct_counts.branch), Text(construct_counts.construct))
+        table.add_row(*names, f"{construct_counts.records_in:,}", *counts, f"{construct_counts.seconds:.1f}", speed)
     for check in flow.checks:
         total = check.passed + check.failed
         result = f"{check.failed:,} of {total:,} work units failed" if check.failed else "passed"
         style = "" if not check.failed else "red" if check.mandatory else "yellow"
-        table.add_row(check.branch, Text(check.checker, style=style), *nothing, why=result)
+        table.add_row(check.branch, Text(check.checker, style=style), *empty, reason=result)
     for failure in flow.failures:
         result = f"failed in {failure.work_units:,} work units, whose records were rejected"
-        table.add_row(failure.branch, Text(failure.construct, style="yellow"), *nothing, why=result)
+        table.add_row(failure.branch, Text(failure.construct, style="yellow"), *empty, reason=result)
     return table
 
 
@@ -79,7 +86,7 @@ def _ended(record: RunRecord) -> str:
     counted = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"
     outcome = f"[{_STYLES.get(record.outcome, 'yellow')}]{record.outcome}[/]"
     took = f"after {(record.ended_ms - record.began_ms) / 1000:,.1f} s"
-    command = f"{escape(record.command)} by {escape(record.who)}"
+    command = f"{escape(record.command)} by {escape(record.requested_by)}"
     text = f"{outcome} at {clock_time(record.ended_ms)} {took}, {command}: {counted}"
     return f"{text}; {escape(' '.join(record.error.split()))}" if record.error else text
 

@@ -41,17 +41,19 @@ def runs_view(result: RunsResult) -> RenderableType:
         "epoch", "status", ">began (UTC)", ">took", ">datasets", ">bad", ">records", explained="command and reason"
     )
     for row in result.runs:
-        counts = [f"{n:,}" if n else "" for n in (row.datasets_published, row.datasets_not, row.records_published)]
-        command = f"{row.command} by {row.who}" if row.who else row.run_id
+        counts = [
+            f"{n:,}" if n else "" for n in (row.datasets_published, row.datasets_unpublished, row.records_published)
+        ]
+        command = f"{row.command} by {row.requested_by}" if row.requested_by else row.run_id
         command += f": {short(row.reason)}" if row.reason else ""
         began = _began(row).removesuffix(" UTC").rpartition(":")[0]  # to the minute
-        table.add_row(str(row.epoch or ""), _status(row), began, _took(row), *counts, why=command)
+        table.add_row(str(row.epoch or ""), _status(row), began, _took(row), *counts, reason=command)
     facts = {
         "job": escape(result.job),
         "store": escape(result.store),
         "runs": f"{len(result.runs):,} recorded",
         **({"failed": _in_a_row(result.failed_in_a_row)} if result.failed_in_a_row else {}),
-        **({"bad": "failed or skipped datasets"} if any(row.datasets_not for row in result.runs) else {}),
+        **({"bad": "failed or skipped datasets"} if any(row.datasets_unpublished for row in result.runs) else {}),
     }
     return page(table if result.runs else None, fact_table(facts))
 
@@ -78,12 +80,12 @@ def cancel_view(result: CancelResult) -> RenderableType:
 
 def recorded_run_view(result: RecordedRun) -> RenderableType:
     """Show one run, with failed datasets first."""
-    row, record, begun = result.run, result.record, result.beginning
+    row, record, started = result.run, result.record, result.beginning
     facts = {
         "run": f"{escape(row.run_id)}, epoch {row.epoch}",
         "status": f"[{_STYLES.get(row.status, '') or 'default'}]{row.status}[/]"
         + (f": {escape(short(row.reason))}" if row.reason else ""),
-        "command": f"{escape(row.command)} by {escape(row.who)}",
+        "command": f"{escape(row.command)} by {escape(row.requested_by)}",
         "began": _began(row),
     }
     if record is not None:
@@ -93,36 +95,40 @@ def recorded_run_view(result: RecordedRun) -> RenderableType:
             + (", ".join(f"{n:,} {escape(k.replace('_', ' '))}" for k, n in phase.counts.not_zero.items()) or "nothing")
             for phase in record.phases
         }
-    if begun is not None:
-        facts["driver"] = f"process {begun.facts.pid} on {escape(begun.facts.host)}, {escape(begun.facts.job_file)}"
-        facts["versions"] = ", ".join(f"{escape(k)} {escape(v)}" for k, v in begun.facts.versions.items())
-        facts["config"] = escape(json.dumps(begun.facts.config, ensure_ascii=False))
-    was_read = any(each.counts.attempts for each in result.datasets)
+    if started is not None:
+        facts["driver"] = (
+            f"process {started.facts.pid} on {escape(started.facts.host)}, {escape(started.facts.job_file)}"
+        )
+        facts["versions"] = ", ".join(f"{escape(k)} {escape(v)}" for k, v in started.facts.versions.items())
+        facts["config"] = escape(json.dumps(started.facts.config, ensure_ascii=False))
+    was_read = any(run_dataset_row.counts.attempts for run_dataset_row in result.datasets)
     columns = (">records read", ">MB read", ">rejected", ">attempts", ">seconds") if was_read else ()
     table = ExplainedTable("dataset", "outcome", ">records", ">files", *columns, explained="why")
-    for each in result.datasets[:LISTED]:
-        cells = _dataset(each)
-        table.add_row(*cells[: 4 + len(columns)], why=_why(each))
+    for run_dataset_row in result.datasets[:LISTED]:
+        cells = _dataset(run_dataset_row)
+        table.add_row(*cells[: 4 + len(columns)], reason=_reason(run_dataset_row))
     more = len(result.datasets) - LISTED
     reasons = (
-        [f"{r.subject}: {r.kind}: {r.text}" for r in record.reasons.kept] if record and not result.datasets else []
+        [f"{r.subject}: {r.kind}: {r.text}" for r in record.reasons.entries] if record and not result.datasets else []
     )
     return page(
         table if result.datasets else None,
         and_more(more, "datasets (--json has them all)") if more > 0 else None,
         listing("reasons", reasons),
-        fact_table(facts | ({"datasets": escape(result.not_kept)} if result.not_kept else {})),
+        fact_table(
+            facts | ({"datasets": escape(result.missing_datasets_reason)} if result.missing_datasets_reason else {})
+        ),
         flow_table(record.totals.flow) if record is not None else None,
     )
 
 
-def _dataset(each: RunDatasetRow) -> tuple[Text | str, ...]:
-    counts = each.counts
+def _dataset(row: RunDatasetRow) -> tuple[Text | str, ...]:
+    counts = row.counts
     tries = f"{counts.attempts:,}" + (f" ({counts.attempts_failed:,} failed)" if counts.attempts_failed else "")
     numbers = (counts.records_published, counts.files_published, counts.records_read)
     return (
-        Text(each.dataset),
-        Text(each.outcome, style="red" if each.kind else ""),
+        Text(row.dataset),
+        Text(row.outcome, style="red" if row.kind else ""),
         *(f"{number:,}" if number else "" for number in numbers),
         f"{counts.bytes_read / 1e6:,.1f}" if counts.bytes_read else "",
         f"{counts.records_rejected:,}" if counts.records_rejected else "",
@@ -131,10 +137,10 @@ def _dataset(each: RunDatasetRow) -> tuple[Text | str, ...]:
     )
 
 
-def _why(each: RunDatasetRow) -> str:
-    why = f"{each.kind}: {short(each.reason)}" if each.kind else ""
-    checks = [f"{name}: {count:,} failed" for name, count in each.counts.flow.failed_checks.items()]
-    return "; ".join(filter(None, (why, *checks)))
+def _reason(row: RunDatasetRow) -> str:
+    reason = f"{row.kind}: {short(row.reason)}" if row.kind else ""
+    checks = [f"{name}: {count:,} failed" for name, count in row.counts.flow.failed_checks.items()]
+    return "; ".join(filter(None, (reason, *checks)))
 
 
 def _status(row: RunRow) -> Text:

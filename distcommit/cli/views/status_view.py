@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distcommit.app.inspection.problems.kinds import Severity
-from distcommit.app.inspection.status import DatasetStatusRow, NextRun, StatusResult, standing
+from distcommit.app.inspection.status import DatasetStatusRow, NextRun, StatusResult, status_of
 from distcommit.cli.views.run_lines import flow_table, last_run, positions_lost
 from distcommit.cli.views.view_parts import (
     DATASET_STYLES,
@@ -39,15 +39,17 @@ def status_view(result: StatusResult) -> RenderableType:
     if result.datasets:
         table = ExplainedTable("dataset", "status", ">watermark", ">epoch", explained="next")
         for row in result.datasets:
-            status = Text(word := standing(row), style=DATASET_STYLES.get(word, ""))
+            status = Text(word := status_of(row), style=DATASET_STYLES.get(word, ""))
             epoch = str(row.pending_epoch or row.done_epoch or "")
-            table.add_row(row.dataset, status, Text(format_watermark(row.positions)), epoch, why=_next(row))
+            table.add_row(row.dataset, status, Text(format_watermark(row.positions)), epoch, reason=_next(row))
         blocks.append(table)
-    if result.left_out:
-        blocks.append(and_more(result.left_out, "datasets that are not idle or not readable (--all lists them)"))
-    unread = f" ({result.unread:,} of them could not be read)" if result.unread else ""
+    if result.datasets_omitted:
+        blocks.append(
+            and_more(result.datasets_omitted, "datasets that are not idle or not readable (--all lists them)")
+        )
+    failure_note = f" ({result.datasets_unreadable:,} of them could not be read)" if result.datasets_unreadable else ""
     names = [
-        f"{result.counts.get(n, 0):,} {n}{unread if n == 'idle' else ''}"
+        f"{result.counts.get(n, 0):,} {n}{failure_note if n == 'idle' else ''}"
         for n in DATASET_STYLES
         if result.counts.get(n) or n == "idle"
     ]
@@ -60,7 +62,7 @@ def status_view(result: StatusResult) -> RenderableType:
         **_unreadable(result),
         **_moving(result),
         **positions_lost(result.positions_lost),
-        **_retained(result),
+        **_expiry(result),
     }
     blocks.append(fact_table(facts))
     if result.last_run is not None:
@@ -71,17 +73,17 @@ def status_view(result: StatusResult) -> RenderableType:
 def _problems(result: StatusResult) -> RenderableType:
     """Show each problem by its id, with its title, finding, impact and action; below them the command as a shell takes
     it."""
-    if not result.troubles:
+    if not result.problems:
         return Text("no problems", style="green")
-    blocks: list[RenderableType] = [Text(f"problems: {len(result.troubles)}", style="bold")]
-    for problem in result.troubles:
+    blocks: list[RenderableType] = [Text(f"problems: {len(result.problems)}", style="bold")]
+    for problem in result.problems:
         blocks.append(
             Text(f"- {problem.id} ({problem.severity}): {problem.title}", style=_SEVERITIES[problem.severity])
         )
         table = Table.grid(padding=(0, 1))
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
-        for name, text in {"found": problem.what, "impact": problem.impact, "action": problem.action}.items():
+        for name, text in {"found": problem.finding, "impact": problem.impact, "action": problem.action}.items():
             if text:
                 table.add_row(f"  {name}:", Text(" ".join(text.split())))
         blocks.append(table)
@@ -94,10 +96,12 @@ def _none(result: StatusResult) -> str:
     return "; [yellow]the last run found none: check the section source of the job file[/]" if is_empty else ""
 
 
-def _retained(result: StatusResult) -> dict[str, str]:
-    if (last := result.retained) is None:
+def _expiry(result: StatusResult) -> dict[str, str]:
+    if (last := result.expiry_request) is None:
         return {}
-    return {"expired": f"files older than {shown_ms(last.before_ms)} are deleted, as {escape(last.who)} requested"}
+    return {
+        "expired": f"files older than {shown_ms(last.cutoff_ms)} are deleted, as {escape(last.requested_by)} requested"
+    }
 
 
 def _unreadable(result: StatusResult) -> dict[str, str]:
@@ -119,9 +123,9 @@ def _next(row: DatasetStatusRow) -> str:
     match row.status:
         case "idle":
             ids = [f"{name} of schemas {', '.join(map(str, ids))}" for name, ids in row.schemas.items()]
-            return "; ".join(filter(None, (_unread(row, reason), *ids)))
+            return "; ".join(filter(None, (_read_failure(row, reason), *ids)))
         case "stopped":
-            return f"to be released (retry): {_unread(row, reason)}"
+            return f"to be released (retry): {_read_failure(row, reason)}"
         case "pending":
             text = f"the next run {_NEXT_RUN[row.next_run].format(row.pending_records)}"
             if row.outage:
@@ -135,7 +139,7 @@ def _next(row: DatasetStatusRow) -> str:
             return f"to be released (retry, accept or abandon): {reason}"
 
 
-def _unread(row: DatasetStatusRow, reason: str) -> str:
+def _read_failure(row: DatasetStatusRow, reason: str) -> str:
     if row.outage:
         return f"the last run could not read it; an outage, which does not count as a failed run: {reason}"
     times = "the last run" if row.failed_runs < 2 else f"{row.failed_runs} runs in a row"

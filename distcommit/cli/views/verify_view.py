@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from distcommit.app.admin.repair import RepairResult
-from distcommit.app.inspection.sweeps import SweepResult
+from distcommit.app.inspection.sweep_plan import SweepResult
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.cli.views.view_parts import bad_verdict, fact_table, good_verdict, listing, new_table, page
 
@@ -25,14 +25,14 @@ def verify_view(result: VerifyResult) -> RenderableType:
         "datasets": f"{result.datasets:,}",
         "runs": f"{result.runs:,}",
     }
-    problems = [f"{problem.where}: {problem.what}" for problem in result.problems]
+    problems = [f"{problem.location}: {problem.finding}" for problem in result.problems]
     return page(verdict, fact_table(facts), listing("problems", problems, result.problems_count))
 
 
 def sweep_view(result: SweepResult) -> RenderableType:
     """Show the counts of files that would be deleted, and the first files."""
     facts = {
-        **{escape(what): f"{count:,}" for what, count in result.counts.items()},
+        **{escape(subject): f"{count:,}" for subject, count in result.counts.items()},
         **({"attempts at targets": f"{result.at_targets:,}"} if result.at_targets else {}),
     }
     return page(
@@ -44,7 +44,7 @@ def sweep_view(result: SweepResult) -> RenderableType:
 
 def repair_view(result: RepairResult) -> RenderableType:
     """Show the verdict, each problem, those that are left with their commands, and violations of the store's rules."""
-    repaired = [row for row in result.rows if row.mended]
+    repaired = [row for row in result.rows if row.outcome]
     if result.is_well:
         verdict = good_verdict(
             "healthy", f"{len(repaired):,} problems were repaired" if repaired else "no problem found"
@@ -55,11 +55,11 @@ def repair_view(result: RepairResult) -> RenderableType:
         verdict = bad_verdict("problems left", "an operator or the next run must resolve them")
     table = new_table("repair", "problem", "finding")
     for row in result.rows:
-        table.add_row(Text(row.mended or "no"), Text(row.id), Text(row.what))
-    left = [f"{problem.line}: {problem.command}" for problem in result.left]
+        table.add_row(Text(row.outcome or "no"), Text(row.id), Text(row.finding))
+    remaining = [f"{problem.line}: {problem.command}" for problem in result.remaining]
     return page(
         verdict,
         table if result.rows else None,
-        listing("problems left, with the command", left),
+        listing("problems left, with the command", remaining),
         listing("violations of the store's rules", result.problems, result.problems_count),
     )

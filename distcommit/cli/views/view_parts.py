@@ -16,7 +16,7 @@ from distcommit.core.errors import shortened_cause
 
 DATASET_STYLES = {
     "idle": "green",
-    "unread": "yellow",
+    "read-failed": "yellow",
     "pending": "yellow",
     "quarantined": "red",
     "revoking": "red",
@@ -86,27 +86,27 @@ class ExplainedTable:
         self._columns, self._explained = columns, explained
         self._rows: list[tuple[tuple[Text, ...], str]] = []
 
-    def add_row(self, *cells: Text | str, why: str = "") -> None:
+    def add_row(self, *cells: Text | str, reason: str = "") -> None:
         """Add a row with its explanation."""
-        self._rows.append((tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells), why))
+        self._rows.append((tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells), reason))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = [
-            max(cell_len(text) for text in (name.removeprefix(">"), *(row[place].plain for row, _ in self._rows)))
-            for place, name in enumerate(self._columns)
+            max(cell_len(text) for text in (name.removeprefix(">"), *(row[index].plain for row, _ in self._rows)))
+            for index, name in enumerate(self._columns)
         ]
         least = options.max_width - sum(widths[1:]) - _GAP * (len(widths) - 1)  # for the first one
         least_beside = least - _GAP - _ROOM
-        if any(why for _, why in self._rows) and least_beside >= min(widths[0], _READS_WELL):
+        if any(reason for _, reason in self._rows) and least_beside >= min(widths[0], _READS_WELL):
             first = max(_READS_WELL, min(least_beside, least // 2))
-            yield self._beside([min(widths[0], first), *widths[1:]])
+            yield self._beside_columns([min(widths[0], first), *widths[1:]])
         else:
             yield from self._below(widths, options.max_width)
 
-    def _beside(self, widths: Sequence[int]) -> Table:
+    def _beside_columns(self, widths: Sequence[int]) -> Table:
         table = self._part(widths, self._explained)
-        for cells, why in self._rows:
-            table.add_row(*cells, Text(why))
+        for cells, reason in self._rows:
+            table.add_row(*cells, Text(reason))
         return table
 
     def _below(self, widths: list[int], room: int) -> Iterator[RenderableType]:
@@ -116,11 +116,11 @@ class ExplainedTable:
         shown = len(widths)
         widths[0] = min(widths[0], max(least, room - sum(widths[1:]) - _GAP * (shown - 1)))
         part, is_first = self._part(widths), True
-        for cells, why in self._rows:
+        for cells, reason in self._rows:
             part.add_row(*cells[:shown])
-            others = zip(self._columns[shown:], cells[shown:], strict=True)
-            facts = [f"{name.removeprefix('>')} {cell.plain}" for name, cell in others if cell.plain]
-            if text := "; ".join([*([" · ".join(facts)] if facts else []), *([why] if why else [])]):
+            remaining_cells = zip(self._columns[shown:], cells[shown:], strict=True)
+            facts = [f"{name.removeprefix('>')} {cell.plain}" for name, cell in remaining_cells if cell.plain]
+            if text := "; ".join([*([" · ".join(facts)] if facts else []), *([reason] if reason else [])]):
                 yield part
                 yield Padding(Text(text, overflow="fold"), (0, 0, 0, 4))
                 part, is_first = self._part(widths), False
@@ -159,9 +159,9 @@ def listing(title: str, lines: Iterable[str], count: int = 0) -> RenderableType 
     return Group(*shown)
 
 
-def and_more(count: int, what: str) -> Text:
+def and_more(count: int, noun: str) -> Text:
     """Return a line that counts what is not shown."""
-    return Text(f"and {count:,} {what}", style="dim")
+    return Text(f"and {count:,} {noun}", style="dim")
 
 
 def counted_runs(count: int) -> str:

@@ -63,11 +63,11 @@ def flow_svg(result: FlowDescription) -> str:
     bottom = _column(svg, shared, center, 48)
     ends = [bottom]
     for number, blocks in enumerate(columns):
-        left, top = _GAP + number * (_WIDTH + _GAP), bottom + 2 * _ARROW
-        middle, to = width // 2, left + _WIDTH // 2
+        x, top = _GAP + number * (_WIDTH + _GAP), bottom + 2 * _ARROW
+        middle, to = width // 2, x + _WIDTH // 2
         _arrow(svg, [(middle, bottom), (middle, bottom + _ARROW), (to, bottom + _ARROW), (to, top)])
         branch = result.branches[number]
-        ends.append(_branch(svg, f"{branch.name} (optional)" if branch.optional else branch.name, blocks, left, top))
+        ends.append(_branch(svg, f"{branch.name} (optional)" if branch.optional else branch.name, blocks, x, top))
     height = max(ends) + _GAP
     if result.errors is not None:
         height = _column(svg, _blocks([result.errors], None), center, height) + _GAP
@@ -82,17 +82,17 @@ def _blocks(parts: Sequence[FlowPart], columns: Sequence[FlowColumn] | None) -> 
     blocks = []
     for part in parts:
         shown = [line for column in shown_columns(part, columns) for line in _wrapped(column, lines=1)]
-        texts = [("settings", _wrapped(part.settings)), ("note", _wrapped(part.turned_away)), ("column", shown)]
+        texts = [("settings", _wrapped(part.settings)), ("note", _wrapped(part.on_rejected)), ("column", shown)]
         blocks.append(_Block(part, [(name, lines) for name, lines in texts if lines]))
         columns = part.columns
     return blocks
 
 
-def _branch(svg: ET.Element, name: str, blocks: Sequence[_Block], left: int, top: int) -> int:
+def _branch(svg: ET.Element, name: str, blocks: Sequence[_Block], x: int, top: int) -> int:
     """Draw a branch in a frame; return the bottom of the frame."""
-    frame = _rectangle(svg, left - _PAD, top, _WIDTH + 2 * _PAD, 0, "branch", rx=8)
-    _text(svg, left, top + 20, f"branch {name}", "name")
-    end = _column(svg, blocks, left, top + 32) + _PAD
+    frame = _rectangle(svg, x - _PAD, top, _WIDTH + 2 * _PAD, 0, "branch", rx=8)
+    _text(svg, x, top + 20, f"branch {name}", "name")
+    end = _column(svg, blocks, x, top + 32) + _PAD
     frame.set("height", str(end - top))
     return end
 
@@ -102,32 +102,32 @@ def _wrapped(text: str, lines: int = _LINES) -> list[str]:
     return textwrap.wrap(printable(text), letters, max_lines=lines, placeholder=" ...")
 
 
-def _column(svg: ET.Element, blocks: Sequence[_Block], left: int, top: int) -> int:
+def _column(svg: ET.Element, blocks: Sequence[_Block], x: int, top: int) -> int:
     """Draw boxes below each other with arrows between them; return the bottom of the last one."""
-    middle = left + _WIDTH // 2
+    middle = x + _WIDTH // 2
     for number, block in enumerate(blocks):
         if number:
             _arrow(svg, [(middle, top), (middle, top + _ARROW)])
             top += _ARROW
-        _draw(svg, block, left, top)
+        _draw(svg, block, x, top)
         top += block.height
     return top
 
 
-def _draw(svg: ET.Element, block: _Block, left: int, top: int) -> None:
-    box = _rectangle(svg, left, top, _WIDTH, block.height, "box", rx=6)
+def _draw(svg: ET.Element, block: _Block, x: int, top: int) -> None:
+    box = _rectangle(svg, x, top, _WIDTH, block.height, "box", rx=6)
     box.set("stroke", _COLORS[block.part.kind])
     if block.part.kind == "error branch":
         box.set("stroke-dasharray", "5 4")
     y = top + _PAD + 11
-    _text(svg, left + _PAD, y, block.part.name, "name")
-    _text(svg, left + _WIDTH - _PAD, y, block.part.kind, "kind").set("text-anchor", "end")
+    _text(svg, x + _PAD, y, block.part.name, "name")
+    _text(svg, x + _WIDTH - _PAD, y, block.part.kind, "kind").set("text-anchor", "end")
     for name, lines in block.compartments:
         y += 8
-        ET.SubElement(svg, "path", {"class": "rule", "d": f"M{left + 1} {y} H{left + _WIDTH - 1}"})
+        ET.SubElement(svg, "path", {"class": "rule", "d": f"M{x + 1} {y} H{x + _WIDTH - 1}"})
         for line in lines:
             y += _LINE
-            _text(svg, left + _PAD, y, line, name)
+            _text(svg, x + _PAD, y, line, name)
 
 
 def _rectangle(svg: ET.Element, x: int, y: int, width: int, height: int, name: str, rx: int = 0) -> ET.Element:

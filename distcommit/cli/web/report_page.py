@@ -154,13 +154,13 @@ def spans_path(spans: Iterable[tuple[int, int]], began_ms: int, ended_ms: int, t
     scale = _WIDE / max(1, ended_ms - began_ms)
     boxes: list[tuple[int, int]] = []
     for began, ended in sorted(spans):
-        left = max(0, min(_WIDE - 1, int((began - began_ms) * scale)))
-        right = max(left + 1, min(_WIDE, round((ended - began_ms) * scale)))
-        if boxes and left <= boxes[-1][1]:
+        x = max(0, min(_WIDE - 1, int((began - began_ms) * scale)))
+        right = max(x + 1, min(_WIDE, round((ended - began_ms) * scale)))
+        if boxes and x <= boxes[-1][1]:
             boxes[-1] = boxes[-1][0], max(right, boxes[-1][1])
         else:
-            boxes.append((left, right))
-    return "".join(f"M{left} {top}h{right - left}v{height}h-{right - left}z" for left, right in boxes)
+            boxes.append((x, right))
+    return "".join(f"M{x} {top}h{right - x}v{height}h-{right - x}z" for x, right in boxes)
 
 
 def ticks(began_ms: int, ended_ms: int) -> list[str]:

@@ -57,37 +57,37 @@ class FreshnessCheck(TaskCheck):
         self._time: Fraction | None = None
         self._record_time: Fraction | None = None
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         of, record_time = self._settings.of, self._settings.record_time
         self._time = _extreme(self._time, batch, self._settings.column, of)
         if record_time is not None:
             self._record_time = _extreme(self._record_time, batch, record_time, "newest")
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
-        wanted = f"expected the {self._settings.of} {self._settings.column} at most {self._settings.max_age_s:g} s"
+        required = f"expected the {self._settings.of} {self._settings.column} at most {self._settings.max_age_s:g} s"
         record_time = self._settings.record_time
-        wanted += " old" if record_time is None else f" before the newest {record_time}"
+        required += " old" if record_time is None else f" before the newest {record_time}"
         if not counts.written:
-            return True, f"{wanted}, found no records"
+            return True, f"{required}, found no records"
         now = Fraction(time.time_ns(), 10**9) if record_time is None else self._record_time
         if self._time is None or now is None:
-            return False, f"{wanted}, found no value of {self._settings.column if now is not None else record_time}"
+            return False, f"{required}, found no value of {self._settings.column if now is not None else record_time}"
         age = now - self._time
-        return age <= Fraction(self._settings.max_age_s), f"{wanted}, found {float(age):.3f} s"
+        return age <= Fraction(self._settings.max_age_s), f"{required}, found {float(age):.3f} s"
 
 
-def _extreme(known: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
+def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
     """Return the newest or oldest of a known time and the times of a column, in seconds since 1970."""
     kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))
     end = ends["max" if of == "newest" else "min"]
     if not end.is_valid:
-        return known
+        return fraction
     if pa.types.is_date32(kind):
         at = Fraction(end.value * 86_400)
     else:
         at = Fraction(end.value, _IN_A_SECOND[getattr(kind, "unit", "ms")])
-    return at if known is None else max(known, at) if of == "newest" else min(known, at)
+    return at if fraction is None else max(fraction, at) if of == "newest" else min(fraction, at)
 
 
 def _time_type(schema: pa.Schema, column: str) -> pa.DataType:

@@ -41,8 +41,8 @@ class SchemaRowChecker(_Declared, RowCheckerSettings):
         return pa.repeat(not self.misfits(batch.schema), batch.num_rows)
 
     def describe(self) -> str:
-        others = ", and no other column" if self.extra == "refused" else ""
-        return f"the schema has {describe_columns(self.columns)}{others}"
+        note = ", and no other column" if self.extra == "refused" else ""
+        return f"the schema has {describe_columns(self.columns)}{note}"
 
 
 class SchemaTaskChecker(_Declared, TaskCheckerSettings):
@@ -62,7 +62,7 @@ class SchemaCheck(TaskCheck):
         self._checked: pa.Schema | None = None
         self._misfits: dict[str, None] = {}
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         if self._checked is None or not self._checked.equals(batch.schema):
             self._checked = batch.schema
             self._misfits.update(dict.fromkeys(self._settings.misfits(batch.schema)))

@@ -49,7 +49,7 @@ class UniqueCheck(TaskCheck):
         self._columns = columns
         self._seen: list[pa.Table] = []
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         columns = [comparable_column(batch, column, "unique") for column in self._columns]
         names = [str(number) for number in range(len(columns))]
         keys = pa.table(columns, names).filter(reduce(pc.and_, map(pc.is_valid, columns)))
@@ -64,8 +64,8 @@ class UniqueCheck(TaskCheck):
         if None in types:
             return False, f"expected {key} of one type in all records, found several"
         schema = pa.schema([*zip(names, types, strict=True), ("count_all", pa.int64())])
-        seen = pa.concat_tables([keys.select(schema.names).cast(schema) for keys in self._seen])
-        totals = seen.group_by(names).aggregate([("count_all", "sum")])
+        observed = pa.concat_tables([keys.select(schema.names).cast(schema) for keys in self._seen])
+        totals = observed.group_by(names).aggregate([("count_all", "sum")])
         twice = totals.filter(pc.greater(totals["count_all_sum"], 1))
         if not twice.num_rows:
             return True, f"expected each {key} once, found {totals.num_rows:,} different ones"
@@ -78,7 +78,7 @@ class UniqueCheck(TaskCheck):
 
 def _widest(types: Sequence[pa.DataType]) -> pa.DataType | None:
     """Return the type that holds all values of the others; None if none does."""
-    widest = reduce(lambda known, kind: kind if is_narrower(known, kind) else known, types)
+    widest = reduce(lambda existing, kind: kind if is_narrower(existing, kind) else existing, types)
     return widest if all(is_narrower(kind, widest) for kind in types) else None
 
 

@@ -44,7 +44,7 @@ class Condition(SettingsModel):
     negated: Condition | None = Field(default=None, alias="not")
 
     @rule
-    def _has_one_form(self) -> Iterator[SettingError]:
+    def _check_one_form(self) -> Iterator[SettingError]:
         keys = {
             (field.alias or name) for name, field in type(self).model_fields.items() if getattr(self, name) is not None
         }
@@ -54,7 +54,7 @@ class Condition(SettingsModel):
         else:
             allowed = [{"all"}, {"any"}, {"not"}]
         if keys not in allowed:
-            yield SettingError(f"must have {' or '.join(map(_listed, allowed))}", found=_listed(keys) or "nothing")
+            yield SettingError(f"must have {' or '.join(map(_listed, allowed))}", actual=_listed(keys) or "nothing")
 
     def columns(self) -> frozenset[str]:
         """Return the names of the columns that the condition needs."""
@@ -75,7 +75,7 @@ class Condition(SettingsModel):
         if self.column is not None:
             self._operand(self.column, schema, construct)
 
-    def is_met(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
+    def is_true(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
         """Return by row whether the condition is true, without nulls. Arguments and errors as of `answers`."""
         return pc.fill_null(self.answers(batch, construct), False)
 

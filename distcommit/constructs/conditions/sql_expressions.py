@@ -45,9 +45,9 @@ class SqlExpressions:
         ConfigurationError: if DuckDB is not installed.
     """
 
-    def __init__(self, where: str, columns: Mapping[str, str]) -> None:
-        self._where, self._columns = where, dict(columns)
-        trees = {text: self._parsed(text) for text in (*columns.values(), *filter(None, [where]))}
+    def __init__(self, location: str, columns: Mapping[str, str]) -> None:
+        self._where, self._columns = location, dict(columns)
+        trees = {text: self._parsed(text) for text in (*columns.values(), *filter(None, [location]))}
         self._names_of = {text: _names_in(tree) for text, tree in trees.items()}
         self._names = frozenset[str]().union(*self._names_of.values())
         self._known: dict[pa.Schema, pa.Schema] = {}
@@ -142,8 +142,8 @@ class SqlExpressions:
     def suspects(self, batch: pa.RecordBatch) -> pa.Array:
         """Return all rows for which an expression may fail. Errors as of `evaluate`."""
         tried = [f"TRY({_in_brackets(text)}) IS NULL" for text in self._columns.values()]
-        where = f"TRY({_in_brackets(self._where)})" if self._where else "true"
-        condition = f"{where} IS NULL OR ({where} AND ({' OR '.join(tried) or 'false'}))"
+        location = f"TRY({_in_brackets(self._where)})" if self._where else "true"
+        condition = f"{location} IS NULL OR ({location} AND ({' OR '.join(tried) or 'false'}))"
         return self._select(batch.schema, [batch], [], condition).column(0).combine_chunks()
 
     def _run(self, batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
@@ -174,8 +174,8 @@ class SqlExpressions:
     def _used_columns(self, schema: pa.Schema) -> list[str]:
         """Return the columns that the expressions name. SQL ignores upper and lower case."""
         used = []
-        for wanted in sorted(self._names):
-            same = [name for name in schema.names if name.lower() == wanted]
+        for required in sorted(self._names):
+            same = [name for name in schema.names if name.lower() == required]
             if len(same) > 1:
                 raise ConfigurationError(
                     "two columns have the same name in SQL, which ignores upper and lower case",

@@ -78,21 +78,21 @@ class Cast(ConverterSettings):
         schema = self.converted_schema(batch.schema)
 
         def cast(part: pa.RecordBatch) -> ConvertedPart:
-            given = zip(part.columns, schema, strict=True)
-            return pa.RecordBatch.from_arrays([_cast(column, f) for column, f in given], schema=schema), None
+            supplied = zip(part.columns, schema, strict=True)
+            return pa.RecordBatch.from_arrays([_cast(column, f) for column, f in supplied], schema=schema), None
 
-        def why(error: Exception, row: int) -> str:
+        def describe(error: Exception, row: int) -> str:
             assert isinstance(error, _CastError)
             return f"{error}: {display_text(batch.column(error.column), row)[:100]}"
 
-        yield convert_or_bisect(batch, cast, schema, _CastError, why)
+        yield convert_or_bisect(batch, cast, schema, _CastError, describe)
 
 
 class _CastError(Exception):
     """A value of the column does not fit the type. `column`: the column's name."""
 
-    def __init__(self, field: pa.Field, why: object) -> None:
-        super().__init__(f"column {field.name!r} as {field.type}: {why}")
+    def __init__(self, field: pa.Field, reason: object) -> None:
+        super().__init__(f"column {field.name!r} as {field.type}: {reason}")
         self.column = field.name
 
 

@@ -32,5 +32,5 @@ class Filter(ConverterSettings):
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         self.when.check_schema(batch.schema, self.type)
-        rows = pc.indices_nonzero(self.when.is_met(batch, self.type))
+        rows = pc.indices_nonzero(self.when.is_true(batch, self.type))
         yield Converted(batch if len(rows) == batch.num_rows else batch.take(rows), rows)

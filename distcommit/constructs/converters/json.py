@@ -84,7 +84,7 @@ class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
 
     def convert_columns(self, columns: Columns) -> Columns:
         find_column(columns, self.column, "json", is_text, "binary or string")
-        others = columns.keep_or_drop(self.column, self.keep_column)
+        others = columns.with_or_without(self.column, self.keep_column)
         if self.fields is None:
             return Columns().with_fields(others.fields)
         return check_unique_names(others.with_fields([*others.fields, *columns_of_fields(self.fields)]), "json")
@@ -92,11 +92,11 @@ class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         find_column(batch.schema, self.column, "json", is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
-        keep_or_drop = Columns.of(batch.schema).keep_or_drop(self.column, self.keep_column)
+        keep_or_drop = Columns.of(batch.schema).with_or_without(self.column, self.keep_column)
         schema = check_unique_names(Columns.of(pa.schema([*keep_or_drop.fields, *columns])), "json").fields
         remaining = batch if self.keep_column else batch.drop_columns([self.column])
-        taken = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
-        yield Converted(pa.RecordBatch.from_arrays([*taken, *read.columns], schema=schema), read.rows, read.rejected)
+        selected = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
+        yield Converted(pa.RecordBatch.from_arrays([*selected, *read.columns], schema=schema), read.rows, read.rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
         own = matching_settings(dataset_urn, self.datasets)

@@ -42,17 +42,17 @@ class Key(ConverterSettings):
 
         def decode(part: pa.RecordBatch) -> ConvertedPart:
             keys = part.column(index)
-            decoded = keys.cast(pa.string()) if self.format == "utf8" else _whole_numbers(keys)
+            decoded = keys.cast(pa.string()) if self.format == "utf8" else _integers(keys)
             columns = [*part.columns[:index], decoded, *part.columns[index + 1 :]]
             return pa.RecordBatch.from_arrays(columns, schema=schema), None
 
-        def why(error: Exception, row: int) -> str:
+        def describe(error: Exception, row: int) -> str:
             return f"{error}: {batch.column(index)[row].as_py()[:100]!r}"
 
-        yield convert_or_bisect(batch, decode, schema, (pa.ArrowException, ValueError), why)
+        yield convert_or_bisect(batch, decode, schema, (pa.ArrowException, ValueError), describe)
 
 
-def _whole_numbers(keys: pa.Array) -> pa.Array:
+def _integers(keys: pa.Array) -> pa.Array:
     """Decode big-endian numbers.
 
     Raises:

@@ -31,8 +31,8 @@ class _Masking(ConverterSettings):
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)
-        given = zip(schema.names, batch.columns, strict=True)
-        columns = [self._hidden(column) if name in self.columns else column for name, column in given]
+        supplied = zip(schema.names, batch.columns, strict=True)
+        columns = [self._hidden(column) if name in self.columns else column for name, column in supplied]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     @abstractmethod
@@ -81,8 +81,8 @@ class Mask(_Masking):
 
     def convert_columns(self, columns: Columns) -> Columns:
         for name in self.columns:
-            wanted = is_string if self.keep_last else _is_any
-            field = find_column(columns, name, "mask", wanted, "string, with keep_last")
+            predicate = is_string if self.keep_last else _is_any
+            field = find_column(columns, name, "mask", predicate, "string, with keep_last")
             nullable = field.nullable or not is_string(field.type)
             columns = with_column_type(columns, name, field.type, nullable=nullable)
         return columns

@@ -42,8 +42,8 @@ class Flatten(ConverterSettings):
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         schema = self.converted_schema(batch.schema)
-        given = zip(batch.schema, batch.columns, strict=True)
-        columns = [array for field, column in given for _, array in self._flat(field, column, field.name)]
+        supplied = zip(batch.schema, batch.columns, strict=True)
+        columns = [array for field, column in supplied for _, array in self._flat(field, column, field.name)]
         yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     def _flat(self, field: pa.Field, array: pa.Array, column: str) -> Iterator[tuple[pa.Field, pa.Array]]:

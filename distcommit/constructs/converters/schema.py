@@ -48,8 +48,8 @@ class SchemaConverter(EvolutionPolicy, ConverterSettings, ignored_types=(cached_
         return DatasetSchemas(self)
 
     def convert_columns(self, columns: Columns) -> Columns:
-        pins = any(policy.evolution == "pin" for policy in (self, *self.datasets))
-        return Columns() if pins else check_unique_names(columns, "schema")
+        is_pinned = any(policy.evolution == "pin" for policy in (self, *self.datasets))
+        return Columns() if is_pinned else check_unique_names(columns, "schema")
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
         reason = self._schemas.admit(batch.schema.remove_metadata())

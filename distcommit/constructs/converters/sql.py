@@ -65,8 +65,8 @@ class Sql(ConverterSettings, ignored_types=(cached_property,)):
         def make(part: pa.RecordBatch) -> ConvertedPart:
             rows, computed = self._expressions.evaluate(part)
             of_name = dict(zip(self.columns, computed, strict=True))
-            given = part if len(rows) == part.num_rows else part.take(rows)
-            columns = [of_name[name] if name in of_name else given.column(name) for name in schema.names]
+            supplied = part if len(rows) == part.num_rows else part.take(rows)
+            columns = [of_name[name] if name in of_name else supplied.column(name) for name in schema.names]
             return pa.RecordBatch.from_arrays(columns, schema=schema), rows
 
         try:

@@ -49,13 +49,13 @@ class ByCondition(ForkOperatorSettings):
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
         condition = self.when.get(branch)
-        known = named_schema(columns, condition.columns(), self.type) if condition is not None else None
-        return known is None or self.accepts(branch, known)
+        existing = named_schema(columns, condition.columns(), self.type) if condition is not None else None
+        return existing is None or self.accepts(branch, existing)
 
-    def met(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:
+    def matching_rows(self, batch: pa.RecordBatch, branches: Sequence[str]) -> dict[str, pa.BooleanArray]:
         """Return by branch, in the order of `when`, the rows that meet its condition, as a mask without nulls."""
         return {
-            branch: condition.is_met(batch, self.type) for branch, condition in self.when.items() if branch in branches
+            branch: condition.is_true(batch, self.type) for branch, condition in self.when.items() if branch in branches
         }
 
     def with_otherwise(
@@ -74,7 +74,7 @@ class FirstMatch(ByCondition):
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         unmatched, chosen = pa.repeat(True, batch.num_rows), {}
-        for branch, meets in self.met(batch, branches).items():
+        for branch, meets in self.matching_rows(batch, branches).items():
             chosen[branch] = pc.and_(unmatched, meets)
             unmatched = pc.and_not(unmatched, meets)
         return self.with_otherwise(chosen, unmatched, branches)
@@ -86,6 +86,6 @@ class EveryMatch(ByCondition):
     type: Literal["every_match"] = "every_match"
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
-        chosen = self.met(batch, branches)
+        chosen = self.matching_rows(batch, branches)
         unmatched = reduce(pc.and_not, chosen.values(), pa.repeat(True, batch.num_rows))
         return self.with_otherwise(chosen, unmatched, branches)

@@ -77,10 +77,10 @@ class InferredFields:
         Raises:
             RecordError: if there are too many fields, or with `fail` an unknown field.
         """
-        wanted = merged_fields(newest or {}, new)
-        if wanted == (newest or {}):
+        requested = merged_fields(newest or {}, new)
+        if requested == (newest or {}):
             return None
-        paths = field_paths(wanted)
+        paths = field_paths(requested)
         if len(paths) > MAX_INFERRED_FIELDS:
             raise RecordError(
                 "records have too many fields to infer columns",
@@ -101,4 +101,4 @@ class InferredFields:
                 + (f", and {len(added) - _SHOWN_FIELDS} more" if len(added) > _SHOWN_FIELDS else ""),
                 todo="check what the producer changed; `evolve` adds new fields, `pin` ignores them",
             )
-        return wanted
+        return requested

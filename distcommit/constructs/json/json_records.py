@@ -152,7 +152,7 @@ class JsonReader:
         return columns
 
     def _by_arrow(
-        self, text: pa.Buffer, wire: pa.Schema, others: Literal["error", "ignore"], rows: int
+        self, text: pa.Buffer, wire: pa.Schema, on_other_fields: Literal["error", "ignore"], rows: int
     ) -> list[pa.Array] | None:
         """Return the columns; None if the number of objects is not `rows`.
 
@@ -163,11 +163,11 @@ class JsonReader:
         read = pj.read_json(
             pa.BufferReader(text),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior=others),
+            parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior=on_other_fields),
         )
         if read.num_rows != rows:
             return None
-        return [_typed(_one_chunk(read.column(f.name)), f.type) for f in self._schema]
+        return [_typed(_single_chunk(read.column(f.name)), f.type) for f in self._schema]
 
 
 class _MightDifferError(Exception):
@@ -273,14 +273,14 @@ def _may_be_rounded(text: pa.Buffer) -> bool:
     return (_contains(text, b"e-") or _contains(text, b"E-")) and bool(_UNDERFLOW.search(text))
 
 
-def _contains(text: pa.Buffer, wanted: bytes) -> bool:
-    return any(_has(part, wanted) for part in _parts(text, len(wanted) - 1))
+def _contains(text: pa.Buffer, requested: bytes) -> bool:
+    return any(_has(part, requested) for part in _parts(text, len(requested) - 1))
 
 
-def _has(part: npt.NDArray[np.uint8], wanted: bytes) -> bool:
+def _has(part: npt.NDArray[np.uint8], requested: bytes) -> bool:
     """Return whether the bytes contain a text. Ten times as fast as `in` if its first letter is rare."""
-    positions = np.flatnonzero(part[: len(part) - len(wanted) + 1] == wanted[0])
-    for index, letter in enumerate(wanted[1:], 1):
+    positions = np.flatnonzero(part[: len(part) - len(requested) + 1] == requested[0])
+    for index, letter in enumerate(requested[1:], 1):
         positions = positions[part[positions + index] == letter]
     return len(positions) > 0
 
@@ -292,7 +292,7 @@ def _parts(text: pa.Buffer, overlap: int = 0) -> Iterator[npt.NDArray[np.uint8]]
         yield data[begin : begin + _PART_BYTES + overlap]
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+def _single_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

@@ -63,15 +63,15 @@ def _exact_float(value: msgspec.Raw) -> float | None:
     return number
 
 
-def _whole_numbers(bits: int) -> Any:
+def _integers(bits: int) -> Any:
     return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
 
 
 _PYTHON_TYPES: dict[pa.DataType, Any] = {
     pa.string(): str,
     pa.bool_(): bool,
-    pa.int32(): _whole_numbers(32),
-    pa.int64(): _whole_numbers(64),
+    pa.int32(): _integers(32),
+    pa.int64(): _integers(64),
     pa.float64(): float,
     pa.date32(): date,
     pa.timestamp("us", "UTC"): datetime,

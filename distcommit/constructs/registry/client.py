@@ -47,16 +47,18 @@ class RegisteredSchema:
     """Names and texts of the schemas that it refers to, each once, and after those that it needs itself."""
 
 
-def check_size(found: RegisteredSchema) -> None:
+def check_size(registered: RegisteredSchema) -> None:
     """Compare the size of a schema's text and of its references with the limits.
 
     Raises:
         SchemaTooLargeError: if it is larger.
     """
-    if len(found.references) > MAX_REFERENCES:
-        count = len(found.references)
+    if len(registered.references) > MAX_REFERENCES:
+        count = len(registered.references)
         raise SchemaTooLargeError(f"it refers to {count} schemas, and at most {MAX_REFERENCES} are allowed")
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in (found.text, *(t for _, t in found.references)))
+    size = sum(
+        len(text.encode("utf-8", "surrogatepass")) for text in (registered.text, *(t for _, t in registered.references))
+    )
     if size > MAX_SCHEMA_BYTES:
         raise SchemaTooLargeError(f"its text has {size} bytes, and at most {MAX_SCHEMA_BYTES} are allowed")
 
@@ -165,16 +167,16 @@ class Registry:
                 todo="pip install 'distcommit[registry]'",
             ) from error
         client = self._settings.client
-        given = {key: with_secret_files(value) if isinstance(value, str) else value for key, value in client.items()}
+        supplied = {key: with_secret_files(value) if isinstance(value, str) else value for key, value in client.items()}
         try:
-            typed = {key: float(value) if key in _NUMBERS else value for key, value in given.items()}
+            typed = {key: float(value) if key in _NUMBERS else value for key, value in supplied.items()}
             registry = SchemaRegistryClient({**_CLIENT_DEFAULTS, **typed, "url": self._settings.url})
         except (ValueError, TypeError, OSError) as error:
             raise ConfigurationError(
                 "the schema registry's client rejects its settings",
                 id="REGISTRY_SETTINGS_REJECTED",
                 registry=self._settings.url,
-                found=self._masked(f"{type(error).__name__}: {error}", given),
+                found=self._masked(f"{type(error).__name__}: {error}", supplied),
                 todo=f"{self._todo}.client",
             ) from None
 
@@ -189,19 +191,21 @@ class Registry:
             ConfigurationError: if the registry rejects this client.
             TransientError: if the registry does not answer after the client's own retries, or has no schema at all.
         """
-        return self._found(schema_id, self._ask(lambda client: client.get_schema(schema_id), f"id {schema_id}"))
+        return self._registered(
+            schema_id, self._request(lambda client: client.get_schema(schema_id), f"id {schema_id}")
+        )
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
         """Return a version of a subject. Raises like `schema`."""
-        registered = self._ask(
+        registered = self._request(
             lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
         )
-        return self._found(int(registered.schema_id), registered.schema)
+        return self._registered(int(registered.schema_id), registered.schema)
 
     def latest(self, subject: str) -> RegisteredSchema:
         """Return the newest version of a subject. Raises like `schema`."""
-        registered = self._ask(lambda client: client.get_latest_version(subject), f"subject {subject}")
-        return self._found(int(registered.schema_id), registered.schema)
+        registered = self._request(lambda client: client.get_latest_version(subject), f"subject {subject}")
+        return self._registered(int(registered.schema_id), registered.schema)
 
     def close(self) -> None:
         """Close the connections. The next request opens new ones."""
@@ -209,25 +213,25 @@ class Registry:
         if client is not None:
             client.close()
 
-    def _found(self, schema_id: int, schema: Schema) -> RegisteredSchema:
+    def _registered(self, schema_id: int, schema: Schema) -> RegisteredSchema:
         references: dict[str, str] = {}
         self._refer(schema, references, ())
         kind = schema.schema_type or "AVRO"
         return RegisteredSchema(schema_id, kind, schema.schema_str or "", tuple(references.items()))
 
-    def _refer(self, schema: Schema, found: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
-        for each in schema.references or []:
-            key = (str(each.subject), int(each.version or 0))
-            if each.name in found or key in above:
+    def _refer(self, schema: Schema, results: dict[str, str], above: tuple[tuple[str, int], ...]) -> None:
+        for reference in schema.references or []:
+            key = (str(reference.subject), int(reference.version or 0))
+            if reference.name in results or key in above:
                 continue
-            if len(found) + len(above) >= MAX_REFERENCES:
+            if len(results) + len(above) >= MAX_REFERENCES:
                 raise UnusableSchemaError(f"it refers to more than {MAX_REFERENCES} schemas, which is the limit")
-            what = f"referenced version {key[1]} of subject {key[0]}"
-            registered = self._ask(lambda client, key=key: client.get_version(*key), what)
-            self._refer(registered.schema, found, (*above, key))
-            found[str(each.name)] = registered.schema.schema_str or ""
+            text = f"referenced version {key[1]} of subject {key[0]}"
+            registered = self._request(lambda client, key=key: client.get_version(*key), text)
+            self._refer(registered.schema, results, (*above, key))
+            results[str(reference.name)] = registered.schema.schema_str or ""
 
-    def _ask(self, question: Any, what: str) -> Any:
+    def _request(self, question: Any, subject: str) -> Any:
         from confluent_kafka.schema_registry.error import SchemaRegistryError  # noqa: PLC0415 - an extra
 
         client = self._client
@@ -235,29 +239,31 @@ class Registry:
             return call_within(self._answer_s, lambda: question(client))
         except SchemaRegistryError as error:
             if error.http_status_code == 404:
-                self._require_schemas(what)
-                raise UnknownSchemaError(f"the registry does not have {what}") from None
+                self._require_schemas(subject)
+                raise UnknownSchemaError(f"the registry does not have {subject}") from None
             if error.http_status_code in _REFUSED:
                 raise ConfigurationError(
                     "the schema registry rejects this client",
                     id="REGISTRY_SETTINGS_REJECTED",
                     registry=self._settings.url,
-                    asked=what,
+                    asked=subject,
                     expected="valid credentials with the right to read schemas",
                     found=f"HTTP status {error.http_status_code}",
                     todo=f"{self._todo}.client (basic.auth.user.info)",
                 ) from None
-            raise self._away(what, str(error)) from None
+            raise self._unavailable(subject, str(error)) from None
         except (ConfigurationError, TransientError):
             raise
         except (ResponseTimeError, _TooLargeError) as error:
-            raise self._away(what, str(error)) from None
+            raise self._unavailable(subject, str(error)) from None
         except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise self._away(what, f"an answer that is not a schema registry's ({type(error).__name__})") from None
+            raise self._unavailable(
+                subject, f"an answer that is not a schema registry's ({type(error).__name__})"
+            ) from None
         except Exception as error:  # noqa: BLE001 - httpx's, whose module has another name in each version of the client
-            raise self._away(what, f"{type(error).__name__}: {error}") from None
+            raise self._unavailable(subject, f"{type(error).__name__}: {error}") from None
 
-    def _require_schemas(self, what: str) -> None:
+    def _require_schemas(self, subject: str) -> None:
         """Require that the registry has any schema, because an empty one proves nothing about a record.
 
         Raises:
@@ -274,20 +280,20 @@ class Registry:
                 "the schema registry is empty",
                 id="REGISTRY_UNAVAILABLE",
                 registry=self._settings.url,
-                asked=what,
+                asked=subject,
                 expected="the schemas of the producers",
                 found="no subjects",
                 todo=f"restore its schemas; if the producers use another registry, {self._todo}",
             )
 
-    def _away(self, what: str, found: str) -> TransientError:
+    def _unavailable(self, subject: str, actual: str) -> TransientError:
         return TransientError(
             "the schema registry does not answer",
             id="REGISTRY_UNAVAILABLE",
             registry=self._settings.url,
-            asked=what,
+            asked=subject,
             expected="an answer, after the client's own retries",
-            found=self._masked(found, self._settings.client),
+            found=self._masked(actual, self._settings.client),
             todo=f"check that it runs and can be reached; else {self._todo}",
         )
 

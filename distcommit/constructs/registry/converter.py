@@ -22,7 +22,7 @@ from distcommit.constructs.registry.client import (
 )
 from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
 from distcommit.constructs.registry.policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
-from distcommit.constructs.registry.wire import Framed, split
+from distcommit.constructs.registry.wire_format import Framed, split
 from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.foreign_errors import foreign_errors
@@ -153,11 +153,11 @@ class RegistryConverter(
 
     def convert_columns(self, columns: Columns) -> Columns:
         find_column(columns, self.column, self.type, is_bytes, "binary")
-        others = columns.keep_or_drop(self.column, self.keep_column)
+        other_columns = columns.with_or_without(self.column, self.keep_column)
         if self.pinned is None or self.pinned.is_of_topic or self.datasets:
-            return Columns().with_fields(others.fields)
+            return Columns().with_fields(other_columns.fields)
         return check_unique_names(
-            others.with_fields([*others.fields, *self._pinned_decoder().schema]), self.type, _KEEP
+            other_columns.with_fields([*other_columns.fields, *self._pinned_decoder().schema]), self.type, _KEEP
         )
 
     def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
@@ -173,11 +173,11 @@ class RegistryConverter(
             for part, decoded in _decoded(decoder, framed):
                 rejected |= {int(part.rows[number]): reason for number, reason in decoded.wrong.items()}
                 all_rows.append(_placed(part, decoded))
-        state, decoded_rows = self._state, [each for each in all_rows if len(each.rows)]
-        pieces = with_nulls(decoded_rows, messages.nulls, state.last, self._without_messages)
-        state.last = last_schema(decoded_rows) or (pieces[0].schema if pieces else state.last)
-        for number, each in enumerate(pieces or [DecodedRows.of_nulls(self._without_messages(), messages.nulls)]):
-            yield self._joined(batch, each, {} if number else rejected)
+        state, decoded_rows = self._state, [rows for rows in all_rows if len(rows.rows)]
+        chunks = with_nulls(decoded_rows, messages.nulls, state.last, self._without_messages)
+        state.last = last_schema(decoded_rows) or (chunks[0].schema if chunks else state.last)
+        for number, rows in enumerate(chunks or [DecodedRows.of_nulls(self._without_messages(), messages.nulls)]):
+            yield self._joined(batch, rows, {} if number else rejected)
 
     def begin_work_unit(self, dataset_urn: str) -> None:
         state = self._state
@@ -202,10 +202,10 @@ class RegistryConverter(
 
     def _reader(self) -> RegisteredSchema | None:
         """Return the pinned schema of the current dataset, if there is one."""
-        state, pinned = self._state, self._state.policy.pinned
-        if pinned is None:
+        state, pinned_schema = self._state, self._state.policy.pinned
+        if pinned_schema is None:
             return None
-        version = pinned.subject_of(state.topic, self.column), pinned.version
+        version = pinned_schema.subject_of(state.topic, self.column), pinned_schema.version
         if version not in state.pinned:
             try:
                 schema = state.registry.version(*version)
@@ -253,7 +253,7 @@ class RegistryConverter(
             try:
                 writer = state.registry.schema(schema_id)
                 self._check_kind(writer)
-                decoder: Decoder | str = _checked(self._made(writer, reader))
+                decoder: Decoder | str = _checked(self._create_decoder(writer, reader))
             except UnknownSchemaError as error:
                 decoder = _Unknown(error)
             except UnusableSchemaError as error:
@@ -263,7 +263,7 @@ class RegistryConverter(
             state.note_unknown(schema_id, self.registry.url)
         return state.decoders[key]
 
-    def _made(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
+    def _create_decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         """Create a decoder. Every error but those of the environment belongs to the schema."""
         try:
             with foreign_errors():
@@ -273,27 +273,27 @@ class RegistryConverter(
         except Exception as error:
             raise UnusableSchemaError(f"its decoder can't be created: {error_text(error, 500)}") from error
 
-    def _check_kind(self, found: RegisteredSchema) -> None:
-        if found.kind != self.kind:
-            raise UnusableSchemaError(f"it is of type {found.kind}; the converter requires {self.kind}")
-        check_size(found)
+    def _check_kind(self, registered: RegisteredSchema) -> None:
+        if registered.kind != self.kind:
+            raise UnusableSchemaError(f"it is of type {registered.kind}; the converter requires {self.kind}")
+        check_size(registered)
 
-    def _wrong_pin(self, found: str) -> ConfigurationError:
+    def _wrong_pin(self, actual: str) -> ConfigurationError:
         pin, topic = self._state.policy.pinned, self._state.topic
-        pinned = f"version {pin.version} of subject {pin.subject_of(topic, self.column)}" if pin else ""
+        pinned_schema = f"version {pin.version} of subject {pin.subject_of(topic, self.column)}" if pin else ""
         return ConfigurationError(
             "the pinned schema can't be used",
             id="CONSTRUCT_SETTINGS_INVALID",
             registry=self.registry.url,
-            expected=f"{pinned}, of type {self.kind}",
-            found=found,
+            expected=f"{pinned_schema}, of type {self.kind}",
+            found=actual,
             todo="correct the converter's schema",
         )
 
-    def _beside(self, schema: pa.Schema, made: pa.Schema) -> pa.Schema:
-        others = Columns.of(schema).keep_or_drop(self.column, self.keep_column)
+    def _with_other_columns(self, schema: pa.Schema, created: pa.Schema) -> pa.Schema:
+        other_columns = Columns.of(schema).with_or_without(self.column, self.keep_column)
         return check_unique_names(
-            Columns.of(pa.schema([*others.fields, *made], made.metadata)), self.type, _KEEP
+            Columns.of(pa.schema([*other_columns.fields, *created], created.metadata)), self.type, _KEEP
         ).fields
 
     def _without_messages(self) -> pa.Schema:
@@ -317,10 +317,10 @@ class RegistryConverter(
 
     def _joined(self, batch: pa.RecordBatch, decoded: DecodedRows, rejected: Mapping[int, str]) -> Converted:
         """Return decoded messages beside the other columns."""
-        schema, rows = self._beside(batch.schema, decoded.schema), decoded.rows
-        others = batch if self.keep_column else batch.drop_columns([self.column])
-        taken = others if len(rows) == batch.num_rows else others.take(pa.array(rows))
-        records = pa.RecordBatch.from_arrays([*taken.columns, *decoded.columns], schema=schema)
+        schema, rows = self._with_other_columns(batch.schema, decoded.schema), decoded.rows
+        other_columns = batch if self.keep_column else batch.drop_columns([self.column])
+        selected = other_columns if len(rows) == batch.num_rows else other_columns.take(pa.array(rows))
+        records = pa.RecordBatch.from_arrays([*selected.columns, *decoded.columns], schema=schema)
         return Converted(records, pa.array(rows, pa.int64()), rejected)
 
 
@@ -346,7 +346,7 @@ def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded
         part = waiting.pop()
         try:
             with foreign_errors():
-                pieces = [*decoder.decode(part)]
+                chunks = [*decoder.decode(part)]
         except DistcommitError:
             raise
         except Exception as error:  # noqa: BLE001 - of any decoder or library
@@ -355,8 +355,8 @@ def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded
                 waiting += [part.only(slice(half, None)), part.only(slice(0, half))]
                 continue
             wrong = {0: f"its decoder fails: {error_text(error, 500)}"}
-            pieces = [Decoded(pa.RecordBatch.from_pylist([], schema=decoder.schema), np.empty(0, np.int64), wrong)]
-        yield from ((part, each) for each in pieces)
+            chunks = [Decoded(pa.RecordBatch.from_pylist([], schema=decoder.schema), np.empty(0, np.int64), wrong)]
+        yield from ((part, decoded) for decoded in chunks)
 
 
 def _checked(decoder: Decoder) -> Decoder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from distcommit.constructs.registry.wire import Indices
+from distcommit.constructs.registry.wire_format import Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class DecodedRows:
     @classmethod
     def of_nulls(cls, schema: pa.Schema, rows: Indices) -> DecodedRows:
         """Return rows whose columns are null."""
-        return cls([pa.nulls(len(rows), each.type) for each in schema], schema, rows)
+        return cls([pa.nulls(len(rows), field.type) for field in schema], schema, rows)
 
     def with_nulls(self, nulls: Indices) -> DecodedRows:
         """Return these rows with rows of nulls merged in by row."""
@@ -39,7 +39,7 @@ class DecodedRows:
 
 def last_schema(decoded: Sequence[DecodedRows]) -> pa.Schema | None:
     """Return the schema of the message that came last."""
-    return max(decoded, key=lambda each: int(each.rows[-1])).schema if decoded else None
+    return max(decoded, key=lambda decoded_rows: int(decoded_rows.rows[-1])).schema if decoded else None
 
 
 def with_nulls(
@@ -58,17 +58,21 @@ def with_nulls(
         return list(decoded)
     if not decoded:
         return [DecodedRows.of_nulls(otherwise() if before is None else before, nulls)]
-    rows = np.concatenate([each.rows for each in decoded])
+    rows = np.concatenate([decoded_rows.rows for decoded_rows in decoded])
     order = np.argsort(rows, kind="stable")
-    owners = np.repeat(np.arange(len(decoded)), [len(each.rows) for each in decoded])[order]
-    place = np.searchsorted(rows[order], nulls) - 1
+    owners = np.repeat(np.arange(len(decoded)), [len(decoded_rows.rows) for decoded_rows in decoded])[order]
+    position = np.searchsorted(rows[order], nulls) - 1
     alike = (
-        [number for number, each in enumerate(decoded) if each.schema.equals(before, check_metadata=True)]
+        [
+            number
+            for number, decoded_rows in enumerate(decoded)
+            if decoded_rows.schema.equals(before, check_metadata=True)
+        ]
         if (before is not None)
         else [int(owners[0])]
     )
-    owner = np.where(place < 0, alike[0] if alike else -1, owners[place])
-    pieces = [each.with_nulls(nulls[owner == number]) for number, each in enumerate(decoded)]
+    owner = np.where(position < 0, alike[0] if alike else -1, owners[position])
+    chunks = [decoded_rows.with_nulls(nulls[owner == number]) for number, decoded_rows in enumerate(decoded)]
     if before is not None and (owner < 0).any():
-        pieces.append(DecodedRows.of_nulls(before, nulls[owner < 0]))
-    return pieces
+        chunks.append(DecodedRows.of_nulls(before, nulls[owner < 0]))
+    return chunks

@@ -33,27 +33,27 @@ _FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}
 _OF_VALUES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-def columns_of(found: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]:
+def columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]:
     """Return the columns of an object schema, and the names of columns that are required and must not be null.
 
     Raises:
         UnusableSchemaError: if a field has no column, or the schema is not an object's.
     """
     try:
-        return _columns_of(found)
+        return _columns_of(registered)
     except (AttributeError, TypeError, RecursionError) as error:  # such as a number instead of a list
         raise UnusableSchemaError(f"it is not a JSON schema: {error}") from error
 
 
-def _columns_of(found: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]:
+def _columns_of(registered: RegisteredSchema) -> tuple[pa.Schema, frozenset[str]]:
     try:
-        contents = {name: json.loads(text) for name, text in found.references}
-        root = json.loads(found.text)
+        contents = {name: json.loads(text) for name, text in registered.references}
+        root = json.loads(registered.text)
     except ValueError as error:
         raise UnusableSchemaError(f"it is not JSON: {error}") from error
     if not isinstance(root, dict):
         raise UnusableSchemaError("it is not a JSON schema of an object")
-    resources = [(name, Reference.from_contents(each, DRAFT7)) for name, each in contents.items()]
+    resources = [(name, Reference.from_contents(item, DRAFT7)) for name, item in contents.items()]
     registry = Registry().with_resources([*resources, ("", Reference.from_contents(root, DRAFT7))])
     resolver = registry.resolver(root.get("$id", "") if root.get("$id") in contents else "")
     types = _Types(Expansion())
@@ -94,18 +94,18 @@ class _Types:
             return self.of(resolved.contents, resolved.resolver, path)
         for key in ("oneOf", "anyOf", "allOf"):
             if key in schema:
-                some = [each for each in schema[key] if not isinstance(each, dict) or each.get("type") != "null"]
+                some = [item for item in schema[key] if not isinstance(item, dict) or item.get("type") != "null"]
                 if len(some) != 1 or "properties" in schema:
                     return JSON_TEXT, True
                 inner, nullable = self.of(some[0], resolver, path)
                 return inner, nullable or len(schema[key]) > 1
         kinds = schema.get("type", [])
         kinds = [kinds] if isinstance(kinds, str) else list(kinds)
-        some = [each for each in kinds if each != "null"]
+        some = [item for item in kinds if item != "null"]
         if len(some) == 1:
             return self._one(some[0], schema, resolver, path), len(some) < len(kinds)
         values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-        of_values = {type(each) for each in values} - {type(None)}
+        of_values = {type(item) for item in values} - {type(None)}
         if not kinds and len(of_values) == 1 and (kind := of_values.pop()) in _OF_VALUES:
             return _OF_VALUES[kind], None in values
         return JSON_TEXT, True
@@ -116,7 +116,7 @@ class _Types:
         if kind == "object":
             properties = schema.get("properties")
             if properties:
-                below = {n: self.of(each, resolver, f"{path}.{n}".lstrip(".")) for n, each in properties.items()}
+                below = {n: self.of(item, resolver, f"{path}.{n}".lstrip(".")) for n, item in properties.items()}
                 return pa.struct([(name, kind_below) for name, (kind_below, _) in below.items()])
             return pa.map_(pa.string(), self.of(schema.get("additionalProperties"), resolver, f"{path}.*")[0])
         if kind == "string":
@@ -134,15 +134,15 @@ def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str
     Raises:
         UnusableSchemaError: if they can't, with the field.
     """
-    for each in reader:
-        index = writer.get_field_index(each.name)
+    for item in reader:
+        index = writer.get_field_index(item.name)
         if index < 0:
-            if each.name in required:
-                raise UnusableSchemaError(f"it has no {each.name}, which the pinned schema requires")
+            if item.name in required:
+                raise UnusableSchemaError(f"it has no {item.name}, which the pinned schema requires")
             continue
         written = writer.field(index).type
-        if not is_readable_as(written, each.type, _is_number_as):
-            raise UnusableSchemaError(f"{each.name} is {written}, and {each.type} in the pinned schema")
+        if not is_readable_as(written, item.type, _is_number_as):
+            raise UnusableSchemaError(f"{item.name} is {written}, and {item.type} in the pinned schema")
 
 
 def _is_number_as(written: pa.DataType, read: pa.DataType) -> bool:

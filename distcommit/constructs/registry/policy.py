@@ -151,14 +151,14 @@ class AdmittedSchemas:
         ids = tuple(self._all())
         before, merged = self._merged
         is_whole = bool(before) and set(before) <= set(ids)
-        for each in dict.fromkeys(ids) if is_whole else ():
-            if each not in before and is_whole and (columns := of(each)) is not None:
+        for number in dict.fromkeys(ids) if is_whole else ():
+            if number not in before and is_whole and (columns := of(number)) is not None:
                 merged = columns if merged is None else compare_schemas(merged, columns).merged
                 is_whole = merged is not None
         if not is_whole:  # the first time, or an incompatible schema was accepted: the newest decides
             merged = None
-            for each in reversed(ids):
-                merged = _joined(of(each), merged)
+            for number in reversed(ids):
+                merged = _joined(of(number), merged)
         self._merged = ids, merged
         return merged
 

@@ -27,7 +27,7 @@ ENTRIES = (
     ),
     ErrorEntry(
         id="SNAPSHOT_EXPIRED",
-        error="CutGoneError",
+        error="SnapshotExpiredError",
         title="The snapshot has expired",
         cause="A later run deleted the snapshot, perhaps while it was read.",
         impact="Results that were read from the snapshot must be discarded.",

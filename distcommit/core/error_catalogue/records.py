@@ -71,7 +71,7 @@ ENTRIES = (
     ),
     ErrorEntry(
         id="TIME_LIMIT_EXCEEDED",
-        error="OverdueError",
+        error="TimeLimitError",
         title="A construct exceeded its time limit",
         cause="A converter, checker or fork operator needed longer for a batch than its limit.",
         impact=DATASET_WAITS,

@@ -23,7 +23,8 @@ class SealRequest:
         epoch: the run's epoch.
         branch: the branch.
         results: the output of each attempt, in the order of the work units.
-        whole: for each attempt, whether every staged folder of it holds exactly its files under their final names, all
+        is_complete: for each attempt, whether every staged folder of it holds exactly its files under their final
+        names, all
             for one folder of the output.
         bases: as in `CommitRequest`.
         attempts: the ids of the attempts, in the order of the results.
@@ -33,7 +34,7 @@ class SealRequest:
     epoch: int
     branch: str
     results: Sequence[BranchResult]
-    whole: Sequence[bool]
+    is_complete: Sequence[bool]
     bases: tuple[int, ...] = ()
     attempts: tuple[str, ...] = ()
 
@@ -207,7 +208,7 @@ class SinkCommitter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} cannot allow a commit again that it has rolled back")
 
-    def discard(self, lost: Sequence[AbortedAttempt]) -> bool | None:
+    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> bool | None:
         """Delete the remains of aborted attempts at the target, durably: prepared transactions, uploads, files in a
         table's folder. For sinks with `discards`.
 

@@ -157,7 +157,7 @@ class BranchCounts:
 class TaskCheck(ABC):
     """A task checker's check of one attempt at a work unit."""
 
-    def see(self, batch: pa.RecordBatch) -> None:  # noqa: B027 - optional hook
+    def inspect(self, batch: pa.RecordBatch) -> None:  # noqa: B027 - optional hook
         """Receive each batch that the branch's writer is given."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
         filtered: filtered input records by branch, as text of `OffsetSets`. One branch of an attempt records them for
             all.
         rows: the number of rows written.
-        twice: the number of duplicates: `offsets` that were already covered when they were committed.
+        duplicates: the number of duplicates: `offsets` that were already covered when they were committed.
         makes_several: whether a construct may have made several rows of one input record.
     """
 
@@ -34,7 +34,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     holes: str = ""
     filtered: dict[str, str] = {}
     rows: int = 0
-    twice: int = 0
+    duplicates: int = 0
     makes_several: bool = False
 
 

@@ -279,7 +279,7 @@ class Sink(Connected, ABC):
         """
         return None
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the settings that locate the proof of a commit, such as a table's name, by their names in section
         `sink` of the job file. A store rejects values other than those that it was filled with."""
         return {}

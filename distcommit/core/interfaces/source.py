@@ -123,7 +123,7 @@ class Extraction(ABC):
         record these again. Called after the iteration. The default returns none."""
         return None, ()
 
-    def with_own_files(
+    def with_maintenance_files(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
         """Return the output of all branches plus files that the work unit itself stages, such as a maintenance unit's
@@ -204,15 +204,15 @@ def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, st
     """
     incarnations: dict[str, str] = {}
     for urn, state in states.items():
-        there, before = now.get(urn, ""), state.reached.incarnation if state.reached else ""
-        incarnations[urn] = before or there if state.watermark is not None else there or before
-        if state.watermark is not None and before and there not in ("", before):
+        present, before = now.get(urn, ""), state.reached.incarnation if state.reached else ""
+        incarnations[urn] = before or present if state.watermark is not None else present or before
+        if state.watermark is not None and before and present not in ("", before):
             raise ConfigurationError(
                 "the source of this dataset was recreated since its watermark was stored",
                 id="SOURCE_RECREATED",
                 dataset=urn,
                 expected=f"incarnation {before}, which the stored watermark counts in",
-                found=f"incarnation {there}",
+                found=f"incarnation {present}",
                 todo="set the watermark to null first; positions that are set after that count in the new one",
             )
     return incarnations
@@ -231,18 +231,18 @@ class Source(ConnectedSource, ABC):
         records determine it, or if there are several."""
         return None
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the settings that assign records to datasets or define what positions count in, by their names in
         section `source` of the job file. A store rejects values other than those that it was filled with."""
         return {}
 
     @property
     def named_by(self) -> str:
-        """Return the setting of `pins` that names datasets and that `distcommit store rebucket` may change, using
-        `named_now`; empty if there is none."""
+        """Return the setting of `fixed_settings` that names datasets and that `distcommit store rebucket` may change,
+        using `current_name`; empty if there is none."""
         return ""
 
-    def named_now(self, dataset_urn: str, partition: str) -> str:
+    def current_name(self, dataset_urn: str, partition: str) -> str:
         """Return the dataset that a source partition belongs to under the current settings. Must be a pure function.
 
         Args:
@@ -287,8 +287,8 @@ class Source(ConnectedSource, ABC):
         """Plan the datasets for which `owned` is true, one at a time.
 
         A plan that cannot be stored or executed, or an invalid dataset name, is reported, and other datasets continue.
-        `owned` accepts any name. A `SourceFact` among the plans is fixed like `pins`, and is compared before any plan
-        counts.
+        `owned` accepts any name. A `SourceFact` among the plans is fixed like `fixed_settings`, and is compared before
+        any plan counts.
 
         Args:
             owned: returns whether a dataset URN belongs to the caller's buckets.

@@ -37,11 +37,11 @@ class Lost:
 
     Attributes:
         expected: the required state.
-        found: the actual state.
+        actual: the actual state.
     """
 
     expected: str
-    found: str
+    actual: str
 
 
 Verification = Verdict | Lost

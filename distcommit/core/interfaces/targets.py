@@ -51,9 +51,11 @@ class Target:
     def _is_apart_from(self, addresses: frozenset[str]) -> bool:
         """Return whether both have addresses and these differ, or they are different warehouses of one REST catalog."""
         for is_warehouse in (False, True):
-            ours = {address for address in self.systems - {ICEBERG} if address.startswith(_WAREHOUSE) is is_warehouse}
-            theirs = {address for address in addresses if address.startswith(_WAREHOUSE) is is_warehouse}
-            if ours and theirs and ours.isdisjoint(theirs):
+            translated = {
+                address for address in self.systems - {ICEBERG} if address.startswith(_WAREHOUSE) is is_warehouse
+            }
+            other_value = {address for address in addresses if address.startswith(_WAREHOUSE) is is_warehouse}
+            if translated and other_value and translated.isdisjoint(other_value):
                 return True
         return False
 
@@ -84,12 +86,12 @@ def database_address(url: str) -> frozenset[str]:
 def catalog_addresses(uri: str, warehouse: str) -> frozenset[str]:
     """Return the identity of an Iceberg catalog: its address, and for a service its warehouse."""
     text = re.sub(r"^jdbc:sqlite:(?=/)", "sqlite:///", uri.removeprefix("jdbc:") if "jdbc:sqlite" not in uri else uri)
-    scheme, _, rest = re.sub(r"^(\w+)\+\w+:", r"\1:", text).partition(":")
-    if not rest:
+    scheme, _, remainder = re.sub(r"^(\w+)\+\w+:", r"\1:", text).partition(":")
+    if not remainder:
         return frozenset()
     if scheme not in ("http", "https", "thrift"):
-        return database_address(f"{scheme}:{rest}")
-    parts = urlsplit(f"{scheme}:{rest}")
+        return database_address(f"{scheme}:{remainder}")
+    parts = urlsplit(f"{scheme}:{remainder}")
     host = _address((parts.hostname or "").lower(), str(parts.port or _PORTS.get(scheme, 0)))
     address = f"{host}{parts.path.rstrip('/')}"
     return frozenset({address, f"{_WAREHOUSE}{warehouse}"} if warehouse else {address})

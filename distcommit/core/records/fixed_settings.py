@@ -54,8 +54,8 @@ class SourceFact:
 
     Attributes:
         name: the property's name.
-        pin: its value.
+        setting: its value.
     """
 
     name: str
-    pin: FixedSetting
+    setting: FixedSetting

@@ -23,14 +23,14 @@ class Head(Struct, frozen=True, array_like=True):
         bucket: the bucket.
         number: the number of its newest segment.
         checksum: the checksum of that segment, which covers its writer.
-        is_whole: False if the bucket lost segments after its last head. It keeps that head, and every run checks it
+        is_complete: False if the bucket lost segments after its last head. It keeps that head, and every run checks it
             again.
     """
 
     bucket: int
     number: int
     checksum: str
-    is_whole: bool = True
+    is_complete: bool = True
 
 
 class CutPhase(IntEnum):
@@ -54,7 +54,7 @@ class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
     """The bucket logs' ends after an operator action, each above the last head of its bucket."""
 
     heads: tuple[Head, ...]
-    who: str
+    requested_by: str
 
 
 class Rebucket(Struct, frozen=True, array_like=True, tag="Rebucket"):

@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from msgspec import Struct
 
 from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
-from distcommit.core.records.read_failures import ReadFailure, Unread
+from distcommit.core.records.read_failures import ReadFailure, ReadFailures
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import SchemaIds, SkippedRange
 
@@ -47,7 +47,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
         skipped: ranges that it skips.
         records: the number of records that it publishes.
         files: the number of files that it publishes.
-        left_out: why work units of the plan are not part of it; empty if all are.
+        partial_reason: why work units of the plan are not part of it; empty if all are.
         content_sum: the content sum of its files (`sinks.files.content`); empty if it is not known.
         schemas: the schema ids that the dataset's records may have from then on, by converter.
         targets: the epochs that targets have once it is done.
@@ -63,7 +63,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     skipped: tuple[SkippedRange, ...] = ()
     records: int = 0
     files: int = 0
-    left_out: str = ""
+    partial_reason: str = ""
     content_sum: str = ""
     schemas: SchemaIds = {}
     targets: TargetEpochs = {}
@@ -125,7 +125,7 @@ class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
     reason: str
 
 
-class LeftSequence(Struct, frozen=True, array_like=True):
+class PostponedSequence(Struct, frozen=True, array_like=True):
     """A sequence that a run left pending, and the reason."""
 
     dataset_urn: str
@@ -133,12 +133,12 @@ class LeftSequence(Struct, frozen=True, array_like=True):
     reason: str
 
 
-class Left(Struct, frozen=True, array_like=True, tag="Left"):
+class Postponed(Struct, frozen=True, array_like=True, tag="Postponed"):
     """A run leaves these sequences pending for the next one. This is not a failed attempt. `outage`: a probe of their
     target failed too."""
 
     epoch: int
-    sequences: tuple[LeftSequence, ...]
+    sequences: tuple[PostponedSequence, ...]
     outage: bool = False
 
 
@@ -172,13 +172,13 @@ class OperatorAction(StrEnum):
     sequence."""
 
 
-class ByHand(Struct, frozen=True, array_like=True, tag="ByHand"):
+class OperatorDecision(Struct, frozen=True, array_like=True, tag="OperatorDecision"):
     """An operator's action on a sequence, without a fence. `skipped`: positions that an accepted sequence does not
     publish."""
 
     action: OperatorAction
     sequence: SequenceName
-    who: str
+    requested_by: str
     skipped: tuple[SkippedRange, ...] = ()
 
 
@@ -187,14 +187,14 @@ class SetWatermark(Struct, frozen=True, array_like=True, tag="SetWatermark"):
 
     dataset_urn: str
     watermark: Watermark | None
-    who: str
+    requested_by: str
 
 
 class SetWatermarks(Struct, frozen=True, array_like=True, tag="SetWatermarks"):
     """An operator sets the watermarks of many idle datasets, all or none."""
 
     watermarks: dict[str, Watermark]
-    who: str
+    requested_by: str
 
 
 class DatasetStatus(StrEnum):
@@ -253,14 +253,14 @@ class DatasetState(Struct, frozen=True, array_like=True):
         accepted_epochs: the newest sequence that an operator accepted.
         done_records: the records of `done_epoch`.
         done_files: the files of `done_epoch`.
-        done_left_out: why `done_epoch` did not publish its whole plan.
+        done_partial_reason: why `done_epoch` did not publish its whole plan.
         done_content_sum: the content sum of `done_epoch`.
-        unread: the current read failure.
+        read_failure: the current read failure.
         schemas: the schema ids of its records, by converter.
         targets: the epochs that targets have, as far as the store knows.
-        forgotten: the watermark before an operator set it to null, until it has another one.
+        unset_watermark: the watermark before an operator set it to null, until it has another one.
         replacement: the epoch of its newest replacement; 0 if there is none.
-        earlier: the ranges read of other incarnations of its source.
+        earlier_readings: the ranges read of other incarnations of its source.
     """
 
     dataset_urn: str
@@ -273,14 +273,14 @@ class DatasetState(Struct, frozen=True, array_like=True):
     accepted_epochs: tuple[int, ...] = ()
     done_records: int = 0
     done_files: int = 0
-    done_left_out: str = ""
+    done_partial_reason: str = ""
     done_content_sum: str = ""
-    unread: ReadFailure | None = None
+    read_failure: ReadFailure | None = None
     schemas: SchemaIds = {}
     targets: TargetEpochs = {}
-    forgotten: Watermark | None = None
+    unset_watermark: Watermark | None = None
     replacement: int = 0
-    earlier: tuple[EarlierReading, ...] = ()
+    earlier_readings: tuple[EarlierReading, ...] = ()
 
     def bases(self, branch: str) -> tuple[int, ...]:
         """Return the epochs that a target's ledger may have before the next commit to that branch.
@@ -292,12 +292,12 @@ class DatasetState(Struct, frozen=True, array_like=True):
     @property
     def reached(self) -> Watermark | None:
         """Return the end of what was read: the watermark, or the one before an operator set it to null."""
-        return self.watermark if self.watermark is not None else self.forgotten
+        return self.watermark if self.watermark is not None else self.unset_watermark
 
     @property
     def is_stopped(self) -> bool:
         """Return whether no run plans the dataset, because too many runs failed to read it."""
-        return self.unread is not None and self.unread.stopped
+        return self.read_failure is not None and self.read_failure.stopped
 
     @property
     def status(self) -> DatasetStatus:
@@ -328,7 +328,7 @@ class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
 
     epoch: int
     datasets: tuple[DatasetState, ...]
-    who: str
+    requested_by: str
 
 
 class Moved(Struct, frozen=True, array_like=True, tag="Moved"):
@@ -347,11 +347,11 @@ class Checkpoint(Struct, frozen=True, array_like=True, tag="Checkpoint"):
         decided_epochs: the runs whose held sequences must be published.
         datasets: the states.
         previous: the number of the previous checkpoint.
-        cuts: in the job log, the epochs of the newest CUT of each phase.
+        cut_epochs: in the job log, the epochs of the newest CUT of each phase.
         heads: in the job log, the newest head of each bucket.
         generation: in the job log, the current generation.
         buckets: in the job log, its number of buckets (0: as the store was created).
-        under_way: in the job log, the move to the next generation.
+        pending_rebucket: in the job log, the move to the next generation.
     """
 
     fence_epoch: int
@@ -359,11 +359,11 @@ class Checkpoint(Struct, frozen=True, array_like=True, tag="Checkpoint"):
     decided_epochs: tuple[int, ...]
     datasets: tuple[DatasetState, ...]
     previous: int
-    cuts: tuple[int, int] = (0, 0)
+    cut_epochs: tuple[int, int] = (0, 0)
     heads: tuple[Head, ...] = ()
     generation: int = 0
     buckets: int = 0
-    under_way: Rebucket | None = None
+    pending_rebucket: Rebucket | None = None
 
 
 Record = (
@@ -371,11 +371,11 @@ Record = (
     | Intent
     | Done
     | Failed
-    | Left
-    | Unread
+    | Postponed
+    | ReadFailures
     | Decide
     | Dropped
-    | ByHand
+    | OperatorDecision
     | SetWatermark
     | SetWatermarks
     | Rebuilt

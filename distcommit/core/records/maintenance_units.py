@@ -33,8 +33,8 @@ class MaintenanceKind(msgspec.Struct, frozen=True, tag_field="kind"):
 
     def unit(self, urn: str, incarnation: str, records: int) -> WorkUnit:
         """Return a maintenance unit of this kind. Without an id: the planner numbers units."""
-        nothing = Watermark({}, incarnation)
-        return WorkUnit("", urn, nothing, nothing, records, {_KEY: msgspec.json.encode(self).decode()})
+        empty = Watermark({}, incarnation)
+        return WorkUnit("", urn, empty, empty, records, {_KEY: msgspec.json.encode(self).decode()})
 
 
 class ReprocessedFiles(MaintenanceKind, frozen=True, tag="reprocess"):
@@ -62,18 +62,18 @@ class ExpiryCutoff(MaintenanceKind, frozen=True, tag="expire"):
     """The cutoff before which published files are superseded by nothing.
 
     Attributes:
-        before_ms: a file whose records ended at this time or earlier is expired; milliseconds since 1970.
+        cutoff_ms: a file whose records ended at this time or earlier is expired; milliseconds since 1970.
         base: the dataset's done epoch when the unit was planned.
     """
 
     supersedes_data: ClassVar[bool] = True
 
-    before_ms: int
+    cutoff_ms: int
     base: int = 0
 
     def is_expired(self, end_ms: int) -> bool:
         """Return whether a file is expired whose records ended at this time. A file of unknown age, 0, never is."""
-        return 0 < end_ms <= self.before_ms
+        return 0 < end_ms <= self.cutoff_ms
 
 
 _KINDS: Any = ReprocessedFiles | ExpiryCutoff

@@ -27,7 +27,7 @@ class DatasetReadFailure(Struct, frozen=True, array_like=True):
     outage: bool = False
 
 
-class Unread(Struct, frozen=True, array_like=True, tag="Unread"):
+class ReadFailures(Struct, frozen=True, array_like=True, tag="ReadFailures"):
     """Record: a run could not read these datasets. Their watermarks stay, or moved less far than planned.
 
     Attributes:

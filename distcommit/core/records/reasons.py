@@ -31,9 +31,9 @@ class Reason(Struct, frozen=True):
 class Reasons(Struct, frozen=True):
     """The first reasons, and the number of the others."""
 
-    kept: tuple[Reason, ...] = ()
+    entries: tuple[Reason, ...] = ()
     """The first reasons, in order."""
-    left_out: int = 0
+    omitted_count: int = 0
     """Number of further reasons."""
 
     @classmethod
@@ -42,21 +42,21 @@ class Reasons(Struct, frozen=True):
         return cls((Reason(plain_text(subject, 300), kind, reason_text(text.removeprefix(f"{kind}: ")), remedy),))
 
     @classmethod
-    def first_of(cls, parts: Iterable[Reasons], kept: int = MAX_RUN_REASONS) -> Reasons:
+    def first_of(cls, parts: Iterable[Reasons], stored: int = MAX_RUN_REASONS) -> Reasons:
         """Concatenate, and keep so many; count the others."""
         first: list[Reason] = []
         left_out = 0
         for part in parts:
-            room = kept - len(first)
-            first += part.kept[:room]
-            left_out += part.left_out + len(part.kept[room:])
+            room = stored - len(first)
+            first += part.entries[:room]
+            left_out += part.omitted_count + len(part.entries[room:])
         return cls(tuple(first), left_out)
 
     def __add__(self, other: Reasons) -> Reasons:
         return Reasons.first_of((self, other), MAX_REASONS)
 
     def __iter__(self) -> Iterator[Reason]:
-        return iter(self.kept)
+        return iter(self.entries)
 
     def __bool__(self) -> bool:
-        return bool(self.kept) or self.left_out > 0
+        return bool(self.entries) or self.omitted_count > 0

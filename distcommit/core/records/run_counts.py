@@ -110,7 +110,7 @@ class RunCounts(Struct, frozen=True):
     """Buckets that were recovered."""
     sequences_replayed: int = 0
     """Commit sequences of older runs that were finished."""
-    sequences_left: int = 0
+    sequences_postponed: int = 0
     """Commit sequences that are sealed or staged, and not published yet."""
     sequences_dropped: int = 0
     """Held commit sequences of older runs that were dropped, because their run did not publish."""
@@ -204,7 +204,7 @@ class RunCounts(Struct, frozen=True):
     @property
     def failures(self) -> int:
         """Number of failed work units, of failed attempts to finish a commit sequence, and of sequences left open."""
-        return self.work_units_failed + self.executions_failed + self.sequences_left
+        return self.work_units_failed + self.executions_failed + self.sequences_postponed
 
 
 EXECUTION_COUNTS = (

@@ -46,7 +46,7 @@ BatchedWork = Generator[IoRequest, Any, Result]
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended(Generic[Result]):
+class _Result(Generic[Result]):
     outcome: Result | Exception
 
 
@@ -97,7 +97,7 @@ def _run_group(works: Sequence[BatchedWork[Result]], threads: int) -> list[Resul
         indices = list(answers)
         steps = run_parallel(threads, _resume, [(works[index], answers[index]) for index in indices])
         for index, step in zip(indices, steps, strict=True):
-            if isinstance(step, _Ended):
+            if isinstance(step, _Result):
                 outcomes[index] = step.outcome
             else:
                 requests.setdefault(type(step), {})[index] = step
@@ -109,14 +109,14 @@ def _run_group(works: Sequence[BatchedWork[Result]], threads: int) -> list[Resul
     return [outcomes[index] for index in range(len(works))]
 
 
-def _resume(turn: tuple[BatchedWork[Result], Any]) -> IoRequest | _Ended[Result]:
+def _resume(turn: tuple[BatchedWork[Result], Any]) -> IoRequest | _Result[Result]:
     work, answer = turn
     try:
         return work.throw(answer) if isinstance(answer, Exception) else work.send(answer)
     except StopIteration as end:
-        return _Ended(end.value)
+        return _Result(end.value)
     except Exception as error:  # noqa: BLE001 - the error of this work; the others continue
-        return _Ended(error)
+        return _Result(error)
 
 
 def _answers(kind: type[IoRequest], requests: Sequence[IoRequest]) -> Sequence[Any]:

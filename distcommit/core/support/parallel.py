@@ -48,14 +48,14 @@ def run_ahead(calls: int, act: Callable[[Item], Result], items: Iterable[Item]) 
         yield from map(act, items)
         return
     with ThreadPoolExecutor(calls) as pool:
-        begun: deque[Future[Result]] = deque()
+        started: deque[Future[Result]] = deque()
         try:
             for item in items:
-                begun.append(pool.submit(act, item))
-                if len(begun) == calls:
-                    yield begun.popleft().result()
-            while begun:
-                yield begun.popleft().result()
+                started.append(pool.submit(act, item))
+                if len(started) == calls:
+                    yield started.popleft().result()
+            while started:
+                yield started.popleft().result()
         finally:
-            for future in begun:
+            for future in started:
                 future.cancel()

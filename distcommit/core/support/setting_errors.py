@@ -31,15 +31,15 @@ class SettingError(ValueError):
         remedy: one imperative clause.
     """
 
-    def __init__(self, required: str, *at: str | int, found: str = "", remedy: str = "") -> None:
-        self.required, self.at, self.found, self.remedy = required, at, found, remedy
+    def __init__(self, required: str, *at: str | int, actual: str = "", remedy: str = "") -> None:
+        self.required, self.at, self.found, self.remedy = required, at, actual, remedy
         super().__init__(required)
 
     def __str__(self) -> str:
         subject = [".".join(map(str, self.at))] if self.at else []
-        found = f"; found {self.found}" if self.found else ""
+        actual = f"; found {self.found}" if self.found else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
-        return " ".join([*subject, self.required]) + found + remedy
+        return " ".join([*subject, self.required]) + actual + remedy
 
 
 def rule(check: AnyRule) -> AnyRule:
@@ -109,6 +109,6 @@ def errors_of(check: Callable[[], object], *at: str | int) -> Iterator[SettingEr
     try:
         check()
     except SettingError as error:
-        yield SettingError(error.required, *at, *error.at, found=error.found, remedy=error.remedy)
+        yield SettingError(error.required, *at, *error.at, actual=error.found, remedy=error.remedy)
     except ValueError as error:
         yield SettingError(str(error), *at)

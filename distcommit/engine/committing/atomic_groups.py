@@ -36,14 +36,14 @@ def build_execution(
     """Return the execution of sequences that `fold` shows, and the sequences that are held back because another member
     of their group is not in `loaded`: it is quarantined, being abandoned, or cannot be read."""
     groups_by_sequence = _groups_by_sequence(groups, fold)
-    missing_member = {whole: name for name, whole in groups_by_sequence.items() if name not in loaded}
-    held = {
+    missing_member = {complete: name for name, complete in groups_by_sequence.items() if name not in loaded}
+    held_back = {
         name: held_back_by(missing_member[groups_by_sequence[name]].dataset_urn)
         for name in loaded
         if name in groups_by_sequence and groups_by_sequence[name] in missing_member
     }
-    executable = {name: steps for name, steps in loaded.items() if name not in held}
-    return Execution(executable, verify_first=verify_first, wholes=groups_by_sequence), held
+    executable = {name: steps for name, steps in loaded.items() if name not in held_back}
+    return Execution(executable, verify_first=verify_first, wholes=groups_by_sequence), held_back
 
 
 def _groups_by_sequence(groups: CommitGroups, fold: Fold) -> dict[SequenceName, AtomicGroup]:

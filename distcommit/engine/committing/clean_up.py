@@ -28,7 +28,7 @@ class RemoveProbes(IoRequest):
 
     @classmethod
     def answer_batch(cls, requests: Sequence[RemoveProbes]) -> list[None]:
-        context, buckets = requests[0]._context, {each._bucket for each in requests}
+        context, buckets = requests[0]._context, {remove_probes._bucket for remove_probes in requests}
         for root in (context.output_root, context.staging_root):
             try:
                 for entry in context.fs.list_folder(root):

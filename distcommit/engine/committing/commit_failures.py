@@ -8,7 +8,7 @@ from functools import partial
 
 from distcommit.core.errors import DistcommitError, FencedError, add_ids, printable
 from distcommit.core.interfaces.steps import CommitStep, StepContext
-from distcommit.core.records.log_records import DatasetStatus, LeftSequence, SequenceName
+from distcommit.core.records.log_records import DatasetStatus, PostponedSequence, SequenceName
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.engine.driver.reports import Tally
@@ -33,11 +33,11 @@ def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[Seque
     try:
         for outage in {failure.outage for failure in unfinished.values()}:
             entries = [
-                LeftSequence(name.dataset_urn, name.epoch, failure.reason)
+                PostponedSequence(name.dataset_urn, name.epoch, failure.reason)
                 for name, failure in unfinished.items()
                 if failure.outage is outage
             ]
-            fold = yield from log.settle(partial(next_record.leave, epoch=epoch, left=entries, outage=outage))
+            fold = yield from log.settle(partial(next_record.postpone, epoch=epoch, postponed=entries, outage=outage))
             require_fence(fold, epoch, log.folder)
     except FencedError:
         raise

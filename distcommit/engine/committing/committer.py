@@ -30,7 +30,7 @@ from distcommit.engine.driver.reports import Tally
 from distcommit.engine.events import Observer, SequenceDone, SequenceSealed
 from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.settings import RunSettings
-from distcommit.pipeline.maintenance.replacing import stage_replacements
+from distcommit.pipeline.maintenance.replacements import stage_replacements
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, Outcomes
@@ -119,8 +119,8 @@ class BucketCommitter:
         Must follow `commit_ready`, whose last view of the log it uses.
         """
         fold = self.log.latest()
-        own = [each.sequence for each in fold.pending() if each.sequence.epoch == self._settings.epoch]
-        sequences = [each for each in own if take_over or sequence_name(each) in self._sealed_here]
+        own = [item.sequence for item in fold.pending() if item.sequence.epoch == self._settings.epoch]
+        sequences = [item for item in own if take_over or sequence_name(item) in self._sealed_here]
         if any(sequence_name(sequence) not in self._sealed_here for sequence in sequences):
             yield RemoveProbes(self._context, self._bucket)
         fold = yield from self._execute_and_close(sequences, fold, last=take_over)
@@ -133,11 +133,11 @@ class BucketCommitter:
         after `max_attempts` runs; an outage does not count as an attempt.
         """
         settings = self._settings
-        pending = [each for each in self.log.refresh().pending() if settings.replays(each.sequence)]
+        pending = [opened for opened in self.log.refresh().pending() if settings.replays(opened.sequence)]
         undecided = [sequence_name(s.sequence) for s in pending if s.held and s.sequence.epoch not in decided_epochs]
         if undecided:
             yield from self._drop(undecided)
-        to_execute = [each.sequence for each in pending if sequence_name(each.sequence) not in undecided]
+        to_execute = [opened.sequence for opened in pending if sequence_name(opened.sequence) not in undecided]
         if pending:
             yield RemoveProbes(self._context, self._bucket)
         yield from self._execute_and_close(to_execute, self.log.refresh(), verify_first=True)
@@ -160,12 +160,12 @@ class BucketCommitter:
         """Return the sequences of datasets that are ready."""
         self._built.clear()
         sequences = []
-        found = self._open.ready(fold, self._context, ended=ended)
-        complete = stage_replacements(self._settings, self._bucket, fold, found, self._notes.unpublished)
+        results = self._open.ready(fold, self._context, ended=ended)
+        complete = stage_replacements(self._settings, self._bucket, fold, results, self._notes.unpublished)
         for plan, ready, staged, replacement in complete:
-            known = fold.state_of(plan.dataset_urn)
+            state = fold.state_of(plan.dataset_urn)
             with named_by(dataset=plan.dataset_urn):
-                sequence, steps = build_sequence(self._settings, self._context, known, plan, ready, staged, replacement)
+                sequence, steps = build_sequence(self._settings, self._context, state, plan, ready, staged, replacement)
             if not self._settings.job_level:
                 self._built[sequence_name(sequence)] = sequence, steps
             sequences.append(sequence)
@@ -201,7 +201,9 @@ class BucketCommitter:
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
         self.tally.add(_executed(outcomes))
-        failed = outcomes.failed | {name: _lost_unsealed_error(lost) for name, lost in outcomes.lost.items()}
+        failed = outcomes.failed | {
+            name: _lost_unsealed_error(lost_error) for name, lost_error in outcomes.lost.items()
+        }
         for name, error in failed.items():
             add_ids(error, dataset=name.dataset_urn, epoch=name.epoch, bucket=self._bucket)
             self._notes.unpublished[name.dataset_urn] = error
@@ -236,10 +238,10 @@ class BucketCommitter:
             except DistcommitError as error:
                 failed[sequence_name(sequence)] = error
         remove_winner_notes(self._context, self._bucket, loaded)
-        execution, held = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
+        execution, held_back = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
         outcomes: Outcomes[SequenceName] = yield execution
         self.tally.add(_executed(outcomes))
-        failed |= held | outcomes.failed | {name: _lost_error(lost) for name, lost in outcomes.lost.items()}
+        failed |= held_back | outcomes.failed | {name: _lost_error(lost) for name, lost in outcomes.lost.items()}
         done = [sequence_name(sequence) for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._close(done)
         self._count_done([sequence for sequence in sequences if sequence_name(sequence) not in failed])
@@ -299,14 +301,14 @@ def _executed(outcomes: Outcomes[SequenceName]) -> RunCounts:
     )
 
 
-def _lost_error(lost: LostError) -> LostError:
+def _lost_error(error: LostError) -> LostError:
     """Return the error of a lost step with a remedy. A remedy that names the release is kept."""
-    is_named = "release the dataset" in lost.todo
-    todo = lost.todo if is_named else ("" if "To do: " in lost.found else _RELEASE)
-    return LostError(lost.what, id=lost.id, expected=lost.expected, found=lost.found, todo=todo, **lost.ids)
+    is_named = "release the dataset" in error.todo
+    todo = error.todo if is_named else ("" if "To do: " in error.found else _RELEASE)
+    return LostError(error.what, id=error.id, expected=error.expected, found=error.found, todo=todo, **error.ids)
 
 
-def _lost_unsealed_error(lost: LostError) -> LostError:
+def _lost_unsealed_error(error: LostError) -> LostError:
     todo = "nothing: no watermark has moved, and the next run reads the records again"
-    what = "a staged file was lost before it was published"
-    return LostError(what, id="STAGED_FILE_LOST", expected=lost.expected, found=lost.found, todo=todo, **lost.ids)
+    subject = "a staged file was lost before it was published"
+    return LostError(subject, id="STAGED_FILE_LOST", expected=error.expected, found=error.found, todo=todo, **error.ids)

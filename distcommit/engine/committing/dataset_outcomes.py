@@ -57,7 +57,7 @@ def outcomes_of_open(fold: Fold, bucket: int) -> Iterator[TableRow]:
             yield outcome_row(
                 state.dataset_urn,
                 bucket,
-                DatasetOutcome.LEFT if state.status is DatasetStatus.PENDING else DatasetOutcome.QUARANTINED,
+                DatasetOutcome.POSTPONED if state.status is DatasetStatus.PENDING else DatasetOutcome.QUARANTINED,
                 kind=f"left {state.status.value}",
                 reason=state.open.reason,
             )
@@ -77,27 +77,29 @@ def _outcome_of(plan: DatasetPlan, fold: Fold, epoch: int, bucket: int, notes: D
     if state.done_epoch == epoch:
         counts = RunCounts(
             datasets_published=1,
-            datasets_partial=1 if state.done_left_out else 0,
+            datasets_partial=1 if state.done_partial_reason else 0,
             records_published=state.done_records,
             files_published=state.done_files,
-            positions_lost=_positions_lost(plan),
+            positions_lost=_lost_positions(plan),
         )
-        if state.done_left_out:
-            partly, why = DatasetOutcome.PARTLY_PUBLISHED, state.done_left_out
-            return outcome_row(urn, bucket, partly, counts, "partly failed", why)
+        if state.done_partial_reason:
+            partly, reason = DatasetOutcome.PARTLY_PUBLISHED, state.done_partial_reason
+            return outcome_row(urn, bucket, partly, counts, "partly failed", reason)
         return outcome_row(urn, bucket, DatasetOutcome.PUBLISHED, counts)
     if state.open is not None:
         failure = notes.unfinished.get(urn) or Failure("", state.open.reason, outage=state.open.outage)
         quarantined = state.status is DatasetStatus.QUARANTINED
-        outcome = DatasetOutcome.QUARANTINED if quarantined else DatasetOutcome.LEFT
-        counts = RunCounts(sequences_left=1, datasets_quarantined=1 if quarantined else 0)
+        outcome = DatasetOutcome.QUARANTINED if quarantined else DatasetOutcome.POSTPONED
+        counts = RunCounts(sequences_postponed=1, datasets_quarantined=1 if quarantined else 0)
         kind = "outage" if failure.outage else f"left {state.status.value}"
         return outcome_row(urn, bucket, outcome, counts, kind, failure.reason)
     if urn in notes.not_committed:
         return _outcome_without_commit(urn, bucket, notes)
     if urn in notes.unpublished:
-        why = str(notes.unpublished[urn])
-        return outcome_row(urn, bucket, DatasetOutcome.LEFT, RunCounts(sequences_left=1), "left unpublished", why)
+        reason = str(notes.unpublished[urn])
+        return outcome_row(
+            urn, bucket, DatasetOutcome.POSTPONED, RunCounts(sequences_postponed=1), "unpublished", reason
+        )
     return _watermark_changed(urn, bucket)
 
 
@@ -112,7 +114,7 @@ def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, bucket: int, notes: Data
         row = _outcome_without_commit(urn, bucket, notes)  # a dataset with nothing to publish counts as sealed
         return replace(row, counts=row.counts + RunCounts(datasets_sealed=row.counts.datasets_unchanged))
     if urn in notes.unpublished:
-        return outcome_row(urn, bucket, DatasetOutcome.HELD, held, "left unpublished", str(notes.unpublished[urn]))
+        return outcome_row(urn, bucket, DatasetOutcome.HELD, held, "unpublished", str(notes.unpublished[urn]))
     return _watermark_changed(urn, bucket)
 
 
@@ -124,14 +126,14 @@ def _outcome_without_commit(urn: str, bucket: int, notes: DatasetNotes) -> Table
 
 
 def _watermark_changed(urn: str, bucket: int) -> TableRow:
-    why = "an operator changed its watermark while the run read it"
-    return outcome_row(urn, bucket, DatasetOutcome.FAILED, RunCounts(datasets_failed=1), "failed", why)
+    reason = "an operator changed its watermark while the run read it"
+    return outcome_row(urn, bucket, DatasetOutcome.FAILED, RunCounts(datasets_failed=1), "failed", reason)
 
 
-def _positions_lost(plan: DatasetPlan) -> int:
+def _lost_positions(plan: DatasetPlan) -> int:
     """Return the number of positions that the plan skipped as lost, and log them."""
-    lost = positions_lost(plan.skipped)
-    if lost:
+    lost_count = positions_lost(plan.skipped)
+    if lost_count:
         reasons = "; ".join(f"partition {skip.partition}: {skip.reason}" for skip in plan.skipped)
-        logger.warning("%d positions of %s are lost: %s", lost, printable(plan.dataset_urn), printable(reasons))
-    return lost
+        logger.warning("%d positions of %s are lost: %s", lost_count, printable(plan.dataset_urn), printable(reasons))
+    return lost_count

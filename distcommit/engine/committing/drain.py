@@ -60,7 +60,7 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
                 with recorder.committing():
                     results = dict(zip(buckets, run_batched(drains, settings.store.fs.parallel_buckets), strict=True))
                 is_last = attempt == _TRIES - 1
-                to_retry = [bucket for bucket, result in results.items() if not (result.whole or is_last)]
+                to_retry = [bucket for bucket, result in results.items() if not (result.is_complete or is_last)]
                 for bucket, result in results.items():
                     tally.merge(result.work)
                     if bucket not in to_retry:
@@ -88,13 +88,13 @@ class _BucketResult:
     Attributes:
         work: report of this try.
         outcome: outcomes of the bucket's datasets.
-        whole: whether nothing is left that this run can finish.
+        is_complete: whether nothing is left that this run can finish.
         rows: outcomes of the bucket's datasets.
     """
 
     work: Report
     outcome: Report
-    whole: bool
+    is_complete: bool
     rows: list[TableRow] = field(default_factory=list)
 
 
@@ -103,7 +103,7 @@ class _SnapshotBase:
     """The job log, and the manifest of the previous snapshot, on which reported log heads and snapshots are based."""
 
     job_fold: Fold
-    before: SnapshotManifest | None
+    manifest: SnapshotManifest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +147,16 @@ def _finish_bucket(
         if last is None or committer.log.has(last):
             outcome.heads = (committer.log.head(bucket),)
             decided = anchor.job_fold.decided_epochs
-            yield from write_bucket_snapshot(store, anchor.before, bucket, committer.log, decided, outcome)
+            yield from write_bucket_snapshot(store, anchor.manifest, bucket, committer.log, decided, outcome)
     except FencedError:
         raise
     except Exception as error:
         logger.warning("bucket %d could not be drained", bucket, exc_info=True)
         outcome = Tally()
         outcome.add_reason(f"bucket {bucket}", kind_of(error), str(error))
-        whole = False
+        is_complete = False
     else:
-        whole = not outcome.counts.sequences_left
+        is_complete = not outcome.counts.sequences_postponed
     if committer is not None:  # outcomes are counted apart, as other tasks may have committed datasets
         work.add(committer.tally.counts.only(*EXECUTION_COUNTS, "datasets_committed", "files_swept"))
-    return _BucketResult(work.report(), outcome.report(), whole, rows)
+    return _BucketResult(work.report(), outcome.report(), is_complete, rows)

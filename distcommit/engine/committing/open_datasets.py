@@ -11,7 +11,7 @@ from distcommit.core.work import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import has_outputs
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.readiness import Nothing, Ready, Wait, readiness, succeeded
+from distcommit.protocol.readiness import NotReady, Ready, Wait, readiness, succeeded
 from distcommit.protocol.validity import may_seal
 from distcommit.stores.folders.staging import StagedFiles
 from distcommit.stores.state.task_states import TaskStateReader, TaskStateTables
@@ -101,7 +101,7 @@ class OpenDatasets:
             match answer:
                 case Wait():
                     continue
-                case Nothing(reason, failed):
+                case NotReady(reason, failed):
                     del self._plans[urn]
                     self._states.pop(urn, None)
                     self.not_committed[urn] = (reason + self._unreadable_states if failed else reason, failed)

@@ -25,7 +25,7 @@ from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.fold import Fold
-from distcommit.stores.folders.ownership import newest_end, read_marks
+from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 from distcommit.stores.logs.fencing import fence_bucket, require_fence
@@ -72,7 +72,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
         recovery = _RecoveryContext(
             job_fold,
             staged_epochs(store.fs, store.roots.staging),
-            newest_end(read_marks(store.fs, store.roots.output)),
+            newest_end(read_markers(store.fs, store.roots.output)),
             parent_manifest(store, job_fold),
             PastStates(store.fs, store.roots.store),
         )
@@ -111,8 +111,8 @@ def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverRep
             continue
         if fold.fence_epoch == settings.epoch:
             states[bucket] = fold.datasets
-    for urn, why in delete_superseded(settings.store, states):
-        tally.note(urn, "superseded files stay", why)
+    for urn, reason in delete_superseded(settings.store, states):
+        tally.note(urn, "superseded files stay", reason)
     return RecoverReport(tally.report(partition))
 
 
@@ -129,14 +129,14 @@ class _RecoveryContext:
         job_fold: view of the job log, with this run's own fence.
         staged: epochs that have staged files.
         ended_epoch: the newest run that has marked its end in the output.
-        before: manifest of the previous snapshot.
+        manifest: manifest of the previous snapshot.
         past: task states of past runs, read on demand.
     """
 
     job_fold: Fold
     staged: list[int]
     ended_epoch: int
-    before: SnapshotManifest | None
+    manifest: SnapshotManifest | None
     past: PastStates
 
 
@@ -179,8 +179,8 @@ def _recover_bucket(
         ended_normally = fold.fence_epoch <= min(recovery.ended_epoch, recovery.job_fold.ended_epoch)
         fold = yield from fence_bucket(log, settings.epoch, settings.run_id)
         tally.heads = (log.head(bucket),)
-        held = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
-        oldest = min(held, default=0)
+        held_epochs = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
+        oldest = min(held_epochs, default=0)
         tally.add(RunCounts(buckets=1))
         if fold.pending():
             replayed = _ReplayObserver(bucket, tally)
@@ -195,7 +195,7 @@ def _recover_bucket(
         # After a crash the records of dead runs are needed longer: they name what must be in the output.
         yield from log.checkpoint(at_least=checkpoint_every(fold) if ended_normally else CHECKPOINT_EVERY)
         tally.heads = (log.head(bucket),)
-        yield from write_bucket_snapshot(store, recovery.before, bucket, log, recovery.job_fold.decided_epochs, tally)
+        yield from write_bucket_snapshot(store, recovery.manifest, bucket, log, recovery.job_fold.decided_epochs, tally)
     except FencedError:
         raise
     except StaleStoreError as error:
@@ -233,6 +233,6 @@ def _as_recovery(done: Tally) -> Report:
     counts = replace(
         done.counts.only(*EXECUTION_COUNTS, "sequences_dropped", "datasets_quarantined", "files_swept"),
         sequences_replayed=done.counts.datasets_committed,
-        sequences_left=done.counts.executions_failed,
+        sequences_postponed=done.counts.executions_failed,
     )
     return Report(counts, done.reasons)

@@ -62,7 +62,7 @@ def build_sequence(
         replacement: staged tombstone that retires the files which the new ones replace. Its step comes last, so that
             abandoning the sequence removes it first.
     """
-    steps = _steps(settings, context, state, ready.winners, staged.are_whole)
+    steps = _steps(settings, context, state, ready.winners, staged.is_complete)
     if replacement is not None:
         steps.append(FsRenameCommitStep.of(context, replacement))
     results = [result for state in ready.winners for result in state.branches]
@@ -75,9 +75,9 @@ def build_sequence(
         steps=() if settings.at_least_once else dump_steps(steps),
         start=plan.start.positions,
         skipped=(*plan.skipped, *(hole for result in results for hole in result.holes)),
-        records=sum(result.records_written + result.records_diverted for result in results),
+        records=sum(result.records_written + result.records_rejected for result in results),
         files=sum(count for _, count in files),
-        left_out=plain_text(ready.left_out, 1000),
+        partial_reason=plain_text(ready.partial_reason, 1000),
         content_sum=sum_content(result.content_sum for result, count in files if count),
         schemas=merge_schema_ids(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),
@@ -115,10 +115,10 @@ def _steps(
             by_branch.setdefault(result.branch, []).append((result, are_whole(winner, result), winner.attempt))
     steps: list[CommitStep] = []
     in_order = sorted(by_branch.items(), key=lambda item: (_commit_order(settings.flow.sink_of(item[0])), item[0]))
-    for branch, found in in_order:
-        results, whole, attempts = zip(*found, strict=True)
+    for branch, entries in in_order:
+        results, complete, attempts = zip(*entries, strict=True)
         urn, bases = state.dataset_urn, state.bases(branch)
-        request = SealRequest(urn, settings.epoch, branch, results, whole, bases, attempts)
+        request = SealRequest(urn, settings.epoch, branch, results, complete, bases, attempts)
         steps += settings.flow.sink_of(branch).commit_steps(request, context)
     return steps
 

@@ -37,7 +37,7 @@ def write_bucket_snapshot(
     """
     former = before.buckets.get(bucket) if before is not None else None
     try:
-        entry = yield from write_snapshot_entry(store, former.seen if former else None, bucket, log, decided)
+        entry = yield from write_snapshot_entry(store, former.snapshot if former else None, bucket, log, decided)
     except (DistcommitError, OSError) as error:
         logger.warning("readers do not see new data: %s", error, extra={"bucket": bucket})
         tally.note(f"bucket {bucket}", "not in the snapshot", str(error))

@@ -49,7 +49,7 @@ class _Guarded:
 
 @contextmanager
 def recorded_run(
-    settings: RunSettings, command: str, who: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
+    settings: RunSettings, command: str, user: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
 ) -> Iterator[Observer]:
     """Report the begin of a run to the observer, and its end if an error ends it (else the run reports that itself).
     Record the run's begin and end in the store.
@@ -57,7 +57,7 @@ def recorded_run(
     Args:
         settings: the run.
         command: the command that started the run.
-        who: the user or service that asked.
+        user: the user or service that asked.
         observer: the observer; None for none.
         facts: further facts for the record of the beginning.
 
@@ -65,7 +65,7 @@ def recorded_run(
         the observer that the run must report to.
     """
     store, clock = settings.store, settings.clock
-    began = RunBegan(settings.run_id, settings.epoch, store.job, command, who, clock.now_ms())
+    began = RunBegan(settings.run_id, settings.epoch, store.job, command, user, clock.now_ms())
     recorder = RunRecorder(began, _Guarded(observer or NullObserver()))
     recorder.observe(began)
     recorder.put_begin(store, facts)

@@ -18,9 +18,9 @@ class JobFailedError(Exception):
     `str()` is the full text with tracebacks; `found` is one line: which task failed, where, and why.
     """
 
-    def __init__(self, text: str, found: str) -> None:
-        super().__init__(text, found)
-        self.found = found
+    def __init__(self, text: str, actual: str) -> None:
+        super().__init__(text, actual)
+        self.found = actual
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -11,7 +11,7 @@ import msgspec
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.records.snapshot_names import BucketSnapshot
+from distcommit.core.records.snapshot_entries import BucketSnapshot
 from distcommit.engine.events import Event, Observer, TaskEvent
 
 MAX_EVENTS = 20
@@ -43,7 +43,7 @@ class Report(msgspec.Struct, frozen=True):
     """Number of further events by type."""
     heads: tuple[Head, ...] = ()
     """Durable log heads of the reported buckets."""
-    seen: tuple[BucketSnapshot, ...] = ()
+    snapshots: tuple[BucketSnapshot, ...] = ()
     """Snapshot entries of the reported buckets."""
 
 
@@ -92,7 +92,7 @@ class Tally:
         self.notes += report.notes
         self.stale = self.stale or report.stale
         self.heads += report.heads
-        self.seen += report.seen
+        self.seen += report.snapshots
         for event in report.events:
             self.observe(event)
         self._observed.update(report.events_left_out)
@@ -113,7 +113,7 @@ class Tally:
                 kind: number - MAX_EVENTS for kind, number in self._observed.items() if number > MAX_EVENTS
             },
             heads=self.heads,
-            seen=self.seen,
+            snapshots=self.seen,
         )
 
 
@@ -127,5 +127,5 @@ def sum_reports(reports: Iterable[Report]) -> Report:
         fenced=next((part.fenced for part in parts if part.fenced), ""),
         stale=next((part.stale for part in parts if part.stale), ""),
         heads=tuple(head for part in parts for head in part.heads),
-        seen=tuple(entry for part in parts for entry in part.seen),
+        snapshots=tuple(entry for part in parts for entry in part.snapshots),
     )

@@ -25,7 +25,7 @@ from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.records.snapshot_names import BucketSnapshot
+from distcommit.core.records.snapshot_entries import BucketSnapshot
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
@@ -114,10 +114,10 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OB
     """
     recovered = _recover(launch, settings, Phases(settings.clock, observer))
     expire_older_history(_with_unrecovered_buckets(settings, recovered), 0, 1)
-    retired = launch(delete_superseded_files, settings, settings.partitions, RecoverReport)
-    _end_run(settings, _BucketEnds(recovered.report.heads, recovered.report.seen))
-    total = sum_reports([recovered.report, *(each.report for each in retired)])
-    succeeded = not recovered.report.reasons and not total.counts.sequences_left
+    superseded = launch(delete_superseded_files, settings, settings.partitions, RecoverReport)
+    _end_run(settings, _BucketEnds(recovered.report.heads, recovered.report.snapshots))
+    total = sum_reports([recovered.report, *(report.report for report in superseded)])
+    succeeded = not recovered.report.reasons and not total.counts.sequences_postponed
     outcome = RunOutcome.SUCCEEDED if succeeded else RunOutcome.INCOMPLETE
     observer.observe(RunEnded(outcome, settings.clock.now_ms(), totals=total.counts))
     return RecoverResult(
@@ -134,12 +134,12 @@ def recover(launch: Launch, settings: RunSettings, observer: Observer = _NULL_OB
 def _recover(launch: Launch, settings: RunSettings, phases: Phases) -> RecoverReport:
     with phases("recover") as phase:
         prepare_snapshots(settings.store)
-        found = launch(recover_partition, settings, settings.partitions, RecoverReport)
-        report = phase.collect([each.report for each in found])
-        _put_cut(settings, CutPhase.BEGAN, report.seen)
+        reports = launch(recover_partition, settings, settings.partitions, RecoverReport)
+        report = phase.collect([recover_report.report for recover_report in reports])
+        _put_snapshot_manifest(settings, CutPhase.BEGAN, report.snapshots)
         dead_epoch = record_cut_began(settings.store, settings.epoch, report.heads)
         expire_older_snapshots(settings.store, settings.epoch, settings.kept_snapshots)
-    return RecoverReport(report, oldest_held(found), dead_epoch)
+    return RecoverReport(report, oldest_held(reports), dead_epoch)
 
 
 def _with_unrecovered_buckets(settings: RunSettings, recovered: RecoverReport) -> RunSettings:
@@ -152,7 +152,7 @@ def run(
     settings: RunSettings,
     *,
     max_seconds: float = 0,
-    pinned: FixedSettings = _NO_FIXED_SETTINGS,
+    fixed: FixedSettings = _NO_FIXED_SETTINGS,
     observer: Observer = _NULL_OBSERVER,
 ) -> RunResult:
     """Run a job whose epoch is fenced in the job log.
@@ -161,7 +161,7 @@ def run(
         launch: runs executor functions; on Spark, `SparkLaunch`.
         settings: the run, with its epoch.
         max_seconds: seconds from the begin of ingest after which tasks stop reading; 0 for no limit.
-        pinned: settings that give stored state its meaning. The store records them on its first run, and later runs
+        fixed: settings that give stored state its meaning. The store records them on its first run, and later runs
             must have the same.
         observer: receives the run's events. The end is reported unless an exception ends the run.
 
@@ -175,11 +175,11 @@ def run(
     recovered = _recover(launch, settings, phases)
     settings = _with_unrecovered_buckets(settings, recovered)
     settings = replace(settings, after_death=has_died(settings, recovered.dead_epoch))
-    planned, manifest, suspects = _plan(launch, settings, phases, pinned)
+    planned, manifest, suspects = _plan(launch, settings, phases, fixed)
     settings = replace(settings, after_death=settings.after_death or suspects > 0)
     ingested: list[Report] = []
     drained: list[Report] = []
-    decided, error, bucket_ends = True, "", _BucketEnds(recovered.report.heads, recovered.report.seen)
+    decided, error, bucket_ends = True, "", _BucketEnds(recovered.report.heads, recovered.report.snapshots)
     if settings.job_level and not _covers_whole_source(planned):  # nothing that is read could be published
         decided, drained = False, [Report(RunCounts(datasets_held=planned.counts.datasets_planned))]
     elif manifest.files:
@@ -209,7 +209,7 @@ def run(
     return result
 
 
-def _plan(launch: Launch, settings: RunSettings, phases: Phases, pinned: FixedSettings) -> tuple[Report, Manifest, int]:
+def _plan(launch: Launch, settings: RunSettings, phases: Phases, fixed: FixedSettings) -> tuple[Report, Manifest, int]:
     """Plan, and put the manifest, which makes the plan valid. Also return the number of suspects of earlier runs.
     Raises as `run`."""
     store = settings.store
@@ -218,7 +218,7 @@ def _plan(launch: Launch, settings: RunSettings, phases: Phases, pinned: FixedSe
         reports = _with_missing_reports([plan.report for plan in plans], settings.partitions, "plan")
         planned = phase.collect(reports)
         _require_plans(plans, store)
-        record_settings(store, pinned, _source_pins(plans))
+        record_settings(store, fixed, _source_settings(plans))
         manifest = build_manifest(settings, plans)
         with fenced_if_swept(settings):
             put_manifest(store.fs, store.roots.store, manifest)
@@ -229,27 +229,27 @@ class _BucketEnds(NamedTuple):
     """Log heads and snapshot entries of all buckets, for a CUT."""
 
     heads: tuple[Head, ...]
-    seen: tuple[BucketSnapshot, ...]
+    snapshots: tuple[BucketSnapshot, ...]
 
 
 def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: list[Report]) -> _BucketEnds:
     """Merge both: drained buckets from their drain reports, all others from recovery. A bucket whose drain failed has
     no entry, and the next run checks it again."""
     heads = (head for head in recovered.report.heads if head.bucket not in manifest.files)
-    seen = (entry for entry in recovered.report.seen if entry.bucket not in manifest.files)
+    snapshots = (entry for entry in recovered.report.snapshots if entry.bucket not in manifest.files)
     return _BucketEnds(
         (*heads, *(head for report in drained for head in report.heads)),
-        (*seen, *(entry for report in drained for entry in report.seen)),
+        (*snapshots, *(entry for report in drained for entry in report.snapshots)),
     )
 
 
 def _end_run(settings: RunSettings, bucket_ends: _BucketEnds, decided_from: int = 0) -> None:
-    _put_cut(settings, CutPhase.ENDED, bucket_ends.seen)
+    _put_snapshot_manifest(settings, CutPhase.ENDED, bucket_ends.snapshots)
     record_cut_ended(settings.store, settings.epoch, bucket_ends.heads, decided_from=decided_from)
 
 
-def _put_cut(settings: RunSettings, phase: CutPhase, seen: Iterable[BucketSnapshot]) -> None:
-    put_snapshot(settings.store, settings.epoch, settings.run_id, phase, seen, settings.clock.now_ms())
+def _put_snapshot_manifest(settings: RunSettings, phase: CutPhase, snapshots: Iterable[BucketSnapshot]) -> None:
+    put_snapshot(settings.store, settings.epoch, settings.run_id, phase, snapshots, settings.clock.now_ms())
 
 
 def _run_ended(result: RunResult, clock: Clock) -> RunEnded:
@@ -270,7 +270,7 @@ def _all_published(total: Report) -> bool:
     counts = total.counts
     return (
         counts.datasets_published + counts.datasets_unchanged == counts.datasets_planned
-        and counts.datasets_partial + counts.datasets_skipped + counts.sequences_left == 0
+        and counts.datasets_partial + counts.datasets_skipped + counts.sequences_postponed == 0
         and not total.reasons
     )
 
@@ -318,21 +318,21 @@ def _require_buckets_of_groups(plans: list[PlanReport], groups: CommitGroups) ->
         )
 
 
-def _source_pins(plans: list[PlanReport]) -> dict[str, FixedSetting]:
+def _source_settings(plans: list[PlanReport]) -> dict[str, FixedSetting]:
     """Merge the facts about the source that all partitions report."""
-    found: dict[str, FixedSetting] = {}
+    settings: dict[str, FixedSetting] = {}
     for plan in plans:
-        for name, pin in plan.found.items():
-            if found.setdefault(name, pin) != pin:
+        for name, pin in plan.source_facts.items():
+            if settings.setdefault(name, pin) != pin:
                 raise ConfigurationError(
                     "executors found different sources",
                     id="EXECUTORS_DIFFER",
                     setting=name,
-                    expected=found[name].value,
+                    expected=settings[name].value,
                     found=pin.value,
                     todo="make the names in the job file resolve to the same system wherever the job runs",
                 )
-    return found
+    return settings
 
 
 def _covers_whole_source(planned: Report) -> bool:

@@ -67,7 +67,7 @@ class RunRecorder:
             run_id=began.run_id,
             epoch=began.epoch,
             command=plain_text(began.command, _TEXT),
-            who=plain_text(began.who, _TEXT),
+            requested_by=plain_text(began.requested_by, _TEXT),
             began_ms=began.at_ms,
             facts=facts,
         )
@@ -79,26 +79,26 @@ class RunRecorder:
         if ended is not None:
             self._try_to_put(lambda: put_record(store, self._record_of(ended)), "the run")
 
-    def _try_to_put(self, put: Callable[[], None], what: str) -> None:
+    def _try_to_put(self, put: Callable[[], None], subject: str) -> None:
         try:
             put()
         except (DistcommitError, OSError) as error:
-            logger.warning("the record of %s was not written: %s", what, error, extra={"epoch": self._began.epoch})
+            logger.warning("the record of %s was not written: %s", subject, error, extra={"epoch": self._began.epoch})
         except Exception:
-            logger.exception("the record of %s was not written", what, extra={"epoch": self._began.epoch})
+            logger.exception("the record of %s was not written", subject, extra={"epoch": self._began.epoch})
 
     def _record_of(self, ended: RunEnded) -> RunRecord:
         began, totals = self._began, ended.totals
         if totals is None:
             totals = RunCounts.total(phase.counts for phase in self._phases)
-        held = self._sealed if ended.outcome is RunOutcome.HELD_BACK else {}
+        held_back = self._sealed if ended.outcome is RunOutcome.HELD_BACK else {}
         return RunRecord(
             version=RECORD_VERSION,
             job=began.job,
             run_id=began.run_id,
             epoch=began.epoch,
             command=plain_text(began.command, _TEXT),
-            who=plain_text(began.who, _TEXT),
+            requested_by=plain_text(began.requested_by, _TEXT),
             began_ms=began.at_ms,
             ended_ms=ended.at_ms,
             outcome=ended.outcome,
@@ -107,7 +107,7 @@ class RunRecorder:
             phases=tuple(map(_phase, self._phases)),
             totals=totals,
             quarantined=_counted(self._quarantined, totals.datasets_quarantined),
-            held=_counted(held, totals.datasets_held),
+            held=_counted(held_back, totals.datasets_held),
             reasons=_recorded(phase.reasons for phase in self._phases),
             notes=_recorded(phase.notes for phase in self._phases),
         )
@@ -129,4 +129,4 @@ def _phase(event: PhaseEnded) -> RecordedPhase:
 def _recorded(parts: Iterable[Reasons]) -> Reasons:
     reasons = Reasons.first_of(parts)
     kept = tuple(replace(reason, text=reason_text(reason.text, _TEXT)) for reason in reasons)
-    return Reasons(kept, reasons.left_out)
+    return Reasons(kept, reasons.omitted_count)

@@ -94,11 +94,11 @@ def _range_problem(plan: DatasetPlan) -> str:
     return ""
 
 
-def _plan_error(urn: str, found: str) -> SourceError:
+def _plan_error(urn: str, actual: str) -> SourceError:
     return SourceError(
         "the source's plan is invalid",
         id="SOURCE_PLAN_INVALID",
         dataset=urn,
-        found=found,
+        found=actual,
         todo="correct the source's plan()",
     )

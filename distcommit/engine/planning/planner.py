@@ -66,7 +66,7 @@ class PlanReport(msgspec.Struct, frozen=True):
     """Why the source could not be planned; empty if it could."""
     storage_failure: str = ""
     """Why the plan could not be stored; empty if it could."""
-    found: dict[str, FixedSetting] = {}
+    source_facts: dict[str, FixedSetting] = {}
     """Facts that the source reports of itself, by the setting that they are recorded as."""
     misplaced: str = ""
     """A dataset that is stored in another bucket than its commit group gives it; empty if there is none."""
@@ -101,10 +101,10 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
     try:
         states = _states(settings, partition, planned)
         planned.misplaced = _misplaced_dataset(settings.store, states)
-        for urn, why in delete_superseded(settings.store, states):
-            tally.note(urn, "superseded files stay", why)
-        if why := expire_older_history(settings, partition, settings.partitions):
-            tally.note(f"partition {partition}", "tables of older runs stay", why)
+        for urn, reason in delete_superseded(settings.store, states):
+            tally.note(urn, "superseded files stay", reason)
+        if reason := expire_older_history(settings, partition, settings.partitions):
+            tally.note(f"partition {partition}", "tables of older runs stay", reason)
         _plan(settings, partition, states, planned)
         recorder = TaskRecorder(settings, "plan", partition)
         recorder.add_outcomes(planned.skipped)
@@ -137,21 +137,21 @@ def expire_older_history(settings: RunSettings, partition: int, partitions: int)
     Return why some of it stays, or ""; a later run deletes that."""
     try:
         fs, root = settings.store.fs, settings.store.roots.store
-        expire_history(fs, root, settings.run_id, partition, partitions, settings.kept, settings.refused)
+        expire_history(fs, root, settings.run_id, partition, partitions, settings.retention, settings.refused)
     except (DistcommitError, OSError) as error:
         logger.warning("the history of older runs was not deleted: %s", error)
         return str(error)
     return ""
 
 
-def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], known: SourceState) -> Iterator[Planned]:
+def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], state: SourceState) -> Iterator[Planned]:
     """Yield the source's plans.
 
     Raises:
         SourceUnavailableError: if the source raises anything.
     """
     try:
-        yield from settings.flow.source.plan(owned, known)
+        yield from settings.flow.source.plan(owned, state)
     except Exception as error:
         logger.exception("the source cannot be planned")
         text = error_text(error)
@@ -179,13 +179,13 @@ def _plan(
     def owned(urn: str) -> bool:
         return settings.store.planning_bucket(urn) in states
 
-    known, loops = _StoredState(settings, states), LoopCheck(settings.flow)
-    for found in _plans_of_source(settings, owned, known):
-        if isinstance(found, SourceFact):
-            result.found[f"source.{found.name}"] = found.pin
-            loops.add_fact(found)
+    stored_state, loops = _StoredState(settings, states), LoopCheck(settings.flow)
+    for dataset_plan in _plans_of_source(settings, owned, stored_state):
+        if isinstance(dataset_plan, SourceFact):
+            result.found[f"source.{dataset_plan.name}"] = dataset_plan.setting
+            loops.add_fact(dataset_plan)
             continue
-        planned = loops.check(check_plan(found, owned, names, settings.store.groups))
+        planned = loops.check(check_plan(dataset_plan, owned, names, settings.store.groups))
         if isinstance(planned, SkippedDataset):
             tally.note(planned.dataset_urn, planned.kind, planned.reason)
             continue
@@ -193,13 +193,13 @@ def _plan(
             bucket = settings.store.planning_bucket(planned.dataset_urn)
             result.skip(bucket, planned.dataset_urn, NOT_PLANNED, planned.error, planned.remedy)
             continue
-        state = known.get(planned.dataset_urn)
+        state = stored_state.get(planned.dataset_urn)
         if state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped):
             continue  # replay, or an operator, comes first; `_states` has reported it as skipped
         names.add(planned.dataset_urn)
         bucket = settings.store.planning_bucket(planned.dataset_urn)
         numbers = ordinals.setdefault(bucket, count())
-        state = known.get(planned.dataset_urn)
+        state = stored_state.get(planned.dataset_urn)
         units = tuple(
             with_schemas(
                 replace(unit, work_unit_id=work_unit_name(bucket, next(numbers))), state.schemas if state else {}
@@ -209,7 +209,7 @@ def _plan(
         if units:
             plans.setdefault(bucket, []).append(replace(planned, work_units=units))
             _count_units(units, bucket, result)
-    _set_priorities(settings, plans, known, tally)
+    _set_priorities(settings, plans, stored_state, tally)
     if not plans:
         return
     fs, root = settings.store.fs, settings.store.roots.store
@@ -226,13 +226,13 @@ def _plan(
 def _set_priorities(
     settings: RunSettings,
     plans: dict[int, list[DatasetPlan]],
-    known: Mapping[str, DatasetState],
+    states: Mapping[str, DatasetState],
     tally: Tally,
 ) -> None:
     """Set the read priority of all work units, if the job has freshness targets."""
     if settings.freshness:
         prioritized = iter(
-            with_priorities(settings, [plan for listed in plans.values() for plan in listed], known, tally)
+            with_priorities(settings, [plan for listed in plans.values() for plan in listed], states, tally)
         )
         plans |= {bucket: list(islice(prioritized, len(listed))) for bucket, listed in plans.items()}
 
@@ -288,8 +288,8 @@ def _misplaced_dataset(store: JobStore, states: Mapping[int, Mapping[str, Datase
     beginning. A dataset without a commit group cannot be read at all."""
     if not store.groups.are_named:
         return ""
-    for bucket, known in states.items():
-        for urn in known:
+    for bucket, dataset_states in states.items():
+        for urn in dataset_states:
             with suppress(ConfigurationError):
                 if store.bucket_of(urn) != bucket:
                     return urn
@@ -309,10 +309,10 @@ class _StoredState(SourceState):
 
     def to_read_again(self, urn: str) -> Watermark | None:
         state = self.get(urn)
-        if state is None or state.unread is None:
+        if state is None or state.read_failure is None:
             return None
         applies = self._settings.retry_across_runs.applies_to(self._settings.policy_of(urn))
-        return state.unread.expected_high if applies else None
+        return state.read_failure.expected_high if applies else None
 
     @property
     def records_per_dataset(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.stores.state.plans import LentRange, Manifest
+from distcommit.stores.state.plans import LentUnits, Manifest
 
 MAX_REPORTED_UNITS = 64
 """Maximum number of large work units that a partition reports to the driver."""
@@ -56,7 +56,7 @@ def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple
     return tuple(tuple(group) for group in groups)
 
 
-def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[LentRange, ...]:
+def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[LentUnits, ...]:
     """Return the ranges that partitions other than a bucket's owner read. Costs O(buckets + partitions).
 
     A partition more than an eighth above its share keeps its share, from its first bucket on. The others are filled up
@@ -72,13 +72,13 @@ def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tupl
         load_of_partition[bucket % partitions] += load
     share = max(-(-sum(load_of_partition) // partitions), largest)
     excess = list(_excess_ranges(loads, load_of_partition, share))[::-1]
-    ranges: list[LentRange] = []
+    ranges: list[LentUnits] = []
     for load, partition in sorted((load, partition) for partition, load in enumerate(load_of_partition)):
         free_load = share - load
         while excess and free_load > 0:
             bucket, begin, end = excess.pop()
             range_end = min(end, begin + free_load)
-            ranges.append(LentRange(partition, bucket, begin, range_end))
+            ranges.append(LentUnits(partition, bucket, begin, range_end))
             free_load -= range_end - begin
             if range_end < end:
                 excess.append((bucket, range_end, end))
@@ -109,11 +109,11 @@ def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions
         owned: buckets of the task's partition; empty for a task of large work units.
         partitions: number of partitions.
     """
-    if task < len(manifest.large):
-        lent_buckets, own_buckets = {bucket for bucket, _ in manifest.large[task]}, list[int]()
+    if task < len(manifest.large_units):
+        lent_buckets, own_buckets = {bucket for bucket, _ in manifest.large_units[task]}, list[int]()
     else:
-        partition = task - len(manifest.large)
-        lent_buckets = {part.bucket for part in manifest.lent if part.partition == partition}
+        partition = task - len(manifest.large_units)
+        lent_buckets = {part.bucket for part in manifest.lent_ranges if part.partition == partition}
         own_buckets = list(owned)
     return [*own_buckets, *sorted(lent_buckets, key=lambda bucket: (bucket % partitions, bucket))]
 
@@ -123,16 +123,18 @@ def units_read(
 ) -> list[WorkUnit]:
     """Return the work units of a bucket that a task reads. Each work unit is read by exactly one task."""
     units = [unit for plan in plans for unit in plan.work_units]
-    if task < len(manifest.large):
-        own_ids = {unit_id for _, unit_id in manifest.large[task]}
+    if task < len(manifest.large_units):
+        own_ids = {unit_id for _, unit_id in manifest.large_units[task]}
         return [unit for unit in units if unit.work_unit_id in own_ids]
-    large = {unit_id for group in manifest.large for _, unit_id in group}
+    large = {unit_id for group in manifest.large_units for _, unit_id in group}
     small = [unit for unit in units if unit.work_unit_id not in large]
-    readers = _reading_partitions(small, [part for part in manifest.lent if part.bucket == bucket], bucket % partitions)
-    return [unit for unit, reader in zip(small, readers, strict=True) if reader == task - len(manifest.large)]
+    readers = _reading_partitions(
+        small, [part for part in manifest.lent_ranges if part.bucket == bucket], bucket % partitions
+    )
+    return [unit for unit, reader in zip(small, readers, strict=True) if reader == task - len(manifest.large_units)]
 
 
-def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentRange], owner: int) -> Iterator[int]:
+def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentUnits], owner: int) -> Iterator[int]:
     """Yield the partition that reads each work unit: the one whose range contains the unit's begin."""
     offset, excess = 0, sorted(parts, key=lambda part: part.begin, reverse=True)
     for unit in units:

@@ -97,8 +97,8 @@ class _IngestTask:
         return replace(self.tally.report(self._task), counts=self.tally.counts + committed)
 
     def _committed(self) -> RunCounts:
-        live = (committer.tally.counts for committer in self._committers.values())
-        return RunCounts.total((*self._abandoned_counts, *live))
+        run_counts = (committer.tally.counts for committer in self._committers.values())
+        return RunCounts.total((*self._abandoned_counts, *run_counts))
 
     def _so_far(self) -> Progressed:
         read, done = self.tally.counts, self._committed()
@@ -110,7 +110,7 @@ class _IngestTask:
             executions_failed=done.executions_failed,
             bytes_read=self._live.bytes_read,
         )
-        return Progressed(counts=counts, spent=self._live.spent)
+        return Progressed(counts=counts, spent=self._live.seconds_by_activity)
 
     def run(self) -> None:
         units, permanently_failed = self._units_left_by_earlier_attempts()
@@ -221,7 +221,7 @@ class _IngestTask:
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
             return failed_state(settings, unit, error)
-        attempt = Attempt(flow, unit, area, identity, self._clock, schema_store=self._schemas, live=self._live)
+        attempt = Attempt(flow, unit, area, identity, self._clock, schema_store=self._schemas, counters=self._live)
         with self._watchdog.working_on(bucket, failed_state(settings, unit, StuckError("a construct does not return"))):
             attempt.read(
                 extractor,
@@ -324,7 +324,7 @@ def counts_of_attempt(state: TaskState) -> RunCounts:
         attempt_ms=state.finished_ms - state.started_ms,
         records_read=state.records_read,
         records_written=sum(result.records_written for result in state.branches),
-        records_rejected=sum(result.records_diverted for result in state.branches),
+        records_rejected=sum(result.records_rejected for result in state.branches),
         bytes_read=state.bytes_read,
         flow=FlowCounts.of(state),
     )

@@ -49,7 +49,10 @@ def record_read_failures(
         if not failures:
             return
         record = partial(
-            next_record.unread, epoch=settings.epoch, found=failures, stop_after=settings.stop_after_failed_runs
+            next_record.read_failures,
+            epoch=settings.epoch,
+            failures=failures,
+            stop_after=settings.stop_after_failed_runs,
         )
         fold = yield from log.settle(record)
         require_fence(fold, settings.epoch, log.folder)
@@ -66,11 +69,11 @@ def record_read_failures(
 
 def stop_reason(state: DatasetState) -> str:
     """Return why no run plans a dataset, with the remedy; empty if runs plan it."""
-    if state.unread is None or not state.unread.stopped:
+    if state.read_failure is None or not state.read_failure.stopped:
         return ""
-    text = f"{state.unread.failed_runs} runs in a row could not read it; no run tries again until"
+    text = f"{state.read_failure.failed_runs} runs in a row could not read it; no run tries again until"
     release = f"distcommit dataset release JOB.yaml {state.dataset_urn} retry"
-    return f"{text} `{release}`: {state.unread.reason}"
+    return f"{text} `{release}`: {state.read_failure.reason}"
 
 
 def _read_failures(
@@ -80,9 +83,9 @@ def _read_failures(
         state = fold.state_of(plan.dataset_urn)
         reason, failed = not_committed.get(plan.dataset_urn, ("", False))
         low = plan.planned_low
-        if state.done_epoch == epoch and state.done_left_out:
-            reason, failed, low = state.done_left_out, True, state.watermark
-        ends = _unread_ends(plan, low)
+        if state.done_epoch == epoch and state.done_partial_reason:
+            reason, failed, low = state.done_partial_reason, True, state.watermark
+        ends = _failed_ends(plan, low)
         if failed and (ends or any(_is_open(unit) for unit in plan.work_units)):
             high = Watermark(ends, plan.work_units[0].expected_high.incarnation)
             yield DatasetReadFailure(plan.dataset_urn, low, high, reason_text(reason, 1000), outage=is_outage(reason))
@@ -93,7 +96,7 @@ def _is_open(unit: WorkUnit) -> bool:
     return unit.low.positions.keys() != unit.expected_high.positions.keys()
 
 
-def _unread_ends(plan: DatasetPlan, reached: Watermark | None) -> dict[str, Position]:
+def _failed_ends(plan: DatasetPlan, reached: Watermark | None) -> dict[str, Position]:
     """Return the planned end of each partition whose watermark has not reached it."""
     before = reached.positions if reached else {}
     ends: dict[str, Position] = {}

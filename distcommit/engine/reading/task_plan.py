@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
     """Return the number of ingest tasks: one per group of large work units, then one per partition."""
-    return len(manifest.large) + settings.partitions
+    return len(manifest.large_units) + settings.partitions
 
 
 class TaskPlan:
@@ -40,7 +40,7 @@ class TaskPlan:
         fs, root = settings.store.fs, settings.store.roots.store
         self._settings, self._task = settings, task
         self._manifest = read_manifest(fs, root, settings.run_id)
-        partition = task - len(self._manifest.large)
+        partition = task - len(self._manifest.large_units)
         self.tasks = max(ingest_tasks(settings, self._manifest), task + 1)
         self.owned = settings.buckets_of(partition) if partition >= 0 and not settings.alone else range(0)
         self.plans: dict[int, list[DatasetPlan]] = {}

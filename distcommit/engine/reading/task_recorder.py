@@ -83,9 +83,9 @@ class TaskRecorder:
 
     def _count_requests(self, requests: int, datasets: list[str]) -> None:
         """Distribute requests evenly over datasets that were published together, as most cannot be attributed."""
-        share, rest = divmod(requests, len(datasets))
+        share, remainder = divmod(requests, len(datasets))
         self._requests.update(dict.fromkeys(datasets, share))
-        self._requests.update(datasets[:rest])
+        self._requests.update(datasets[:remainder])
 
     def write(self, work_units: int = 0) -> None:
         """Write the rows, if there are any. A failure is only logged.

@@ -147,12 +147,12 @@ def find_dead_units(settings: RunSettings, partition: int) -> DeadUnits:
 def all_dead_units(launch: Launch, settings: RunSettings) -> DeadUnits:
     """Return the killers and suspects of this run; none if they are unknown."""
     try:
-        found = launch(find_dead_units, settings, settings.partitions, DeadUnits)
+        dead_units = launch(find_dead_units, settings, settings.partitions, DeadUnits)
     except (JobFailedError, ConfigurationError, ProcessLostError) as error:
         logger.warning("work units at which workers have died cannot be counted: %s", error)
         return DeadUnits()
-    suspects = sorted(unit_id for part in found for unit_id in part.suspects)
-    return DeadUnits(sum(part.killers for part in found), tuple(suspects))
+    suspects = sorted(unit_id for part in dead_units for unit_id in part.suspects)
+    return DeadUnits(sum(part.killers for part in dead_units), tuple(suspects))
 
 
 def has_died(settings: RunSettings, epoch: int) -> bool:
@@ -175,7 +175,9 @@ class EarlierSuspects:
     def __init__(self, settings: RunSettings, states: Mapping[int, Mapping[str, DatasetState]]) -> None:
         self._settings, self._store = settings, settings.store
         self._notes: list[list[ReadingNote]] = []
-        failures = (state.unread.reason for bucket in states.values() for state in bucket.values() if state.unread)
+        failures = (
+            state.read_failure.reason for bucket in states.values() for state in bucket.values() if state.read_failure
+        )
         if settings.after_death or any(has_killed_its_worker(reason) for reason in failures):
             self._notes = older_notes(self._store.fs, self._store.roots.store, settings.run_id)
 
@@ -191,7 +193,7 @@ class EarlierSuspects:
             matching = ([note for note in of_run if note.matches(unit)] for of_run in self._notes)
             if notes := next(filter(None, matching), None):
                 own_notes = ReadingNotes(self._store.fs, self._store.roots.store, self._settings.run_id)
-                own_notes.put(unit, alone=any(note.alone for note in notes))
+                own_notes.put(unit, alone=any(note.is_alone for note in notes))
                 suspects += 1
         return suspects
 
@@ -206,7 +208,7 @@ def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
     """
     fs, root = settings.store.fs, settings.store.roots.store
     notes = {path: note for path, note in read_notes(fs, root, settings.run_id).items() if _is_of(note, unit)}
-    if not any(note.alone for note in notes.values()):
+    if not any(note.is_alone for note in notes.values()):
         return None
     ReadingNotes(fs, root, settings.run_id).put(unit)
     delete_notes(fs, notes)

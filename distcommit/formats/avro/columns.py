@@ -135,9 +135,9 @@ class Symbols:
 
     def read(self, datums: Datums) -> pa.Array:
         values = datums.ints()
-        known = np.array([symbol is not None for symbol in self.symbols] + [False])
+        existing = np.array([symbol is not None for symbol in self.symbols] + [False])
         index = np.where((values < 0) | (values >= len(self.symbols)), len(self.symbols), values)
-        datums.fail(~known[index], Fault.SYMBOL)
+        datums.fail(~existing[index], Fault.SYMBOL)
         return pa.array([*self.symbols, None], pa.string()).take(pa.array(index))
 
 
@@ -256,7 +256,7 @@ class Union:
     def read(self, datums: Datums) -> pa.Array:
         chosen = datums.longs()
         datums.fail((chosen < 0) | (chosen >= len(self.branches)), Fault.BRANCH)
-        index, pieces, count = np.full(len(datums), -1), [], 0
+        index, chunks, count = np.full(len(datums), -1), [], 0
         for number, column in enumerate(self.branches):
             rows = np.flatnonzero(chosen == number)
             if not rows.size or isinstance(column, Nulls):
@@ -264,16 +264,16 @@ class Union:
             if column is None:
                 datums.fail(chosen == number, Fault.UNREADABLE)
                 continue
-            taken = datums.take(rows)
-            pieces.append(column.read(taken))
-            datums.put_back(rows, taken)
+            selected = datums.take(rows)
+            chunks.append(column.read(selected))
+            datums.put_back(rows, selected)
             index[rows] = count + np.arange(rows.size)
             count += rows.size
-        if not pieces:
+        if not chunks:
             return pa.nulls(len(datums), self.type)
-        if len(pieces) == 1 and count == len(datums):
-            return pieces[0]
-        return pa.concat_arrays(pieces).take(pa.array(index, mask=index < 0))
+        if len(chunks) == 1 and count == len(datums):
+            return chunks[0]
+        return pa.concat_arrays(chunks).take(pa.array(index, mask=index < 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +308,8 @@ class Map:
     def read(self, datums: Datums) -> pa.Array:
         fields = [pa.field("key", pa.string(), nullable=False), self.value_field]
 
-        def entry(taken: Datums) -> pa.Array:
-            key_and_value = [taken.texts(pa.string()), self.values.read(taken)]
+        def entry(selected: Datums) -> pa.Array:
+            key_and_value = [selected.texts(pa.string()), self.values.read(selected)]
             return pa.StructArray.from_arrays(key_and_value, fields=fields)
 
         entries, offsets = read_items(datums, entry, pa.array([], pa.struct(fields)), self.skip)

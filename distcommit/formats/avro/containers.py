@@ -101,7 +101,7 @@ def read_blocks(stream: BinaryIO, header: Header, max_bytes: int = MAX_BLOCK_BYT
 
 def _metadata(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
     """Yield the entries of the header's map. A count or length is never allocated before it is limited."""
-    left = MAX_BLOCK_BYTES
+    remaining = MAX_BLOCK_BYTES
     while count := _require_long(stream):
         if count < 0:
             _require_long(stream)
@@ -109,9 +109,9 @@ def _metadata(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
             entry = []
             for _ in range(2):
                 size = _require_long(stream)
-                if not 0 <= size < left:
-                    raise ValueError(f"its header has an entry of {size} bytes, and at most {left} are allowed")
-                left -= size + 1
+                if not 0 <= size < remaining:
+                    raise ValueError(f"its header has an entry of {size} bytes, and at most {remaining} are allowed")
+                remaining -= size + 1
                 entry.append(_read_exactly(stream, size))
             yield entry[0], entry[1]
 

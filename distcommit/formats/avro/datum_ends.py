@@ -67,8 +67,8 @@ def _sequence(skips: list[Skip]) -> Skip:
         return skips[0]
 
     def skip(data: Buffer, position: int) -> int:
-        for each in skips:
-            position = each(data, position)
+        for item in skips:
+            position = item(data, position)
         return position
 
     return skip

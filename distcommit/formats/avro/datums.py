@@ -119,9 +119,9 @@ class Datums:
         """Return the datums at ascending indices. After reading them, pass them to `put_back`."""
         return Datums(self.data, self.position[indices], self.end[indices], self.row[indices], self.faults)
 
-    def put_back(self, indices: Integers, taken: Datums) -> None:
+    def put_back(self, indices: Integers, selected: Datums) -> None:
         """Take over the positions of datums that `take` returned."""
-        self.position[indices] = taken.position
+        self.position[indices] = selected.position
 
     def fail(self, mask: NDArray[np.bool_], fault: Fault) -> None:
         """Record a fault for the datums of a mask and move them to their end. Earlier faults stay."""

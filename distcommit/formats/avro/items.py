@@ -27,33 +27,33 @@ def read_items(
     these are separated by `skip` and read together, so that the time does not depend on the longest array. An item
     takes at least a byte, so that a datum can't claim more items than it has bytes.
     """
-    left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
-    pieces: list[pa.Array] = [empty]
+    items_left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
+    chunks: list[pa.Array] = [empty]
     owners: list[Integers] = [np.empty(0, np.int64)]
     active = np.flatnonzero(~datums.failed)
     while active.size >= (MIN_LANES if skip is not None else 1):
-        at_block = active[left[active] == 0]
+        at_block = active[items_left[active] == 0]
         if at_block.size:
-            left[at_block] = _block_sizes(datums, at_block)
-            active = active[left[active] > 0]
-        taken = datums.take(active)
-        pieces.append(read(taken))
-        datums.put_back(active, taken)
+            items_left[at_block] = _block_sizes(datums, at_block)
+            active = active[items_left[active] > 0]
+        selected = datums.take(active)
+        chunks.append(read(selected))
+        datums.put_back(active, selected)
         owners.append(active)
         counts[active] += 1
-        left[active] -= 1
-        active = active[~taken.failed]
+        items_left[active] -= 1
+        active = active[~selected.failed]
     if skip is not None:
-        for items, indices in _walked(datums, active, left, skip):
-            pieces.append(read(items))
+        for items, indices in _walked(datums, active, items_left, skip):
+            chunks.append(read(items))
             owners.append(indices)
             np.add.at(counts, indices, 1)
     order = np.argsort(np.concatenate(owners), kind="stable")
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return pa.concat_arrays(pieces).take(pa.array(order)), pa.array(offsets, pa.int32())
+    return pa.concat_arrays(chunks).take(pa.array(order)), pa.array(offsets, pa.int32())
 
 
-def _walked(datums: Datums, active: Integers, left: Integers, skip: Skip) -> Iterator[tuple[Datums, Integers]]:
+def _walked(datums: Datums, active: Integers, items_left: Integers, skip: Skip) -> Iterator[tuple[Datums, Integers]]:
     """Yield the remaining items of the active datums in groups, with the index of each item's datum.
 
     After the last group the datums are behind their last blocks. Reading a faulty item records its fault, and no
@@ -62,7 +62,7 @@ def _walked(datums: Datums, active: Integers, left: Integers, skip: Skip) -> Ite
     begins, ends, indices, faults = list[int](), list[int](), list[int](), list[tuple[int, Fault]]()
     for index in active.tolist():
         body, position, has_ended = datums.data.data[: datums.end[index]], int(datums.position[index]), False
-        remaining = int(left[index])
+        remaining = int(items_left[index])
         while not has_ended:
             try:
                 while len(begins) < _MAX_WALKED and not has_ended:
@@ -111,14 +111,14 @@ def _next_block(body: memoryview, position: int) -> tuple[int, int]:
 
 def _block_sizes(datums: Datums, rows: Integers) -> Integers:
     """Read the number of items of the next block; 0 after the last block and of faulty datums."""
-    taken = datums.take(rows)
-    count = taken.longs()
+    selected = datums.take(rows)
+    count = selected.longs()
     with_size = np.flatnonzero(count < 0)
     if with_size.size:
-        sized = taken.take(with_size)
+        sized = selected.take(with_size)
         sized.longs()
-        taken.put_back(with_size, sized)
+        selected.put_back(with_size, sized)
     count = np.abs(count)
-    taken.fail((count < 0) | (count > taken.end - taken.position), Fault.LENGTH)
-    datums.put_back(rows, taken)
-    return np.where(taken.failed, 0, count)
+    selected.fail((count < 0) | (count > selected.end - selected.position), Fault.LENGTH)
+    datums.put_back(rows, selected)
+    return np.where(selected.failed, 0, count)

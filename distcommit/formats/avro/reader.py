@@ -41,8 +41,8 @@ def parse(text: str, referenced: Sequence[str] = ()) -> ParsedSchema:
     """
     named: dict[str, AvroSchema] = {}
     try:
-        for each in referenced:
-            fastavro.parse_schema(json.loads(each), named)
+        for name in referenced:
+            fastavro.parse_schema(json.loads(name), named)
         return ParsedSchema(fastavro.parse_schema(json.loads(text), named), named)
     except (
         ValueError,

@@ -103,8 +103,8 @@ class Resolution:
             return self._column(writer, reader, path)
 
     def _column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
-        kind, wanted = _kind(writer), _kind(reader)
-        if wanted in ("record", "error"):
+        kind, required = _kind(writer), _kind(reader)
+        if required in ("record", "error"):
             if reader["name"] in self.open_records:
                 if self.skipped is not None:
                     return self.skipped[reader["name"]]
@@ -114,43 +114,43 @@ class Resolution:
             if self.skipped is not None:
                 self.skipped[reader["name"]] = recursive
             try:
-                recursive.record = self._record(_of_kind(wanted, writer, path), reader, path)
+                recursive.record = self._record(_of_kind(required, writer, path), reader, path)
             finally:
                 self.open_records.pop()
             return recursive.record
-        if wanted == "array":
-            items = self.column(_of_kind(wanted, writer, path)["items"], reader["items"], f"{path}[]")
+        if required == "array":
+            items = self.column(_of_kind(required, writer, path)["items"], reader["items"], f"{path}[]")
             if not items.min_bytes:
                 raise UnusableSchemaError(f"{_at(path)} is an array of items that take no bytes")
             return columns.Array(items, self._field("item", items), item_skip(items, has_key=False))
-        if wanted == "map":
-            values = self.column(_of_kind(wanted, writer, path)["values"], reader["values"], f"{path}{{}}")
+        if required == "map":
+            values = self.column(_of_kind(required, writer, path)["values"], reader["values"], f"{path}{{}}")
             return columns.Map(values, self._field("value", values), item_skip(values, has_key=True))
-        if wanted == "enum":
-            return _enum(_of_kind(wanted, writer, path), reader)
-        return _primitive(writer, reader, kind, wanted, path)
+        if required == "enum":
+            return _enum(_of_kind(required, writer, path), reader)
+        return _primitive(writer, reader, kind, required, path)
 
     def _field(self, name: str, column: columns.Column) -> pa.Field:
         return pa.field(name, column.type, nullable=not self.keeps_required or _may_be_null(column))
 
     def _record(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Record:
-        indices = {each["name"]: index for index, each in enumerate(reader["fields"])}
+        indices = {item["name"]: index for index, item in enumerate(reader["fields"])}
         for fields in (writer["fields"], reader["fields"]):
-            if len({each["name"] for each in fields}) < len(fields):
+            if len({item["name"] for item in fields}) < len(fields):
                 raise UnusableSchemaError(f"{_at(path)} has two fields of one name")
         if path and not indices:
             raise UnusableSchemaError(f"{_at(path)} is a record without fields")
-        by_alias = {alias: each["name"] for each in reader["fields"] for alias in each.get("aliases", ())}
+        by_alias = {alias: item["name"] for item in reader["fields"] for alias in item.get("aliases", ())}
         arrow_fields: list[pa.Field] = [None] * len(indices)
         written: list[tuple[columns.Column, int | None]] = []
-        unread = Resolution(self.written_names, self.written_names, self.expansion, skipped={})
-        for each in writer["fields"]:
-            name = each["name"] if each["name"] in indices else by_alias.get(each["name"], each["name"])
+        skipping = Resolution(self.written_names, self.written_names, self.expansion, skipped={})
+        for item in writer["fields"]:
+            name = item["name"] if item["name"] in indices else by_alias.get(item["name"], item["name"])
             index, below = indices.get(name), f"{path}.{name}" if path else name
             if index is None:
-                written.append((unread.column(each["type"], each["type"], below), None))
+                written.append((skipping.column(item["type"], item["type"], below), None))
                 continue
-            column = self.column(each["type"], reader["fields"][index]["type"], below)
+            column = self.column(item["type"], reader["fields"][index]["type"], below)
             written.append((column, index))
             arrow_fields[index] = self._field(name, column)
         constants = []
@@ -182,7 +182,7 @@ class Resolution:
         return Resolution(self.read_names, self.read_names, self.expansion, open_records=list(self.open_records))
 
     def _union(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
-        if any(isinstance(_definition(each, self.written_names), list) for each in writer):
+        if any(isinstance(_definition(item, self.written_names), list) for item in writer):
             raise UnusableSchemaError(f"{_at(path)} is a union within a union")
         if writer is reader:
             return self._own_union(writer, path)
@@ -206,25 +206,25 @@ class Resolution:
         """Return the column of a union that is read as it was written: each branch is expanded once."""
         if not members:
             raise UnusableSchemaError(f"{_at(path)} is a union without branches")
-        is_null = [_kind(_definition(each, self.read_names)) == "null" for each in members]
+        is_null = [_kind(_definition(item, self.read_names)) == "null" for item in members]
         built: list[columns.Column] = [
-            self.column(each, each, path) for each, null in zip(members, is_null, strict=True) if not null
+            self.column(item, item, path) for item, null in zip(members, is_null, strict=True) if not null
         ]
         if len(built) > 1:
-            kind = pa.struct([pa.field(f"member{index}", each.type) for index, each in enumerate(built)])
-            built = [columns.Member(each, index, kind) for index, each in enumerate(built)]
-        others = iter(built)
-        branches: list[columns.Column] = [columns.Nulls() if null else next(others) for null in is_null]
+            kind = pa.struct([pa.field(f"member{index}", item.type) for index, item in enumerate(built)])
+            built = [columns.Member(item, index, kind) for index, item in enumerate(built)]
+        members_left = iter(built)
+        branches: list[columns.Column] = [columns.Nulls() if null else next(members_left) for null in is_null]
         return columns.Union(branches, built[0].type if built else pa.null())
 
     def _as_branch(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
         """Return the column of a type that is read as a union: as a branch of the same kind, else as the first fit."""
-        members = [_definition(each, self.read_names) for each in reader]
-        if any(isinstance(each, list) for each in members):
+        members = [_definition(item, self.read_names) for item in reader]
+        if any(isinstance(item, list) for item in members):
             raise UnusableSchemaError(f"{_at(path)} is a union within a union")
-        if _kind(writer) == "null" and any(_kind(each) == "null" for each in members):
+        if _kind(writer) == "null" and any(_kind(item) == "null" for item in members):
             return columns.Nulls()
-        some = [each for each in members if _kind(each) != "null"]
+        some = [item for item in members if _kind(item) != "null"]
         order = sorted(range(len(some)), key=lambda index: not _is_alike(writer, some[index]))
         reason = f"{_at(path)} is a union without a branch for {_kind(writer)}"
         for index in order:
@@ -242,8 +242,8 @@ class Resolution:
 
     def _members(self, members: list[AvroSchema], path: str) -> pa.DataType:
         own = self._of_reader()
-        types = [own.column(each, each, f"{path}.member{index}").type for index, each in enumerate(members)]
-        return pa.struct([pa.field(f"member{index}", each) for index, each in enumerate(types)])
+        types = [own.column(item, item, f"{path}.member{index}").type for index, item in enumerate(members)]
+        return pa.struct([pa.field(f"member{index}", item) for index, item in enumerate(types)])
 
 
 def _may_be_null(column: columns.Column) -> bool:
@@ -252,20 +252,20 @@ def _may_be_null(column: columns.Column) -> bool:
     return isinstance(column, columns.Nulls)
 
 
-def _primitive(writer: AvroSchema, reader: AvroSchema, kind: str, wanted: str, path: str) -> columns.Column:
+def _primitive(writer: AvroSchema, reader: AvroSchema, kind: str, required: str, path: str) -> columns.Column:
     """Return the column of a type that contains no other types."""
-    arrow_type = _arrow_type(reader, wanted, path)
+    arrow_type = _arrow_type(reader, required, path)
     misfit = UnusableSchemaError(f"{_at(path)} is {_shown(writer)}, and the pinned schema has {_shown(reader)}")
-    times = [_time_type(writer, kind), _time_type(reader, wanted)]
+    times = [_time_type(writer, kind), _time_type(reader, required)]
     if None not in times and times[0] != times[1]:  # the same number would be another time
         raise misfit
     if pa.types.is_decimal(arrow_type):
         if _arrow_type(writer, kind, path) != arrow_type:
             raise misfit
         return columns.Decimals(arrow_type, writer["size"] if kind == "fixed" else None)
-    if kind == "fixed" and wanted == "fixed" and writer["size"] == reader["size"]:
+    if kind == "fixed" and required == "fixed" and writer["size"] == reader["size"]:
         return columns.Fixed(arrow_type)
-    if kind != wanted and wanted not in _PROMOTIONS.get(kind, ()):
+    if kind != required and required not in _PROMOTIONS.get(kind, ()):
         raise misfit
     match kind:
         case "null":
@@ -309,7 +309,7 @@ def _time_type(schema: AvroSchema, kind: str) -> pa.DataType | None:
 
 def _enum(writer: AvroSchema, reader: AvroSchema) -> columns.Symbols:
     default = reader.get("default")
-    return columns.Symbols(tuple(each if each in reader["symbols"] else default for each in writer["symbols"]))
+    return columns.Symbols(tuple(item if item in reader["symbols"] else default for item in writer["symbols"]))
 
 
 def _definition(schema: AvroSchema, named: Mapping[str, AvroSchema]) -> AvroSchema:
@@ -325,15 +325,15 @@ def _kind(schema: AvroSchema) -> str:
     return str(schema["type"] if isinstance(schema, dict) else schema)
 
 
-def _of_kind(wanted: str, writer: AvroSchema, path: str) -> AvroSchema:
-    if _kind(writer) != wanted:
-        raise UnusableSchemaError(f"{_at(path)} is {_shown(writer)}, and the pinned schema has {wanted}")
+def _of_kind(required: str, writer: AvroSchema, path: str) -> AvroSchema:
+    if _kind(writer) != required:
+        raise UnusableSchemaError(f"{_at(path)} is {_shown(writer)}, and the pinned schema has {required}")
     return writer
 
 
 def _is_alike(one: AvroSchema, other: AvroSchema) -> bool:
-    logical = [each.get("logicalType") if isinstance(each, dict) else None for each in (one, other)]
-    names = [each.get("name") if isinstance(each, dict) else None for each in (one, other)]
+    logical = [item.get("logicalType") if isinstance(item, dict) else None for item in (one, other)]
+    names = [item.get("name") if isinstance(item, dict) else None for item in (one, other)]
     return _kind(one) == _kind(other) and names[0] == names[1] and logical[0] == logical[1]
 
 

@@ -185,10 +185,10 @@ class FsspecFileSystem(NetworkFileOperations):
         self._wait_until_gone(path)
         return True
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_chunks(self, path: str) -> Iterator[bytes]:
         with self._request(path) as (fs, own), fs.open(own, "rb") as file:
-            while piece := file.read(_PIECE_BYTES):
-                yield piece
+            while chunk := file.read(_PIECE_BYTES):
+                yield chunk
 
     def _status(self, path: str) -> FileStatus:
         with self._request(path) as (fs, own):
@@ -269,7 +269,7 @@ class FsspecStagedWriter(ChecksummingWriter):
         except IsADirectoryError as error:
             raise FileExistsError(errno.EEXIST, "a folder has this name", path) from error
 
-    def _take(self, view: memoryview) -> None:
+    def _write_all(self, view: memoryview) -> None:
         with self._fs._request(self._path):
             self._file.write(view)
 

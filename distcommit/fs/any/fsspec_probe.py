@@ -145,8 +145,8 @@ def _shows_others(fs: FileSystem, folder: str) -> None:
     _expect(fs, path, "show a new file to other clients at once", (["a"], 1), _look(other, folder, path))
     fs.rename(path, moved)
     _expect(fs, path, "show a rename to other clients at once", (["b"], None), _look(other, folder, path))
-    seen, result = _elsewhere(fs, folder, partial(_look_and_write, fs, folder, moved))
-    _expect(fs, moved, "show files to other processes at once", (["b"], 1), seen)
+    observed, result = _elsewhere(fs, folder, partial(_look_and_write, fs, folder, moved))
+    _expect(fs, moved, "show files to other processes at once", (["b"], 1), observed)
     _expect(fs, moved, "exclusive create of a name taken by another process", _TAKEN, result)
 
 
@@ -155,13 +155,13 @@ def _expect(fs: FileSystem, path: str, capability: str, expected: object, actual
         raise _refusal(fs, path, capability, shortened(expected), shortened(actual))
 
 
-def _refusal(fs: FileSystem, path: str, capability: str, expected: str, found: str) -> ConfigurationError:
+def _refusal(fs: FileSystem, path: str, capability: str, expected: str, actual: str) -> ConfigurationError:
     return ConfigurationError(
         f"the {fs.scheme} file system lacks a capability that exactly-once needs: {capability}",
         id="FILE_SYSTEM_UNSUPPORTED",
         path=path,
         expected=expected,
-        found=found,
+        found=actual,
         todo="choose another file system for the job's folders, or correct its settings",
     )
 

@@ -66,7 +66,7 @@ class HdfsCalls(Protocol):
         """Create a file in an existing folder. The name must be free."""
         ...
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_chunks(self, path: str) -> Iterator[bytes]:
         """Yield the file's bytes in order."""
         ...
 
@@ -112,8 +112,8 @@ class HdfsFileSystem(NetworkFileOperations):
         # the client retries then. Buckets therefore wait in parallel.
         self.scheme, self.parallel_calls, self.parallel_buckets = calls.scheme, 32, 32
 
-    def pieces(self, path: str) -> Iterator[bytes]:
-        return self._calls.pieces(path)
+    def read_chunks(self, path: str) -> Iterator[bytes]:
+        return self._calls.read_chunks(path)
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         try:
@@ -191,7 +191,7 @@ class HdfsStagedWriter(ChecksummingWriter):
         self._calls, self._path = calls, path
         self._writer = calls.open_new(path)
 
-    def _take(self, view: memoryview) -> None:
+    def _write_all(self, view: memoryview) -> None:
         self._writer.write(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:

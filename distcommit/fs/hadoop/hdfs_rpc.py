@@ -55,7 +55,7 @@ class HdfsRpc:
         with _errors_of(path):
             return HdfsRpcWriter(self._client.create(path, options), path)
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_chunks(self, path: str) -> Iterator[bytes]:
         with _errors_of(path):
             yield from self._client.read(path)
 

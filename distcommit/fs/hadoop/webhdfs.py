@@ -75,7 +75,7 @@ class WebHdfs:
                 remote = answer.json()["RemoteException"]
                 raise HdfsError(remote["message"], exception=remote["exception"])
 
-    def pieces(self, path: str) -> Iterator[bytes]:
+    def read_chunks(self, path: str) -> Iterator[bytes]:
         with _errors_of(path), self._client._open(_checked(path)) as answer:
             yield from answer.iter_content(_PIECE_BYTES)
 

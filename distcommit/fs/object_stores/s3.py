@@ -81,8 +81,8 @@ class S3FileSystem(NetworkFileOperations):
             return self._staged(path)[0].checksum
         return super().checksum(path)
 
-    def pieces(self, path: str) -> Iterator[bytes]:
-        return self._requests.pieces(_key(path))
+    def read_chunks(self, path: str) -> Iterator[bytes]:
+        return self._requests.read_chunks(_key(path))
 
     def make_folder(self, path: str) -> bool:
         return True
@@ -158,7 +158,7 @@ class S3Object(ChecksummingWriter):
         self._requests, self._key = requests, _key(path)
         self._data = bytearray()
 
-    def _take(self, view: memoryview) -> None:
+    def _write_all(self, view: memoryview) -> None:
         self._data += view
 
     def close_file(self, *, sync: bool) -> FileStatus:
@@ -186,7 +186,7 @@ class S3Upload(ChecksummingWriter):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self._upload = PartUpload(requests, _key(target), upload_id)
 
-    def _take(self, view: memoryview) -> None:
+    def _write_all(self, view: memoryview) -> None:
         self._upload.write(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:

@@ -114,7 +114,7 @@ class S3Requests:
             response = self._client.get_object(Bucket=self._bucket, Key=key)
             return _head(response), response["Body"].read()
 
-    def pieces(self, key: str) -> Iterator[bytes]:
+    def read_chunks(self, key: str) -> Iterator[bytes]:
         """Yield the object's bytes in order."""
         with self._errors_of(key):
             response = self._client.get_object(Bucket=self._bucket, Key=key)
@@ -233,13 +233,13 @@ class S3Requests:
         except BotoCoreError as error:  # no connection or no response
             raise OSError(errno.EIO, f"{type(error).__name__}: {error}", key) from None
 
-    def _unusable(self, problem: str, found: str) -> ConfigurationError:
+    def _unusable(self, problem: str, actual: str) -> ConfigurationError:
         return ConfigurationError(
             problem,
             id="STORAGE_ADDRESS_INVALID",
             bucket=self._bucket,
             endpoint=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "AWS",
-            found=found.replace("\n", " "),
+            found=actual.replace("\n", " "),
             todo="create the bucket, or correct paths, AWS_ENDPOINT_URL, AWS_REGION or the credentials, on the driver"
             " and the executors",
         )

@@ -72,8 +72,8 @@ def _follow_inside(root_fd: int, root: str, folder: str, flags: int) -> int:
 
 def _resolve(root_fd: int, relative: str, flags: int, resolve: int) -> int:
     if _syscall is not None:
-        how = struct.pack("QQQ", flags, 0, resolve)
-        opened = int(_syscall(_OPENAT2, root_fd, os.fsencode(relative), how, len(how)))
+        open_how = struct.pack("QQQ", flags, 0, resolve)
+        opened = int(_syscall(_OPENAT2, root_fd, os.fsencode(relative), open_how, len(open_how)))
         if opened >= 0:
             return opened
         code = ctypes.get_errno()

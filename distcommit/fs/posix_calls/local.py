@@ -240,7 +240,7 @@ class LocalStagedWriter(ChecksummingWriter):
         super().__init__()
         self._calls, self._fd, self._durable = calls, fd, durable
 
-    def _take(self, view: memoryview) -> None:
+    def _write_all(self, view: memoryview) -> None:
         done = 0
         while done < len(view):
             done += self._calls.write(self._fd, view[done:])

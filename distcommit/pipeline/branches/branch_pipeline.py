@@ -14,8 +14,8 @@ from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.interfaces.sink import Filtered, Origins, Prepared, Sink, SinkWriter
 from distcommit.core.work import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.pipeline.branches.chain import Chain, Rejection
-from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
+from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_converter
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
@@ -67,7 +67,7 @@ class BranchPipeline:
         self.chain = Chain(self.branch.stages, self.construct_seconds)
 
     @property
-    def is_diverted(self) -> bool:
+    def rejects_all(self) -> bool:
         """Whether the branch rejects all records."""
         return bool(self.branch.error)
 
@@ -87,7 +87,7 @@ class BranchPipeline:
             with foreign_errors():
                 yield
         except Exception as error:
-            if not self.is_diverted:
+            if not self.rejects_all:
                 self.error, self.error_construct = error_text(error, 1000), construct or self.chain.at
             raise
 
@@ -101,7 +101,7 @@ class BranchPipeline:
 
     @property
     def stages(self) -> Sequence[Stage]:
-        return () if self.is_diverted else self.branch.stages
+        return () if self.rejects_all else self.branch.stages
 
     def open(
         self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], schema_store: SchemaStore | None = None
@@ -109,7 +109,7 @@ class BranchPipeline:
         """Open the writer and begin the work unit in all constructs. Converters keep schemas in the store."""
         with self.at(self.branch.sink.name):
             self.writer = open_writer()
-        if self.is_diverted:
+        if self.rejects_all:
             return
         for stage in self.branch.stages:
             with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
@@ -118,34 +118,34 @@ class BranchPipeline:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())
 
-    def run(self, pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, Rejection]]:
+    def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
         """Return the chain's output and the rejected rows. Raises as `Chain.run`."""
-        if self.is_diverted:
-            why = Rejection(self.branch.error_construct, self.branch.error)
-            return [], {row: why for piece in pieces for row in piece.origin_rows().tolist()}
+        if self.rejects_all:
+            reason = Rejection(self.branch.error_construct, self.branch.error)
+            return [], {row: reason for traced in batches for row in traced.origin_rows().tolist()}
         with self.at():
-            return self.chain.run(pieces)
+            return self.chain.run(batches)
 
-    def write(self, made: Sequence[Piece], origins_of: Callable[[Rows | None], Origins | None]) -> None:
+    def write(self, traceds: Sequence[TracedBatch], origins_of: Callable[[Rows | None], Origins | None]) -> None:
         """Pass records to the task checkers and the writer in source order.
 
         Args:
-            made: what the chain returned for one batch.
+            traceds: what the chain returned for one batch.
             origins_of: returns the origins of records with these rows.
         """
-        if not made or self.writer is None:
+        if not traceds or self.writer is None:
             return
-        grouped = merged_by_schema(made, with_metadata=False)
+        grouped = merged_by_schema(traceds, with_metadata=False)
         for check, task_check in zip(self.branch.checks, self.checks, strict=True):
-            for piece in grouped if check.checker.groups_schemas else in_source_order(grouped):
+            for traced in grouped if check.checker.groups_schemas else in_source_order(grouped):
                 with self.at(check.name):
-                    task_check.see(piece.records)
+                    task_check.inspect(traced.records)
         with self._writing():
-            for piece in grouped:
-                check_levels(piece.records.schema)
-            origins = [origins_of(piece.rows) for piece in grouped]
-            whole = [(number, 0, piece.records.num_rows) for number, piece in enumerate(grouped)]
-            for number, begin, length in whole if self.writer.groups_schemas else runs_of(grouped):
+            for traced in grouped:
+                check_levels(traced.records.schema)
+            origins = [origins_of(traced.rows) for traced in grouped]
+            complete = [(number, 0, traced.records.num_rows) for number, traced in enumerate(grouped)]
+            for number, begin, length in complete if self.writer.groups_schemas else runs_of(grouped):
                 of = origins[number]
                 run = (
                     None if of is None else Origins(of.partitions.slice(begin, length), of.offsets.slice(begin, length))
@@ -162,7 +162,7 @@ class BranchPipeline:
         Returns:
             The failed mandatory checks with their details; empty if there are none.
         """
-        if self.is_diverted:
+        if self.rejects_all:
             return ""
         for check, task_check in zip(self.branch.checks, self.checks, strict=True):
             with self.at(check.name):
@@ -193,7 +193,7 @@ class BranchPipeline:
 
     def prepare(self, holes: Sequence[SkippedRange]) -> BranchResult:
         """Prepare the writer's commit, and store these holes with it. A diverted branch prepares nothing."""
-        if self.is_diverted or self.writer is None:
+        if self.rejects_all or self.writer is None:
             return self._result(Prepared(holes=holes), self.branch.error, self.branch.error_construct)
         with self._writing():
             prepared = self.writer.prepare_commit()

@@ -30,7 +30,7 @@ from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
 from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without_rows
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
 from distcommit.pipeline.branches.fork_routing import route_records, row_mask
-from distcommit.pipeline.branches.piece import Piece, Rows
+from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_converter, converter_schemas
 from distcommit.pipeline.limits.progress_counters import WRITE, activity_in
 from distcommit.pipeline.limits.time_limit import construct_time_limit
@@ -44,14 +44,14 @@ logger = logging.getLogger(__name__)
 
 Rejections = Mapping[int, Rejection]
 """Rejections by row of the extractor's batch."""
-_Output = tuple[Sequence[Piece], Rejections]
+_Output = tuple[Sequence[TracedBatch], Rejections]
 """The chain's output of a batch, and the rejected rows."""
 
 
 class Branches:
     """All branches of one attempt at a work unit. Call `open` first.
 
-    After an error, call `abort` and `failed`; or `prepare`, if `cut_back` returned True.
+    After an error, call `abort` and `failed`; or `prepare`, if `discard_failed_counts` returned True.
 
     A reprocess unit has only the branch that had rejected its records, and all its errors belong to that branch. If no
     single branch had rejected them, it has all branches.
@@ -96,7 +96,7 @@ class Branches:
         if holes:
             self._pipelines[0].note_holes(holes)
 
-    def take(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
+    def route(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
         """Pass a batch through the constructs to the writers, with the holes before its end.
 
         No writer is given any part of the batch before it has passed all constructs.
@@ -112,13 +112,13 @@ class Branches:
             self.note_holes(holes)
             pipeline.read += batch.num_rows
             pipeline.with_output += batch.num_rows
-            pipeline.write([Piece(batch)] if batch.num_rows else [], lambda rows: None)
+            pipeline.write([TracedBatch(batch)] if batch.num_rows else [], lambda rows: None)
             self._is_whole = True
             return
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
-        pieces, rejected = self._shared.run([Piece(batch)])
+        batches, rejected = self._shared.run([TracedBatch(batch)])
         with construct_time_limit(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
-            by_branch = route_records(self._flow, pieces, batch.num_rows, rejected, self._only_branch)
+            by_branch = route_records(self._flow, batches, batch.num_rows, rejected, self._only_branch)
         outputs = [
             pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines
         ]
@@ -127,10 +127,10 @@ class Branches:
         own = [(pipeline.branch.name, own) for pipeline, (_, own) in zip(self._pipelines, outputs, strict=True)]
         self._divert(batch, [(self._only_branch, rejected), *own])
         for pipeline, output in zip(self._pipelines, outputs, strict=True):
-            self._take(pipeline, batch, by_branch[pipeline.branch.name], rejected, output)
+            self._route(pipeline, batch, by_branch[pipeline.branch.name], rejected, output)
         self._is_whole, self._tallied = True, []
 
-    def cut_back(self) -> bool:
+    def discard_failed_counts(self) -> bool:
         """After an error, discard the counts of the failed batch, if no writer was given any part of it.
 
         Returns:
@@ -141,24 +141,24 @@ class Branches:
             chain.tallies = tallies
         return self._is_whole and not any(pipeline.error and pipeline.branch.optional for pipeline in self._pipelines)
 
-    def _take(
+    def _route(
         self,
         pipeline: BranchPipeline,
         batch: pa.RecordBatch,
-        pieces: Sequence[Piece],
+        batches: Sequence[TracedBatch],
         rejected: Rejections,
         output: _Output,
     ) -> None:
         """Write a branch's output of a batch, and count it."""
-        came = row_mask(pieces, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
-        came[list(rejected)] = True
-        made, own = output
-        accounted = row_mask(made, batch.num_rows)
-        pipeline.read += int(np.count_nonzero(came))
+        routed = row_mask(batches, batch.num_rows) if self._flow.fork is not None else np.ones(batch.num_rows, bool)
+        routed[list(rejected)] = True
+        batches_out, own = output
+        accounted = row_mask(batches_out, batch.num_rows)
+        pipeline.read += int(np.count_nonzero(routed))
         pipeline.rejected += len(rejected) + len(own)
         pipeline.with_output += int(np.count_nonzero(accounted))
         provenance = self._origin.provenance
-        pipeline.write(made, partial(_origins, provenance, batch))
+        pipeline.write(batches_out, partial(_origins, provenance, batch))
         accounted[[*rejected, *own]] = True
         filtered = None if accounted.all() else _origins(provenance, batch, np.flatnonzero(~accounted))
         if filtered is not None and provenance is not None:
@@ -174,17 +174,17 @@ class Branches:
 
     def _open(self, pipeline: BranchPipeline) -> SinkWriter:
         """Open a branch's writer; for a diverted branch, that of its error branch."""
-        if pipeline.is_diverted:
+        if pipeline.rejects_all:
             return self._open_errors(error_branch_of(pipeline.branch.name))
-        return pipeline.branch.sink.open_writer(*self._place(pipeline.branch.name), self._origin)
+        return pipeline.branch.sink.open_writer(*self._identity_and_area(pipeline.branch.name), self._origin)
 
     def _open_errors(self, branch: str) -> AttemptFiles:
         if branch not in self._errors:
-            self._errors[branch] = self._flow.errors.open_writer(*self._place(branch), self._origin)
+            self._errors[branch] = self._flow.errors.open_writer(*self._identity_and_area(branch), self._origin)
             self._diverted[branch] = 0
         return self._errors[branch]
 
-    def _place(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
+    def _identity_and_area(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
         """Return the branch's identity and staging area. A branch other than `main` has a folder of its own."""
         area, name = self._area, branch.replace("/", ".")
         if branch != MAIN_BRANCH:
@@ -289,7 +289,7 @@ class Branches:
             return ()
         if not has_offsets or any(pipeline.written for pipeline in self._pipelines):
             return ()
-        return _nothing_of(self._unit.low, reached)
+        return _holes_of_range(self._unit.low, reached)
 
 
 def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int]) -> dict[str, int]:
@@ -302,7 +302,7 @@ def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int
     return counts
 
 
-def _nothing_of(low: Watermark, reached: Watermark) -> list[SkippedRange]:
+def _holes_of_range(low: Watermark, reached: Watermark) -> list[SkippedRange]:
     """Return the whole range that was read as holes, because nothing was written."""
     return [
         SkippedRange(partition, low.positions[partition], high, FILTERED, True, low.incarnation)
@@ -323,7 +323,7 @@ def _errors_of(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> B
         branch=branch,
         sink=sink,
         files=tuple(prepared.files),
-        records_diverted=diverted,
+        records_rejected=diverted,
         holes=tuple(prepared.holes),
         content_sum=prepared.content_sum,
     )
@@ -335,15 +335,15 @@ def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, di
     for branch, rejections in rejected:
         if rejections:
             of_name = by_name.setdefault(error_branch_of(_shown(branch)), {})
-            of_name.update((row, (branch, why)) for row, why in rejections.items())
+            of_name.update((row, (branch, reason)) for row, reason in rejections.items())
     return by_name
 
 
 def _rejected_records(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, Rejection]]) -> pa.RecordBatch:
     """Return rejected input records, unchanged, with the rejecting branch, construct and reason."""
     rows = sorted(rejected)
-    branches, why = zip(*(rejected[row] for row in rows), strict=True)
-    reasons = ([rejection.construct for rejection in why], [rejection.reason for rejection in why])
+    branches, reason = zip(*(rejected[row] for row in rows), strict=True)
+    reasons = ([rejection.construct for rejection in reason], [rejection.reason for rejection in reason])
     return error_records(batch.take(pa.array(rows, pa.int64())), branches, *reasons)
 
 

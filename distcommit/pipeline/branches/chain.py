@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from distcommit.core.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text, reason_text
 from distcommit.core.interfaces.constructs import Converted, Converter, RowChecker
 from distcommit.core.work import ConstructCounts
-from distcommit.pipeline.branches.piece import Piece, Rows
 from distcommit.pipeline.branches.source_order import ascending, by_first_row, in_source_order, merged_by_schema
+from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Stage
 
@@ -32,8 +32,8 @@ class Tally:
     """Counts of a construct in an attempt.
 
     Attributes:
-        taken: records it was given.
-        made: records it returned.
+        records_in: records it was given.
+        records_out: records it returned.
         rejected: input records it rejected.
         filtered: records it dropped.
         noted: records that failed an informational check.
@@ -41,8 +41,8 @@ class Tally:
         declared: the last input schema and the output schema that the converter declared for it.
     """
 
-    taken: int = 0
-    made: int = 0
+    records_in: int = 0
+    records_out: int = 0
     rejected: int = 0
     filtered: int = 0
     noted: int = 0
@@ -57,7 +57,7 @@ class Tally:
 
     def counts(self, branch: str, construct: str) -> ConstructCounts:
         return ConstructCounts(
-            branch, construct, self.taken, self.made, self.rejected, self.filtered, self.noted, self.seconds
+            branch, construct, self.records_in, self.records_out, self.rejected, self.filtered, self.noted, self.seconds
         )
 
 
@@ -80,7 +80,7 @@ class Chain:
     def __post_init__(self) -> None:
         self.tallies = [Tally() for _ in self.stages]
 
-    def run(self, pieces: Sequence[Piece]) -> tuple[list[Piece], dict[int, Rejection]]:
+    def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
         """Return the output pieces, and the rejected rows of the extractor's batch.
 
         A record is rejected as a whole: the output has nothing that came from a rejected row. Each output piece has
@@ -91,45 +91,47 @@ class Chain:
             ConfigurationError: if a construct cannot process its input, breaks its contract, or exceeds its time limit.
         """
         rejected: dict[int, Rejection] = {}
-        current = list(pieces)
+        current = list(batches)
         for stage, tally in zip(self.stages, self.tallies, strict=True):
             began_s, self.at = time.perf_counter(), stage.name
             with construct_time_limit(self.seconds, stage.name):
-                given = current if stage.construct.groups_schemas else in_source_order(current)
-                outputs = [output for piece in given for output in _through(stage, tally, piece, rejected)]
+                supplied = current if stage.construct.groups_schemas else in_source_order(current)
+                outputs = [output for traced in supplied for output in _through_stage(stage, tally, traced, rejected)]
                 current = by_first_row(map(ascending, outputs))
-                if len(given) > 1:
+                if len(supplied) > 1:
                     current = by_first_row(merged_by_schema(current))
             tally.seconds += time.perf_counter() - began_s
         return without_rows(current, rejected), rejected
 
 
-def without_rows(pieces: Iterable[Piece], rejected: Iterable[int]) -> list[Piece]:
+def without_rows(batches: Iterable[TracedBatch], rejected: Iterable[int]) -> list[TracedBatch]:
     """Return the pieces without records of these rows, and without empty pieces."""
     excluded = np.fromiter(rejected, np.int64)
     if len(excluded):
-        pieces = [piece.only(~np.isin(piece.origin_rows(), excluded)) for piece in pieces]
-    return [piece for piece in pieces if piece.records.num_rows]
+        batches = [traced.only(~np.isin(traced.origin_rows(), excluded)) for traced in batches]
+    return [traced for traced in batches if traced.records.num_rows]
 
 
-def _through(stage: Stage, tally: Tally, piece: Piece, rejected: dict[int, Rejection]) -> list[Piece]:
-    tally.taken += piece.records.num_rows
+def _through_stage(
+    stage: Stage, tally: Tally, traced: TracedBatch, rejected: dict[int, Rejection]
+) -> list[TracedBatch]:
+    tally.records_in += traced.records.num_rows
     construct = stage.construct
     if isinstance(construct, Converter):
-        outputs = _converted(stage, tally, construct, piece, rejected)
+        outputs = _converted(stage, tally, construct, traced, rejected)
     else:
-        outputs = _checked(stage, tally, construct, piece, rejected)
-    tally.made += sum(output.records.num_rows for output in outputs)
+        outputs = _checked(stage, tally, construct, traced, rejected)
+    tally.records_out += sum(output.records.num_rows for output in outputs)
     return outputs
 
 
 def _converted(
-    stage: Stage, tally: Tally, converter: Converter, piece: Piece, rejected: dict[int, Rejection]
-) -> list[Piece]:
-    rows, outputs = piece.rows, list[Piece]()
-    accounted = np.zeros(piece.records.num_rows, bool)
-    declared = tally.declared_schema(converter, piece.records.schema)
-    for converted in converter.convert(piece.records):
+    stage: Stage, tally: Tally, converter: Converter, traced: TracedBatch, rejected: dict[int, Rejection]
+) -> list[TracedBatch]:
+    rows, outputs = traced.rows, list[TracedBatch]()
+    accounted = np.zeros(traced.records.num_rows, bool)
+    declared = tally.declared_schema(converter, traced.records.schema)
+    for converted in converter.convert(traced.records):
         records = converted.records
         if declared is not None and records.num_rows and not records.schema.equals(declared):
             raise _broken(
@@ -138,7 +140,7 @@ def _converted(
         own = _rows_of(stage, converter, converted, len(accounted))
         accounted[slice(None) if own is None else own] = True
         if records.num_rows:  # the schema of an empty result may be incomplete
-            outputs.append(Piece(records, rows if own is None else own if rows is None else rows[own]))
+            outputs.append(TracedBatch(records, rows if own is None else own if rows is None else rows[own]))
         for row, reason in converted.rejected.items():
             if not 0 <= row < len(accounted):
                 raise _broken(stage, "rejected rows within the batch", f"row {row} of {len(accounted)}")
@@ -169,24 +171,24 @@ def _rows_of(stage: Stage, converter: Converter, converted: Converted, rows: int
 
 
 def _checked(
-    stage: Stage, tally: Tally, checker: RowChecker, piece: Piece, rejected: dict[int, Rejection]
-) -> list[Piece]:
-    passed = checker.check(piece.records)
-    if len(passed) != piece.records.num_rows or not pa.types.is_boolean(passed.type):
-        raise _broken(stage, f"a boolean for each of {piece.records.num_rows} records", f"{len(passed)} {passed.type}")
+    stage: Stage, tally: Tally, checker: RowChecker, traced: TracedBatch, rejected: dict[int, Rejection]
+) -> list[TracedBatch]:
+    passed = checker.check(traced.records)
+    if len(passed) != traced.records.num_rows or not pa.types.is_boolean(passed.type):
+        raise _broken(stage, f"a boolean for each of {traced.records.num_rows} records", f"{len(passed)} {passed.type}")
     keep = (pc.fill_null(passed, False) if passed.null_count else passed).to_numpy(zero_copy_only=False)
     if keep.all():
-        return [piece]
+        return [traced]
     bad = np.flatnonzero(~keep)
     if not stage.is_mandatory:
         tally.noted += len(bad)
-        return [piece]
+        return [traced]
     if stage.on_failure == "drop":
         tally.filtered += len(bad)
-        return [piece.only(keep)]
-    for row in piece.origin_rows()[bad].tolist():
+        return [traced.only(keep)]
+    for row in traced.origin_rows()[bad].tolist():
         _reject(stage, tally, rejected, row, f"expected {checker.describe()}")
-    return [piece]
+    return [traced]
 
 
 def _reject(stage: Stage, tally: Tally, rejected: dict[int, Rejection], row: int, reason: str) -> None:
@@ -212,12 +214,12 @@ def _schema_text(schema: pa.Schema) -> str:
     return plain_text(", ".join(f"{field.name}: {field.type}" for field in schema), 500)
 
 
-def _broken(stage: Stage, expected: str, found: str) -> ConfigurationError:
+def _broken(stage: Stage, expected: str, actual: str) -> ConfigurationError:
     return ConfigurationError(
         "a construct breaks its contract",
         id="CONSTRUCT_CONTRACT_BROKEN",
         construct=stage.name,
         expected=expected,
-        found=found,
+        found=actual,
         todo="correct the construct, and test it with a contract of distcommit.testing.contracts",
     )

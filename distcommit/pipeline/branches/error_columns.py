@@ -16,9 +16,9 @@ _CONFLICTING = re.compile(rf"(?:{'|'.join(ERROR_COLUMNS)})(?:{_SUFFIX})*", re.IG
 name of another one."""
 
 
-def error_schema(given: pa.Schema) -> pa.Schema:
+def error_schema(options: pa.Schema) -> pa.Schema:
     """Return the schema of an error file for records with the source's schema."""
-    own = [field.with_name(_stored_name(field.name)) for field in given]
+    own = [field.with_name(_stored_name(field.name)) for field in options]
     return pa.schema([*own, *(pa.field(name, pa.string()) for name in ERROR_COLUMNS)])
 
 

@@ -11,21 +11,21 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.pipeline.branches.chain import Rejection, rejection_error
-from distcommit.pipeline.branches.piece import Piece
 from distcommit.pipeline.branches.source_order import in_source_order
+from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.task_flow import TaskFlow
 
 _FORK = "fork"
 
 
 def route_records(
-    flow: TaskFlow, pieces: Sequence[Piece], rows: int, rejected: dict[int, Rejection], only: str = ""
-) -> Mapping[str, list[Piece]]:
+    flow: TaskFlow, batches: Sequence[TracedBatch], rows: int, rejected: dict[int, Rejection], only: str = ""
+) -> Mapping[str, list[TracedBatch]]:
     """Return the pieces for each branch. Add records that no branch takes to `rejected`.
 
     Args:
         flow: the job's task flow.
-        pieces: the records at the fork.
+        batches: the records at the fork.
         rows: row count of the extractor's batch.
         rejected: rejections so far, by row.
         only: for reprocessed records, the branch that had rejected them. If the fork no longer sends a record there, it
@@ -37,33 +37,33 @@ def route_records(
     """
     fork, names = flow.fork, [branch.name for branch in flow.branches]
     if fork is None:
-        return {names[0]: list(pieces)}
-    routed: dict[str, list[Piece]] = {name: [] for name in names}
-    for piece in pieces if fork.groups_schemas else in_source_order(pieces):
-        accepting = [name for name in names if fork.accepts(name, piece.records.schema)]
-        chosen = fork.choose(piece.records, accepting) if accepting else {}
+        return {names[0]: list(batches)}
+    routed: dict[str, list[TracedBatch]] = {name: [] for name in names}
+    for traced in batches if fork.groups_schemas else in_source_order(batches):
+        accepting = [name for name in names if fork.accepts(name, traced.records.schema)]
+        chosen = fork.choose(traced.records, accepting) if accepting else {}
         if strangers := sorted(str(name) for name in chosen if name not in names):
             raise _broken(", ".join(strangers), f"one of the branches {', '.join(names)}", "no branch of the job")
-        somewhere = np.zeros(piece.records.num_rows, bool)
+        somewhere = np.zeros(traced.records.num_rows, bool)
         for name in accepting:
             if name not in chosen:
                 continue
             keep = _as_mask(chosen[name], len(somewhere), name)
             somewhere |= keep
             if keep.any():
-                routed[name].append(piece.only(keep))
-        _reject(flow, piece.origin_rows()[~somewhere], "no branch takes it", rejected)
+                routed[name].append(traced.only(keep))
+        _reject(flow, traced.origin_rows()[~somewhere], "no branch takes it", rejected)
     if only:
-        elsewhere = row_mask(pieces, rows) & ~row_mask(routed[only], rows)
+        elsewhere = row_mask(batches, rows) & ~row_mask(routed[only], rows)
         _reject(flow, np.flatnonzero(elsewhere), f"branch {only} does not take it any more", rejected)
     return routed
 
 
-def row_mask(pieces: Sequence[Piece], rows: int) -> npt.NDArray[np.bool_]:
+def row_mask(batches: Sequence[TracedBatch], rows: int) -> npt.NDArray[np.bool_]:
     """Return a mask of the extractor's rows that the pieces have records of."""
     mask = np.zeros(rows, bool)
-    for piece in pieces:
-        mask[piece.origin_rows()] = True
+    for traced in batches:
+        mask[traced.origin_rows()] = True
     return mask
 
 
@@ -83,12 +83,12 @@ def _as_mask(mask: pa.BooleanArray | None, rows: int, branch: str) -> npt.NDArra
     return filled
 
 
-def _broken(branch: str, expected: str, found: str) -> ConfigurationError:
+def _broken(branch: str, expected: str, actual: str) -> ConfigurationError:
     return ConfigurationError(
         "a fork operator breaks its contract",
         id="CONSTRUCT_CONTRACT_BROKEN",
         branch=branch,
         expected=expected,
-        found=found,
+        found=actual,
         todo="correct choose() of the fork operator",
     )

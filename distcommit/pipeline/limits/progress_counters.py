@@ -33,7 +33,7 @@ class ProgressCounters:
     _at_work: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def spent(self) -> dict[str, float]:
+    def seconds_by_activity(self) -> dict[str, float]:
         """Seconds by activity."""
         ended, now = self._ended, self._at_work
         return {activity: ended.get(activity, 0) + now.get(activity, 0) for activity in (*ended, *now)}
@@ -48,7 +48,7 @@ class ProgressCounters:
             self._ended[activity] = self._ended.get(activity, 0) + time.perf_counter() - began_s
 
     def count_batch(self, records: int, bytes_read: int, spent: Mapping[str, float]) -> None:
-        """Count a batch. `spent` is what the current attempt has spent so far."""
+        """Count a batch. `seconds_by_activity` is what the current attempt has spent so far."""
         self.records += records
         self.bytes_read += bytes_read
         self._at_work = spent
@@ -57,4 +57,4 @@ class ProgressCounters:
     def ended(self, spent: Mapping[str, float]) -> None:
         """End the current attempt, which has spent this."""
         self._at_work = spent
-        self._ended, self._at_work = self.spent, {}
+        self._ended, self._at_work = self.seconds_by_activity, {}

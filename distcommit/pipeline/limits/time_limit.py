@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn, Protocol
 
-from distcommit.core.errors import OverdueError
+from distcommit.core.errors import TimeLimitError
 
 _AGAIN_S = 1.0
 """Interval of repeated alarms, for code that catches the first error."""
@@ -46,14 +46,14 @@ def construct_time_limit(seconds: float, construct: str) -> Iterator[None]:
     tasks. Blocking calls are interrupted. Native code that does not check for signals is left to the `Watch`.
 
     Raises:
-        OverdueError: naming the construct.
+        TimeLimitError: naming the construct.
     """
     if not seconds or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def ring(number: int, frame: FrameType | None) -> NoReturn:
-        raise OverdueError(
+        raise TimeLimitError(
             "a construct exceeded its time limit",
             construct=construct,
             expected=f"at most {seconds:g} s for a batch of records (limits.construct_seconds)",

@@ -140,10 +140,10 @@ def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]
 def _read(descriptor: int, size: int, offset: int) -> bytes:
     data = b""
     while len(data) < size:
-        piece = os.pread(descriptor, size - len(data), offset + len(data))
-        if not piece:
+        chunk = os.pread(descriptor, size - len(data), offset + len(data))
+        if not chunk:
             return b""  # the worker is writing the next work unit: the deadline has changed
-        data += piece
+        data += chunk
     return data
 
 

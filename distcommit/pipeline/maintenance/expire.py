@@ -33,7 +33,7 @@ class ExpirableFiles(PublishedFiles):
         super().__init__(fs, output, dataset_urn, done_epoch)
         self._flow = flow
 
-    def live(self) -> Iterator[LiveFile]:
+    def live_files(self) -> Iterator[LiveFile]:
         """Yield live files, error files included. The end of a file in a time folder is that of the folder's period.
 
         Raises:
@@ -43,19 +43,19 @@ class ExpirableFiles(PublishedFiles):
             end_ms = self._folder_end_ms(file)
             yield file if end_ms is None else replace(file, end_ms=end_ms)
 
-    def past(self, horizon: ExpiryCutoff) -> Iterator[LiveFile]:
-        """Yield expired files. Raises as `live`."""
-        return (file for file in self.live() if horizon.is_expired(file.end_ms))
+    def expired(self, cutoff: ExpiryCutoff) -> Iterator[LiveFile]:
+        """Yield expired files. Raises as `live_files`."""
+        return (file for file in self.live_files() if cutoff.is_expired(file.end_ms))
 
     def is_obsolete(self) -> bool:
         """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted.
 
         An empty tombstone then replaces it, so that runs no longer look for these files. A tombstone that names only
-        its predecessor is not obsolete. Raises as `live`.
+        its predecessor is not obsolete. Raises as `live_files`.
         """
         for stone in self.replacements():
             named = [file.path for file in stone.files if not is_tombstone(file.path)]
-            if stone.publish == "retain" and named:
+            if stone.publish == "expire" and named:
                 return all(self.fs.status(f"{self.output}/{path}") is None for path in named)
         return False
 
@@ -78,18 +78,18 @@ class ExpirySource(MaintenanceSource):
     """Expires files of all idle datasets.
 
     Attributes:
-        before_ms: see `ExpiryCutoff`.
+        cutoff_ms: see `ExpiryCutoff`.
     """
 
-    before_ms: int
+    cutoff_ms: int
 
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:
         if state.watermark is None:
             return None
-        aged, horizon = self.aged(state.dataset_urn, state.done_epoch), ExpiryCutoff(self.before_ms, state.done_epoch)
-        if next(aged.past(horizon), None) is None and not aged.is_obsolete():
+        aged, cutoff = self.aged(state.dataset_urn, state.done_epoch), ExpiryCutoff(self.cutoff_ms, state.done_epoch)
+        if next(aged.expired(cutoff), None) is None and not aged.is_obsolete():
             return None
-        return plan_of(state, horizon.unit(state.dataset_urn, state.watermark.incarnation, 1))
+        return plan_of(state, cutoff.unit(state.dataset_urn, state.watermark.incarnation, 1))
 
     def extraction(self, unit: WorkUnit) -> Extraction:
         return _AgedExtraction(self, unit)
@@ -110,9 +110,9 @@ class _AgedExtraction(MaintenanceExtraction):
 
     def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
         """Return a tombstone that names the expired files and the previous replacement."""
-        horizon = ExpiryCutoff.of(self.unit)
-        if horizon is None:
+        cutoff = ExpiryCutoff.of(self.unit)
+        if cutoff is None:
             return None
-        aged = self._source.aged(self.unit.dataset_urn, horizon.base)
-        files, records = aged.superseded(aged.past(horizon), retained=True)
-        return build_replacement(identity, "retain", horizon.base, (), files, records)
+        aged = self._source.aged(self.unit.dataset_urn, cutoff.base)
+        files, records = aged.superseded(aged.expired(cutoff), is_expired=True)
+        return build_replacement(identity, "expire", cutoff.base, (), files, records)

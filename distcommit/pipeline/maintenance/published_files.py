@@ -12,11 +12,11 @@ from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
-    RetiredFile,
+    SupersededFile,
     Tombstone,
     newest_replacements,
     read_tombstone,
-    retired_by,
+    superseded_by,
 )
 from distcommit.stores.folders.trees import files_below
 
@@ -64,19 +64,19 @@ class PublishedFiles:
         """Return the newest tombstones that are replacements. Raises as `live_in`."""
         return newest_replacements(self.tombstones(), self.done_epoch)
 
-    def live_in(self, *branches: str, where: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
+    def live_in(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
         """Yield the live files of these branches; each with the time at which it was written as its end.
 
         Args:
             branches: names of branches; `ERRORS` for all error branches.
-            where: returns whether a path below the output is wanted. The footers of others are not read.
+            location: returns whether a path below the output is wanted. The footers of others are not read.
 
         Raises:
             DistcommitError, OSError: if a tombstone or footer cannot be read.
         """
-        retired = retired_by(self.tombstones(), self.done_epoch)
+        superseded = superseded_by(self.tombstones(), self.done_epoch)
         for path in (path for branch in branches for path in self._paths(branch)):
-            if path in retired or is_tombstone(path) or not where(path):
+            if path in superseded or is_tombstone(path) or not location(path):
                 continue
             status, footer = self.fs.status(f"{self.output}/{path}"), read_footer(self.fs, f"{self.output}/{path}")
             if status is None or footer is None:
@@ -85,29 +85,29 @@ class PublishedFiles:
                 yield LiveFile(path, footer, status.size_bytes, -(-status.mtime_ns // 1_000_000))
 
     def superseded(
-        self, files: Iterable[LiveFile], *, retained: bool
-    ) -> tuple[list[RetiredFile], list[ReplacedRecords]]:
+        self, files: Iterable[LiveFile], *, is_expired: bool
+    ) -> tuple[list[SupersededFile], list[ReplacedRecords]]:
         """Return the files and records that a new replacement names: these files, then the replacements before it.
 
         Args:
             files: live files of the dataset.
-            retained: whether they expired, so that nothing takes their place.
+            is_expired: whether they expired, so that nothing takes their place.
 
         Raises:
             FileNotFoundError: if a replacement is gone.
             DistcommitError, OSError: as `live_in`.
         """
-        known, retired = SupersededRecords(), list[RetiredFile]()
+        superseded_records, retired = SupersededRecords(), list[SupersededFile]()
         for file in files:
-            retired.append(RetiredFile(file.path, file.size_bytes, "", file.footer.records))
-            known.add(file.footer, retained=retained)
+            retired.append(SupersededFile(file.path, file.size_bytes, "", file.footer.records))
+            superseded_records.add(file.footer, is_expired=is_expired)
         for stone in self.replacements():
             status = self.fs.status(f"{self.output}/{stone.path}")
             if status is None:
                 raise FileNotFoundError(stone.path)
-            retired.append(RetiredFile(stone.path, status.size_bytes, "", 0))
-            known.keep(stone.replaced)
-        return retired, known.to_records()
+            retired.append(SupersededFile(stone.path, status.size_bytes, "", 0))
+            superseded_records.add_tombstone(stone.replaced)
+        return retired, superseded_records.to_records()
 
     def _paths(self, branch: str) -> list[str]:
         """Return the paths of a branch's files below the output. Error files are listed once, with the tombstones."""

@@ -23,7 +23,7 @@ from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedF
 from distcommit.pipeline.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.sinks.files.footer import Footer, read_batches, read_footer, read_written_schema
 from distcommit.sinks.files.offsets import OffsetSets, parsed
-from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, RetiredFile, Tombstone
+from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, SupersededFile, Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class ReprocessSource(MaintenanceSource):
         if units:
             return plan_of(state, *units)
         if self.dataset_urn:
-            found = "no watermark" if state.watermark is None else "no live error file"
-            raise _nothing(state.dataset_urn, found)
+            actual = "no watermark" if state.watermark is None else "no live error file"
+            raise _nothing_to_reprocess(state.dataset_urn, actual)
         return None
 
     def extraction(self, unit: WorkUnit) -> Extraction:
@@ -101,13 +101,13 @@ def _epochs(footer: Footer) -> tuple[int, ...]:
     return (footer.epoch, *footer.replaces)
 
 
-def _nothing(urn: str, found: str) -> ConfigurationError:
+def _nothing_to_reprocess(urn: str, actual: str) -> ConfigurationError:
     return ConfigurationError(
         "the dataset has nothing to reprocess",
         id="MAINTENANCE_NOT_POSSIBLE",
         dataset=urn,
         expected="rejected records (on_rejected: divert) that were not reprocessed since",
-        found=found,
+        found=actual,
         todo="run `audit`: it lists the rejected records that can be reprocessed",
     )
 
@@ -118,7 +118,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
     def __init__(self, source: ReprocessSource, unit: WorkUnit) -> None:
         super().__init__(source.flow, unit)
         self._source = source
-        self._retired, self._footers, self._bytes = list[RetiredFile](), list[Footer](), 0
+        self._retired, self._footers, self._bytes = list[SupersededFile](), list[Footer](), 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         reprocessed, fs = ReprocessedFiles.of(self.unit), self._source.fs
@@ -142,7 +142,7 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
                 )
             self._bytes += status.size_bytes
             self._footers.append(footer)
-            self._retired.append(RetiredFile(below, status.size_bytes, f"{checksum:016x}", records))
+            self._retired.append(SupersededFile(below, status.size_bytes, f"{checksum:016x}", records))
 
     def bytes_read(self) -> int:
         return self._bytes
@@ -178,8 +178,8 @@ class _ErrorFilesExtraction(MaintenanceExtraction):
             attempt=identity.attempt,
             base=reprocessed.base,
             branch=reprocessed.branch,
-            fed=sum(file.records for file in self._retired),
-            written=sum(result.records_written for result in results),
-            rejected=sum(result.records_diverted for result in results),
+            records_reprocessed=sum(file.records for file in self._retired),
+            records_written=sum(result.records_written for result in results),
+            records_rejected=sum(result.records_rejected for result in results),
             files=tuple(self._retired),
         )

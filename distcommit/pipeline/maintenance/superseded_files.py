@@ -12,8 +12,8 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.urn import folder_of
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.steps.folders import GuardedFolders
-from distcommit.stores.folders.ownership import newest_end, read_marks
-from distcommit.stores.folders.tombstones import RetiredFile, Tombstone, read_tombstone
+from distcommit.stores.folders.ownership import newest_end, read_markers
+from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, read_tombstone
 from distcommit.stores.snapshots.snapshots import OldestSnapshot
 from distcommit.stores.state.job_store import JobStore
 
@@ -38,7 +38,7 @@ def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, Dataset
     fs, roots, oldest = store.fs, store.roots, OldestSnapshot(store)
     try:
         error_folders = {entry.name for entry in fs.list_folder(f"{roots.output}/{REJECTED_FOLDER}") if entry.is_folder}
-        ended = newest_end(read_marks(fs, roots.output)) if error_folders else 0
+        ended = newest_end(read_markers(fs, roots.output)) if error_folders else 0
     except OSError as error:  # a later run deletes the files
         logger.warning("error branches cannot be listed: %s", error)
         return
@@ -55,8 +55,8 @@ def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, Dataset
 
 
 def _states_by_bucket(states: Mapping[int, Mapping[str, DatasetState]]) -> Iterator[tuple[int, DatasetState]]:
-    for bucket, known in states.items():
-        for state in known.values():
+    for bucket, dataset_states in states.items():
+        for state in dataset_states.values():
             yield bucket, state
 
 
@@ -71,9 +71,9 @@ def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) ->
     """Delete the files that these tombstones name, then the tombstones. A replacement is deleted only once its files
     are gone and a newer replacement names it, so that the newest stays."""
     present = {tombstone.path for tombstone in tombstones}
-    retired = {file.path for tombstone in tombstones for file in tombstone.files}
+    superseded = {file.path for tombstone in tombstones for file in tombstone.files}
     for tombstone in tombstones:
-        is_deleted = not tombstone.is_replacement or tombstone.path in retired
+        is_deleted = not tombstone.is_replacement or tombstone.path in superseded
         records = [file for file in tombstone.files if not is_tombstone(file.path)]
         older_tombstones = [file for file in tombstone.files if is_tombstone(file.path)]
         if not _delete(fs, output, tombstone, records, for_good=is_deleted):
@@ -87,9 +87,11 @@ def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) ->
             fs.delete(f"{output}/{tombstone.path}")
 
 
-def _delete(fs: FileSystem, output: str, tombstone: Tombstone, files: Sequence[RetiredFile], *, for_good: bool) -> bool:
+def _delete(
+    fs: FileSystem, output: str, tombstone: Tombstone, files: Sequence[SupersededFile], *, for_good: bool
+) -> bool:
     """Return whether all of these files are gone; with `for_good` durably, whichever process deleted them."""
-    folders, touched, foreign = GuardedFolders(fs, output), set[str](), list[RetiredFile]()
+    folders, touched, foreign = GuardedFolders(fs, output), set[str](), list[SupersededFile]()
     for file in files:
         target = f"{output}/{file.path}"
         folder = target.rpartition("/")[0]

@@ -17,29 +17,32 @@ class SupersededRecords:
     def __init__(self) -> None:
         self._sets: dict[_Key, dict[str, OffsetSets]] = {}
 
-    def add(self, footer: Footer, *, retained: bool) -> None:
+    def add(self, footer: Footer, *, is_expired: bool) -> None:
         """Add the offsets in a file's footer."""
         offsets, holes = parsed(footer.offsets), parsed(footer.holes)
         branches = [footer.branch] if footer.branch else footer.branches
-        key = footer.incarnation, footer.branches, retained
+        key = footer.incarnation, footer.branches, is_expired
         self._update(key, branches, offsets)
         self._update(key, footer.branches, holes)
         for branch, text in footer.filtered.items():
             self._update(key, [branch], parsed(text))
 
-    def keep(self, replaced: Iterable[ReplacedRecords]) -> None:
+    def add_tombstone(self, replaced: Iterable[ReplacedRecords]) -> None:
         """Add the offsets in a tombstone that is itself superseded."""
         for entry in replaced:
             for branch, text in entry.offsets.items():
-                self._update((entry.incarnation, entry.branches, entry.retained), [branch], parsed(text))
+                self._update((entry.incarnation, entry.branches, entry.is_expired), [branch], parsed(text))
 
     def to_records(self) -> list[ReplacedRecords]:
         """Return everything in the form that a tombstone stores."""
         return [
             ReplacedRecords(
-                incarnation, branches, {branch: offsets.to_text() for branch, offsets in sorted(sets.items())}, retained
+                incarnation,
+                branches,
+                {branch: offsets.to_text() for branch, offsets in sorted(sets.items())},
+                is_expired,
             )
-            for (incarnation, branches, retained), sets in self._sets.items()
+            for (incarnation, branches, is_expired), sets in self._sets.items()
         ]
 
     def _update(self, key: _Key, branches: Iterable[str], offsets: OffsetSets) -> None:

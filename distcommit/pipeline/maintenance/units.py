@@ -106,7 +106,7 @@ class MaintenanceExtraction(Extraction):
     def tombstone(self, results: Sequence[BranchResult], identity: AttemptIdentity) -> Tombstone | None:
         """Return the tombstone of the superseded files; None if there are none."""
 
-    def with_own_files(
+    def with_maintenance_files(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
         """Return the results with the staged tombstone, beside the error files of its branch."""

@@ -45,7 +45,7 @@ SCHEDULE = "schedule"
 PAUSED = "paused.json"
 """File in that folder: scheduled runs are suspended."""
 
-EXPIRY_CUTOFFS = "horizons"
+EXPIRY_REQUESTS = "expiry_requests"
 """Folder in the store of expiry cutoffs, in numbered documents. The newest counts."""
 
 RUN_TABLES = "run_tables"
@@ -60,10 +60,10 @@ LOCK = "lock"
 SCHEMAS = "schemas"
 """Folder in the store of inferred schemas."""
 
-SNAPSHOTS = "cuts"
+SNAPSHOTS = "snapshots"
 """Folder in the store of snapshots."""
 
-SNAPSHOT_DELTAS = f"{SNAPSHOTS}/pieces"
+SNAPSHOT_DELTAS = f"{SNAPSHOTS}/deltas"
 """Folder of snapshot deltas, by bucket."""
 
 _NUMBERED = re.compile(r"(\d{12})\.json")
@@ -156,9 +156,9 @@ def snapshot_delta_epoch(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def record_name(epoch: int, what: str = "") -> str:
-    """Return the file name of a run's record, or of another file of the run if `what` names one."""
-    return f"{epoch_name(epoch)}{f'-{what}' if what else ''}.json"
+def record_name(epoch: int, subject: str = "") -> str:
+    """Return the file name of a run's record, or of another file of the run if `subject` names one."""
+    return f"{epoch_name(epoch)}{f'-{subject}' if subject else ''}.json"
 
 
 def record_of(name: str) -> tuple[int, str] | None:

@@ -40,8 +40,8 @@ def probed_bucket(name: str) -> int | None:
     """Return the bucket whose committer created such a file, None for any other file."""
     if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # the common case
         return None
-    _, probe, rest = name.rpartition(OUTPUT_PROBE)
-    bucket = rest.partition("-")[0]
+    _, probe, remainder = name.rpartition(OUTPUT_PROBE)
+    bucket = remainder.partition("-")[0]
     return int(bucket) if probe and bucket.isdecimal() else None
 
 

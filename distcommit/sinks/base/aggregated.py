@@ -42,9 +42,9 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
         is unknown, and all requests have failed.
         """
         refusals = [self._refusal(request) for request in requests]
-        refused = next((r.dataset_urn for r, why in zip(requests, refusals, strict=True) if why is not None), None)
+        refused = next((r.dataset_urn for r, cause in zip(requests, refusals, strict=True) if cause is not None), None)
         if refused is not None:
-            return [why or HeldBack(refused) for why in refusals]
+            return [cause or HeldBack(refused) for cause in refusals]
         try:
             return self.commit_aggregated(self.combine(requests))
         except RefusedError as error:

@@ -19,8 +19,8 @@ class ErrorCollector:
             operations are not tried, as each might take as long to fail.
     """
 
-    def __init__(self, what: str, probe: Callable[[], None] | None = None) -> None:
-        self._what, self._probe = what, probe
+    def __init__(self, subject: str, probe: Callable[[], None] | None = None) -> None:
+        self._what, self._probe = subject, probe
         self._failed: dict[str, Exception] = {}
 
     @contextmanager

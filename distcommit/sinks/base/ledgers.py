@@ -58,10 +58,10 @@ def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | N
     return _another_store(request, f"epoch {epoch}" if epoch else "no row")
 
 
-def _another_store(request: CommitRequest, found: str) -> FailedForGood:
+def _another_store(request: CommitRequest, actual: str) -> FailedForGood:
     expected = " or ".join(f"epoch {base}" if base else "nothing" for base in request.bases) or "an older epoch"
     return FailedForGood(
-        f"this is not the target that the store knows: its ledger has {found} for the dataset, expected {expected}."
+        f"this is not the target that the store knows: its ledger has {actual} for the dataset, expected {expected}."
         " Target or store were restored from a copy, or recreated. Nothing was written. To do: restore the other one to"
         " the same state, and release the dataset with retry; if that is impossible, delete the dataset's data and"
         " ledger row from this target, and release the dataset with restart, which reads it from its beginning"

@@ -110,10 +110,10 @@ def added(*parts: Covered) -> tuple[Covered, ...]:
     return tuple(sums.values())
 
 
-def without(whole: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
+def without(atomic: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
     """Return the entries without the parts that were taken back; empty entries are left out."""
     removed = {_kind(part): part for part in taken_back}
-    remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in whole)
+    remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in atomic)
     return tuple(part for part in remaining if part.rows or part.offsets or part.filtered)
 
 
@@ -138,7 +138,7 @@ def _both(one: Covered, other: Covered) -> Covered:
             for branch in sorted({*one.filtered, *other.filtered})
         },
         rows=one.rows + other.rows,
-        twice=one.twice + other.twice + twice,
+        duplicates=one.duplicates + other.duplicates + twice,
     )
 
 

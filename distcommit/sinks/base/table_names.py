@@ -21,8 +21,8 @@ def check_template(template: str) -> str:
     Raises:
         ValueError: if it is empty, not printable, or has braces other than one `{dataset}`.
     """
-    rest = template.replace(DATASET, "", 1)
-    if not template or "{" in rest or "}" in rest or not template.isprintable():
+    remainder = template.replace(DATASET, "", 1)
+    if not template or "{" in remainder or "}" in remainder or not template.isprintable():
         raise SettingError(f"must be a table's name, in which {DATASET} may stand once for the dataset's URN")
     return template
 
@@ -34,7 +34,7 @@ def table_name(
     most_bytes: int,
     any_case: bool = True,
     basic_characters: bool = False,
-    taken: tuple[str, ...] = (),
+    selected: tuple[str, ...] = (),
 ) -> str:
     """Return the table of a dataset: the template with the dataset's URN.
 
@@ -47,7 +47,7 @@ def table_name(
         most_bytes: length of the longest name that the database keeps, in bytes of UTF-8.
         any_case: whether the database distinguishes names by their case.
         basic_characters: whether names may have characters of Unicode's basic plane only.
-        taken: names of tables that do not belong to datasets.
+        selected: names of tables that do not belong to datasets.
     """
     name = template.replace(DATASET, urn)
     raw = name.encode()
@@ -55,10 +55,10 @@ def table_name(
     is_valid = (
         name.isprintable() and max(name) <= last and not name.endswith(" ") and (any_case or name == name.lower())
     )
-    if is_valid and len(raw) <= most_bytes and name not in taken and not _SHORTENED.search(name):
+    if is_valid and len(raw) <= most_bytes and name not in selected and not _SHORTENED.search(name):
         return name
     plain = "".join(
-        each if each.isprintable() and each <= last else "_" for each in (name if any_case else name.lower())
+        text if text.isprintable() and text <= last else "_" for text in (name if any_case else name.lower())
     )
     begin = plain.encode()[: most_bytes - 2 * _HASH_BYTES - 1].decode(errors="ignore")
     return f"{begin}_{blake2b(raw, digest_size=_HASH_BYTES).hexdigest()}"

@@ -97,10 +97,10 @@ def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa
         raise refused_value(column, shown, str(error)) from error
 
 
-def refused_value(column: str, shown: str, why: str) -> RefusedError:
+def refused_value(column: str, shown: str, reason: str) -> RefusedError:
     """Return the error of a value that its column can't have."""
     return RefusedError(
-        f"a value of column {column!r} does not go into the table's {shown}: {why}. Alter the table and release the"
+        f"a value of column {column!r} does not go into the table's {shown}: {reason}. Alter the table and release the"
         " dataset with retry; or abandon it and convert or reject such values"
     )
 

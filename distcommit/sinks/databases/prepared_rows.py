@@ -14,7 +14,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Prepared, S
 from distcommit.sinks.databases.staged_rows import StagedRows, files_of
 
 
-class Preparing(Protocol):
+class PreparedRowsCommitter(Protocol):
     """Prepares transactions at a database, and rolls them back."""
 
     def begin(self, epoch: int) -> None:
@@ -35,7 +35,7 @@ class Preparing(Protocol):
         """
         ...
 
-    def discard(self, lost: list[AbortedAttempt]) -> None:
+    def discard(self, aborted_attempts: list[AbortedAttempt]) -> None:
         """Roll back what aborted attempts have prepared. See `SinkCommitter.discard`."""
         ...
 
@@ -49,7 +49,7 @@ class PreparedRows(StagedRows):
     are read.
 
     Args:
-        opens: opens a `Preparing` with a connection of its own.
+        opens: opens a `PreparedRowsCommitter` with a connection of its own.
         attempt: the attempt that writes the rows.
         area: the attempt's staging folder.
         origin: the origin of the rows.
@@ -58,7 +58,7 @@ class PreparedRows(StagedRows):
 
     def __init__(
         self,
-        opens: Callable[[CommitterContext], Preparing],
+        opens: Callable[[CommitterContext], PreparedRowsCommitter],
         attempt: AttemptIdentity,
         area: StagingArea,
         origin: Origin,

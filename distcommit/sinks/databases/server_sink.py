@@ -140,13 +140,13 @@ class ServerSink(TableSink):
         if self.two_phase:
             return self.open_two_phase(context)
         driver = self._driver()
-        return committing_by(self._connected(driver), lambda made: driver.committer(made, self, context))
+        return committing_by(self._connected(driver), lambda connection: driver.committer(connection, self, context))
 
     def open_two_phase(self, context: CommitterContext) -> TwoPhaseCommitter:
         """Open a committer that also prepares transactions. Raises as `open_committer`."""
         driver = self._driver()
         again = partial(self._connected, driver)
-        return committing_by(again(), lambda made: driver.two_phase(made, self, context, again))
+        return committing_by(again(), lambda connection: driver.two_phase(connection, self, context, again))
 
     def check_connection(self) -> str:
         with closing(self._connected(self._driver())):

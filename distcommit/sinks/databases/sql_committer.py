@@ -93,19 +93,19 @@ class SqlCommitter(RowLoadingCommitter):
     # -- the ledger
 
     def identity(self) -> str:
-        asked = f"SELECT commit_id FROM {{ledger}} WHERE {self.row_condition}"
-        row = self.execute(asked, self.row_values("", ("", ""))).fetchone()
+        statement = f"SELECT commit_id FROM {{ledger}} WHERE {self.row_condition}"
+        row = self.execute(statement, self.row_values("", ("", ""))).fetchone()
         return "" if row is None else str(row[0])
 
-    def take_rows(self, found: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
+    def take_rows(self, sequences: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
         """Return locked rows, and remember the tables that they are of.
 
         Args:
-            found: of each row `LEDGER_COLUMNS`, the table's name, and `identity_column`.
+            sequences: of each row `LEDGER_COLUMNS`, the table's name, and `identity_column`.
         """
         rows: dict[Key, LedgerRow] = {}
         self._targets.clear()
-        for row in found:
+        for row in sequences:
             key, target, identity = (row[0], row[1]), row[7], row[8]
             is_forgotten = (identity if self.forgotten == self.identity_column else target) is None
             self._targets[key] = (target, None if is_forgotten else identity or 0)
@@ -133,8 +133,8 @@ class SqlCommitter(RowLoadingCommitter):
         return (*commit, target, identity, tag_of(self._context.store_id, *key))
 
     def ledger(self) -> Iterator[LedgerRow]:
-        asked = f"SELECT {LEDGER_COLUMNS} FROM {{ledger}} WHERE store = %s AND (epoch > 0 OR revoked > 0)"
-        return map(as_row, self.execute(asked, (self._context.store_id,)).fetchall())
+        statement = f"SELECT {LEDGER_COLUMNS} FROM {{ledger}} WHERE store = %s AND (epoch > 0 OR revoked > 0)"
+        return map(as_row, self.execute(statement, (self._context.store_id,)).fetchall())
 
     def had_commits(self, target: str) -> bool:
         condition = f"target = %s AND epoch > 0 AND {self.forgotten} IS NOT NULL"
@@ -158,12 +158,12 @@ class SqlCommitter(RowLoadingCommitter):
         row = self.row_inserted("", (uuid.uuid4().hex, ""))
         with contextlib.suppress(_UndoneError), self.transaction():
             self.execute(
-                f"INSERT INTO {{ledger}} ({self.row_columns}, covered) VALUES ({places(row)}, %s)",
+                f"INSERT INTO {{ledger}} ({self.row_columns}, covered) VALUES ({placeholders(row)}, %s)",
                 (*row, self.as_json(os.urandom(_PROBED_BYTES).hex())),
             )
             raise _UndoneError
 
 
-def places(values: Collection[Any]) -> str:
+def placeholders(values: Collection[Any]) -> str:
     """Return a `%s` for each value."""
     return ", ".join(["%s"] * len(values))

@@ -17,7 +17,7 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
 from distcommit.protocol.paths.staging import rows_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
-from distcommit.sinks.databases.newest_row import with_positions
+from distcommit.sinks.databases.upsert_order import with_positions
 
 FILE_BYTES = 16 << 20
 """Size of one file before compression, and about what a writer or a committer has in memory."""
@@ -79,10 +79,10 @@ class StagedRows(CoveringWriter):
             return Prepared(holes=self._covering.holes_left)
         self._flush()
         info = {"files": self._files, "rows": self._covering.rows, "covered": self._covering.covered()}
-        again = {"epochs": [*self._origin.replaces]} if self._origin.replaces else {}
+        reprocessed = {"epochs": [*self._origin.replaces]} if self._origin.replaces else {}
         provenance = self._origin.provenance
         by_reading = {"by_reading": True} if provenance is not None and provenance.counts_reading else {}
-        return Prepared([{**info, "ledger": self._ledger(), **again, **by_reading}])
+        return Prepared([{**info, "ledger": self._ledger(), **reprocessed, **by_reading}])
 
     def abort(self) -> None:
         self._waiting.clear()

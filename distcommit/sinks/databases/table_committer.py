@@ -144,7 +144,7 @@ class TableCommitter(SinkCommitter):
         """Commit all requests in one transaction, however many there are; if one of them can't be, it is rolled
         back."""
         try:
-            return self._tried(requests, whole=True)
+            return self._tried(requests, atomic=True)
         except _NotWholeError as error:
             return error.outcomes
 
@@ -172,24 +172,24 @@ class TableCommitter(SinkCommitter):
                 if row is not None and row != rows.get(key):
                     self.record(row)
 
-    def _tried(self, requests: Sequence[CommitRequest], *, whole: bool = False) -> list[CommitOutcome]:
+    def _tried(self, requests: Sequence[CommitRequest], *, atomic: bool = False) -> list[CommitOutcome]:
         for number in tries(_TRIES):
             self.retry_count += 1 if number > 1 else 0
             try:
-                return self._in_one_transaction(requests, whole=whole)
+                return self._in_one_transaction(requests, atomic=atomic)
             except CollisionError:
                 if number == _TRIES:
                     raise
         raise AssertionError("unreachable")
 
-    def _in_one_transaction(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
+    def _in_one_transaction(self, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
         with self.transaction():
             keys = _keys(requests)
             rows, identity = self.locked(keys), self.identity()
-            if whole:
+            if atomic:
                 _check_whole(requests, [self._looked_at(request, rows, identity) for request in requests])
             outcomes = [self._commit(request, rows, identity) for request in requests]
-            if whole:
+            if atomic:
                 _check_whole(requests, outcomes)
             self.unlocked(key for key in keys if key not in rows)
         return outcomes
@@ -264,11 +264,11 @@ def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOut
     Raises:
         _NotWholeError: if one of them can't be committed now or ever.
     """
-    for refusal, held in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
+    for refusal, retryable in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
         for request, refused in zip(requests, outcomes, strict=True):
             if isinstance(refused, refusal):
                 by = HeldBack(request.dataset_urn)
-                raise _NotWholeError([by if isinstance(outcome, held) else outcome for outcome in outcomes])
+                raise _NotWholeError([by if isinstance(outcome, retryable) else outcome for outcome in outcomes])
 
 
 def _keys(requests: Sequence[CommitRequest]) -> list[Key]:

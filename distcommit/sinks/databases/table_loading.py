@@ -16,15 +16,15 @@ from distcommit.core.interfaces.committer import CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.support.decoding import converted
 from distcommit.core.work import MAIN_BRANCH
-from distcommit.sinks.databases.newest_row import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 from distcommit.sinks.databases.plain_arrays import refused_value
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
+from distcommit.sinks.databases.upsert_order import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
 """Columns of a ledger, in the order of `as_row`."""
-_MARK = re.compile(r"distcommit:([0-9a-f]{15})")
+_IDENTITY = re.compile(r"distcommit:([0-9a-f]{15})")
 
 
 class Table(Protocol):
@@ -183,10 +183,10 @@ class RowLoadingCommitter(TableCommitter):
         if table is None and self._settings.create and not is_known and not self._is_shared_and_was_there(shown):
             return self.make(name, rows, tags, key)
         if table is None or (is_known and table.identity != identity):
-            found = "there is none" if table is None else "it was dropped and made again"
-            why = f"the ledger says that it was there: {found} now" if is_known or self._settings.create else found
+            actual = "there is none" if table is None else "it was dropped and made again"
+            reason = f"the ledger says that it was there: {actual} now" if is_known or self._settings.create else actual
             raise RefusedError(
-                f"table {shown}: {why}. Nothing was written. Restore it with its rows, or create it; set"
+                f"table {shown}: {reason}. Nothing was written. Restore it with its rows, or create it; set"
                 f" {self.forgotten} to null in {LEDGER} if a new table is to count as the same. Then release the"
                 " dataset with retry"
             )
@@ -233,7 +233,7 @@ def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: 
             raise refused_value(key, columns[key].shown, "null in a key, which never equals another null")
 
 
-def left_out(shown: str, sent: int, inserted: int) -> RefusedError:
+def dropped_rows_error(shown: str, sent: int, inserted: int) -> RefusedError:
     """Return the error of a table with a trigger that drops rows."""
     return RefusedError(
         f"a trigger of table {shown} leaves out rows: {sent} were sent, {inserted} came in; remove it, then release the"
@@ -253,15 +253,17 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
     return batch
 
 
-def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, add_columns: bool) -> list[pa.Field]:
+def missing_columns(
+    schema: pa.Schema, existing_columns: Mapping[str, Any], shown: str, *, add_columns: bool
+) -> list[pa.Field]:
     """Return the columns that a table lacks and that are to be added.
 
     Raises:
         RefusedError: if they may not be added; or if a name differs from one of the table's only by case.
     """
-    missing = [each for each in schema if each.name not in there]
-    by_lower_name = {name.lower(): name for name in there}
-    same = [each.name for each in missing if each.name.lower() in by_lower_name]
+    missing = [field for field in schema if field.name not in existing_columns]
+    by_lower_name = {name.lower(): name for name in existing_columns}
+    same = [field.name for field in missing if field.name.lower() in by_lower_name]
     if same:
         raise RefusedError(
             f"table {shown} has the column {by_lower_name[same[0].lower()]!r}, and the records have {same[0]!r}: rename"
@@ -269,8 +271,8 @@ def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, 
             " dataset with retry"
         )
     if missing and not add_columns:
-        names = ", ".join(repr(each.name) for each in missing)
-        of_order = any(each.name in ORDER_COLUMNS for each in missing)
+        names = ", ".join(repr(field.name) for field in missing)
+        of_order = any(field.name in ORDER_COLUMNS for field in missing)
         instead = ", or name a `version` column of the records" if of_order else ""
         raise RefusedError(
             f"table {shown} has no column {names}; add it, or set `evolve: add_columns`{instead}, then release the"
@@ -279,7 +281,7 @@ def missing_columns(schema: pa.Schema, there: Mapping[str, Any], shown: str, *, 
     return missing
 
 
-def new_mark() -> str:
+def new_identity() -> str:
     """Return a text for the definition of a created table, which no other table has.
 
     It is the table's identity in databases that have none. A table that another client has recreated has no mark, or
@@ -290,5 +292,5 @@ def new_mark() -> str:
 
 def identity_in(definition: str) -> int:
     """Return the 60-bit number of the mark in a table's definition or comment; 0 without a mark."""
-    mark = _MARK.search(definition)
+    mark = _IDENTITY.search(definition)
     return int(mark[1], 16) if mark else 0

@@ -21,9 +21,9 @@ from distcommit.core.support.setting_values import check_distinct
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET, check_template
-from distcommit.sinks.databases.newest_row import ORDER_COLUMNS
 from distcommit.sinks.databases.staged_rows import StagedRows
 from distcommit.sinks.databases.table_committer import TableCommitter
+from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS
 
 ANOTHER_TARGET = (
     "restore the old value: committed rows and their ledger are at the old target. For a new target give the job new"
@@ -85,7 +85,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     def name(self) -> str:
         return self.name_of(f"{self.type}:{self.table}")
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         return {"table": FixedSetting(self.table, ANOTHER_TARGET)}
 
     @abstractmethod

@@ -31,7 +31,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.error_collection import ErrorCollector
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.databases.proofs import ProofCommitter
+from distcommit.sinks.databases.commit_proofs import ProofCommitter
 from distcommit.sinks.databases.staged_rows import files_of, rows_of, staged_batches, staged_runs
 from distcommit.sinks.databases.table_committer import CollisionError, RefusedError
 
@@ -92,7 +92,7 @@ class TwoPhaseCommitter(ProofCommitter):
         """Commit or roll back a prepared transaction durably, on the second connection; False if it does not exist."""
 
     @abstractmethod
-    def preparing(self, name: Name) -> AbstractContextManager[object]:
+    def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
         """Open a transaction that is prepared durably when the block ends. If the block raises, it is rolled back, at
         the latest when the committer is closed. The committer is not used for anything else afterwards."""
 
@@ -124,15 +124,15 @@ class TwoPhaseCommitter(ProofCommitter):
             FencedError: if a newer run has begun, or this attempt was aborted.
             TransientError: if the database is unavailable, or has no room for the transaction.
         """
-        asked = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
-        name = Name(self._key_of(asked), attempt.epoch, attempt.attempt)
+        request = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
+        name = Name(self._key_of(request), attempt.epoch, attempt.attempt)
         try:
-            (path, checksum), *_ = files_of(asked.infos)
-            table = self._ready(asked, next(staged_batches(self._context, path, checksum)).schema)
-            with self.preparing(name):
-                self._write(attempt, asked, table)
+            (path, checksum), *_ = files_of(request.infos)
+            table = self._ready(request, next(staged_batches(self._context, path, checksum)).schema)
+            with self.prepared_transaction(name):
+                self._write(attempt, request, table)
         except RefusedError as error:
-            raise _refused(asked, str(error)) from error
+            raise _refused(request, str(error)) from error
         except (DistcommitError, OSError):
             raise
         except Exception as error:
@@ -172,7 +172,7 @@ class TwoPhaseCommitter(ProofCommitter):
                     raise
         raise AssertionError("unreachable")
 
-    def _write(self, attempt: AttemptIdentity, asked: CommitRequest, identity: int) -> None:
+    def _write(self, attempt: AttemptIdentity, request: CommitRequest, identity: int) -> None:
         """Insert the proof, and only then check for a newer run: if there is none, its `discard` will meet the
         proof."""
         if not self.prove(attempt, self._proof(attempt.attempt)):
@@ -184,24 +184,24 @@ class TwoPhaseCommitter(ProofCommitter):
         self._require_newest(attempt.epoch)
         try:
             with self.savepoint():
-                self._fill(asked, identity)
+                self._fill(request, identity)
         except (DistcommitError, RefusedError):
             raise
         except Exception as error:
             outcome = self.outcome_of(error)
             if isinstance(outcome, FailedForGood):
-                raise _refused(asked, outcome.reason) from error
+                raise _refused(request, outcome.reason) from error
             raise
 
-    def _fill(self, asked: CommitRequest, identity: int) -> None:
-        table = self.find(self._settings.table_of(asked.dataset_urn), self._tags(asked))
+    def _fill(self, request: CommitRequest, identity: int) -> None:
+        table = self.find(self._settings.table_of(request.dataset_urn), self._tags(request))
         if table is None or table.identity != identity:
             raise TransientError(
                 "the table was dropped or recreated just now",
                 id="TABLE_CHANGED_CONCURRENTLY",
-                dataset=asked.dataset_urn,
+                dataset=request.dataset_urn,
             )
-        for path, checksum in files_of(asked.infos):
+        for path, checksum in files_of(request.infos):
             for batches in staged_runs(self._context, path, checksum):
                 table.fit(batches[0].schema, add_columns=False)
                 table.copy(batches)
@@ -258,23 +258,29 @@ class TwoPhaseCommitter(ProofCommitter):
             "prepared transactions are rolled back when a commit is taken back, and can't be committed again"
         )
 
-    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
+    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         """Roll back prepared transactions of aborted attempts, and bar their proofs.
 
         A transaction that can't be rolled back does not prevent the others. Its proof is not barred, as the insert
         would wait for its lock.
         """
-        attempts, held = {each.attempt for each in lost}, set[Name]()
+        attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
         one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
             if name.attempt in attempts:
-                held.add(name)
+                still_prepared.add(name)
                 with one_by_one.collecting(name.text):
                     self.settle(name, commit=False)
-                    held.remove(name)
-        unsettled = {name.attempt for name in held}
+                    still_prepared.remove(name)
+        unsettled = {name.attempt for name in still_prepared}
         with self.transaction():
-            self.bar({self._proof(each.attempt): each.epoch for each in lost if each.attempt not in unsettled})
+            self.bar(
+                {
+                    self._proof(attempt.attempt): attempt.epoch
+                    for attempt in aborted_attempts
+                    if attempt.attempt not in unsettled
+                }
+            )
         one_by_one.raise_collected()
 
     # -- a request's transactions
@@ -291,10 +297,10 @@ class TwoPhaseCommitter(ProofCommitter):
         Raises:
             LostError: if a transaction is neither prepared nor committed.
         """
-        names, there = self._names(request), self.in_doubt()
+        names, in_doubt = self._names(request), self.in_doubt()
         proofs = self.proven([self._proof(name.attempt) for name in names])
         waiting = [name for name in names if self._proof(name.attempt) not in proofs]
-        gone = [name for name in waiting if name not in there]
+        gone = [name for name in waiting if name not in in_doubt]
         if gone:
             raise _lost(request, gone)
         return waiting
@@ -333,12 +339,12 @@ def _visible(request: CommitRequest) -> ConflictError:
     )
 
 
-def _refused(request: CommitRequest, why: str) -> ConfigurationError:
+def _refused(request: CommitRequest, reason: str) -> ConfigurationError:
     return ConfigurationError(
         "the table does not take the rows",
         id="RECORDS_NOT_STORABLE",
         dataset=request.dataset_urn,
         branch=request.branch,
-        found=why,
+        found=reason,
         todo="alter the table, convert such records, or reject them with a row checker",
     )

@@ -27,7 +27,7 @@ def partition_types(table: DeltaTable) -> list[str]:
 
 def altered(table: DeltaTable, name: str, location: Location, request: CommitRequest) -> FailedForGood | None:
     """Refuse data files if the present table would not show all of their values."""
-    problems = list(dict.fromkeys(each for info in request.infos for each in _problems(table, location, info)))
+    problems = list(dict.fromkeys(text for info in request.infos for text in _problems(table, location, info)))
     return was_altered(name, problems) if problems else None
 
 

@@ -29,7 +29,7 @@ from distcommit.sinks.delta.schemas import check_writable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
-from distcommit.sinks.table_formats.data_files import left_by, sync_locations, warn_of_kept
+from distcommit.sinks.table_formats.data_files import data_files_of_attempt, sync_locations, warn_of_files_in_use
 from distcommit.sinks.table_formats.ledger_files import Ledger
 from distcommit.sinks.table_formats.table_changes import was_dropped
 
@@ -72,9 +72,9 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         sync_locations(self._context.fs, done)  # also of versions that another process has committed
         self._ledgers.delete(name for batch in batches for name in batch.superseded)
 
-    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
+    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         self._tables.location.check()
-        super().discard(lost)
+        super().discard(aborted_attempts)
 
     def probe(self) -> None:
         self._tables.probe()
@@ -125,9 +125,11 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         for name in [self._sink.table] if self._sink.shares_tables else self._tables.names():
             yield name, partial(self._tables.load, name)
 
-    def orphaned_files(self, lost: Sequence[AbortedAttempt]) -> Mapping[str, Mapping[str, int]]:
+    def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[str, Mapping[str, int]]:
         by_table: dict[str, dict[str, int]] = {}
-        for path in (path for each in lost for path in left_by(self._context, self._sink.name, each)):
+        for path in (
+            path for attempt in aborted for path in data_files_of_attempt(self._context, self._sink.name, attempt)
+        ):
             by_table.setdefault(path.partition("/")[0], {})[path] = 0
         return by_table
 
@@ -142,7 +144,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
         needed = {path for path in files if name_in_table(path) in named}
         if needed:
-            warn_of_kept(name, needed)
+            warn_of_files_in_use(name, needed)
         return needed
 
     def delete(self, paths: Iterable[str], table: DeltaTable | None) -> None:
@@ -197,11 +199,11 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
             return
         change = self._ledgers.changed(ledger, rows, table)
         batch.put, batch.version = [*batch.put, *change.put], table.version()
-        requests = [batch.requests[index] for index in batch.taken]
+        requests = [batch.requests[index] for index in batch.indices]
         actions = [added(file) for request in requests for file in files_of(request)]
         trace = self.trace(epoch=max(request.epoch for request in requests))
         if self._tables.commit(table, actions, change.transaction, trace):
-            batch.answers |= dict.fromkeys(batch.taken, Committed())
+            batch.answers |= dict.fromkeys(batch.indices, Committed())
             batch.superseded = change.superseded
 
     def _check_live(self, table: DeltaTable, name: str, paths: AbstractSet[str]) -> None:

@@ -129,11 +129,11 @@ class InFolder:
         try:
             os.listdir(self._location)
             fine = os.access(self._location, os.W_OK)
-            found = "no permission to write"
+            actual = "no permission to write"
         except OSError as error:
-            fine, found = False, str(error)
+            fine, actual = False, str(error)
         if not fine:
-            raise _unavailable(self._location, found, "create it, or mount its disk")
+            raise _unavailable(self._location, actual, "create it, or mount its disk")
 
     def probe(self) -> None:
         self.check()
@@ -182,18 +182,18 @@ class InBucket:
         delete_data_file(self._requests, self._key(path))
 
     def check(self) -> None:
-        with self._telling():
+        with self._raising():
             self._requests.list_folder(self._folder)
 
     def probe(self) -> None:
         key = self._key(table_probe_name(uuid.uuid4().hex))
-        with self._telling():
+        with self._raising():
             self._requests.list_folder(self._folder)
             self._requests.put(key, os.urandom(PROBE_BYTES), {}, if_absent=True)
             self._requests.delete(key)
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _raising(self) -> Iterator[None]:
         try:
             yield
         except (ConfigurationError, OSError) as error:
@@ -209,7 +209,7 @@ class InBucket:
         return f"{self._folder}{path}"
 
 
-def _unavailable(location: str, found: str, todo: str) -> SinkUnavailableError:
+def _unavailable(location: str, actual: str, todo: str) -> SinkUnavailableError:
     return SinkUnavailableError(
-        "the location of the Delta tables does not exist or is unavailable", path=location, found=found, todo=todo
+        "the location of the Delta tables does not exist or is unavailable", path=location, found=actual, todo=todo
     )

@@ -130,8 +130,8 @@ def check_writable(table: DeltaTable, name: str) -> None:
     """
     configuration = table.metadata().configuration
     problems = [
-        f"{key}: {why}"
-        for key, why in _REFUSED.items()
+        f"{key}: {reason}"
+        for key, reason in _REFUSED.items()
         if configuration.get(key, "none").lower() not in ("none", "false")
     ]
     problems += [f"{key}: rows must be checked" for key in configuration if key.startswith("delta.constraints.")]

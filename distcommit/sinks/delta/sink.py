@@ -28,7 +28,7 @@ class DeltaSink(DeltaSettings, DataFileSink):
         rule = f"a partition's value must not be an empty text or {NO_VALUE}, which Delta reads as null"
         return PartitionValues(self.partition_by, _is_read_back, rule) if self.partition_by else None
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         return {"location": FixedSetting(self.location), "table": FixedSetting(self.table)}
 
     @property

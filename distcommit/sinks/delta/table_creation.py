@@ -27,34 +27,34 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
         ConfigurationError: if it does not exist and may not be created, or does not take such records or any files.
         TransientError: if other writers change it during each try, or the location is not available.
     """
-    wanted, tables = storable(schema), DeltaTables(sink.location)
+    required, tables = storable(schema), DeltaTables(sink.location)
     for _ in tries(_TRIES):
         table = tables.load(name)
         if table is None:
-            _make(sink, tables, name, wanted)
+            _make(sink, tables, name, required)
             continue
         check_writable(table, name)
         have = columns_of(table)
-        problems = list(lacking(have, wanted))
+        problems = list(lacking(have, required))
         if not problems:
             _check_partitions(have, table.metadata().partition_columns)
             return table
-        _widen(sink, table, name, wanted, problems)
+        _widen(sink, table, name, required, problems)
     raise TransientError(ALWAYS_CHANGED, id="TABLE_CHANGED_CONCURRENTLY", table=name)
 
 
-def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema) -> None:
+def _make(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Schema) -> None:
     """Create the table, unless another writer is first."""
     path = tables.uri(name)
     if not sink.create:
         raise ConfigurationError(
             "the table does not exist", id="TABLE_UNUSABLE", path=path, todo="create it, or set sink.create to true"
         )
-    _check_partitions(wanted, sink.partition_by)
+    _check_partitions(required, sink.partition_by)
     try:
         DeltaTable.create(
             path,
-            Schema.from_arrow(wanted),
+            Schema.from_arrow(required),
             mode="ignore",
             partition_by=list(sink.partition_by),
             configuration=dict(sink.properties),
@@ -63,16 +63,16 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, wanted: pa.Schema
     except CommitFailedError:
         return
     except DeltaError as error:
-        if tables.is_there(name):
+        if tables.exists(name):
             return
         raise ConfigurationError(
             "the Delta table can't be created", id="TABLE_UNUSABLE", path=path, found=str(error)
         ) from error
 
 
-def _widen(sink: DeltaSettings, table: DeltaTable, name: str, wanted: pa.Schema, problems: list[str]) -> None:
+def _widen(sink: DeltaSettings, table: DeltaTable, name: str, required: pa.Schema, problems: list[str]) -> None:
     """Add columns to the version that was loaded; nothing happens if another writer was first."""
-    new = [field for field in wanted if f"{_NO_COLUMN}{field.name}" in problems]
+    new = [field for field in required if f"{_NO_COLUMN}{field.name}" in problems]
     if sink.evolve == "none":
         raise _misfit(table, name, problems, "alter the table, or set sink.evolve to add_columns")
     if len(new) < len(problems):

@@ -51,7 +51,7 @@ class DeltaTables:
     def _load(self, name: str) -> DeltaTable:
         return DeltaTable(self.uri(name), storage_options=self.location.options)
 
-    def is_there(self, name: str) -> bool:
+    def exists(self, name: str) -> bool:
         """Return whether a table of that name exists."""
         return DeltaTable.is_deltatable(self.uri(name), self.location.options)
 

@@ -79,11 +79,11 @@ class DeltaFiles(DataFiles[Partition]):
             yield (), {}, rows
             return
         numbered = rows.select(self.partition_by).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
-        rest = rows.drop_columns(self.partition_by)
+        remainder = rows.drop_columns(self.partition_by)
         for group in numbered.group_by(self.partition_by).aggregate([(_ROW, "list")]).to_batches():
             for index in range(group.num_rows):
                 partition = {name: self._text(name, group.column(name)[index].as_py()) for name in self.partition_by}
-                yield tuple(partition.values()), partition, rest.take(group.column(f"{_ROW}_list")[index].values)
+                yield tuple(partition.values()), partition, remainder.take(group.column(f"{_ROW}_list")[index].values)
 
     def path_of(self, name: str, partition: Partition) -> str:
         return f"{self._name}/{name}"

@@ -65,19 +65,19 @@ def as_text(total: int) -> str:
 
 def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Hashes:
     """Return a number for all values of each row that are not null, before mixing."""
-    kept: list[tuple[str, pa.Array, _Hashes]] = []
-    for name, found in zip(names, columns, strict=True):
-        column = _plain(found)
+    retained: list[tuple[str, pa.Array, _Hashes]] = []
+    for name, result in zip(names, columns, strict=True):
+        column = _plain(result)
         hashes = _hashes(column)
         if hashes is not None:
-            kept.append((name, column, hashes))
-    mixed = np.empty((len(kept), rows), np.uint64)
-    for index, (name, _, hashes) in enumerate(kept):
+            retained.append((name, column, hashes))
+    mixed = np.empty((len(retained), rows), np.uint64)
+    for index, (name, _, hashes) in enumerate(retained):
         np.bitwise_xor(hashes, _key(name), out=mixed[index])
     mixed *= _MIX[0]
     mixed ^= mixed >> _SHIFT
     mixed *= _MIX[1]
-    for index, (_, column, _) in enumerate(kept):
+    for index, (_, column, _) in enumerate(retained):
         if column.null_count:
             mixed[index] *= column.is_valid().cast(pa.uint64()).to_numpy()
     total: _Hashes = mixed.sum(axis=0, dtype=np.uint64)
@@ -114,10 +114,10 @@ def _hashes(array: pa.Array) -> _Hashes | None:
     the type is not covered."""
     if array.null_count == len(array):
         return None
-    known = array.type.id
-    if known not in _BY_ID:
-        _BY_ID[known] = next((of for is_of, of in _BY_TYPE if is_of(array.type)), _not_bound)
-    return _BY_ID[known](array)
+    existing = array.type.id
+    if existing not in _BY_ID:
+        _BY_ID[existing] = next((of for is_of, of in _BY_TYPE if is_of(array.type)), _not_bound)
+    return _BY_ID[existing](array)
 
 
 def _not_bound(array: pa.Array) -> None:
@@ -150,8 +150,8 @@ def _of_numbers(array: pa.Array) -> _Hashes:
     numbers = (array.fill_null(0) if array.null_count else array).to_numpy()
     if kind == pa.time32("s") or (pa.types.is_timestamp(kind) and kind.unit == "s"):
         numbers = numbers * numbers.dtype.type(1000)  # as Parquet stores it, including overflow
-    found: _Hashes = numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64).view(np.uint64)
-    return found
+    result: _Hashes = numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64).view(np.uint64)
+    return result
 
 
 def _of_floats(array: pa.Array) -> _Hashes:
@@ -166,25 +166,25 @@ def _of_decimals(array: pa.Array) -> _Hashes:
     """Return numbers of the digits as integers of 256 bits, for any width."""
     width = array.type.byte_width
     dtype, parts = (np.int32, 1) if width == 4 else (np.int64, width // 8)
-    kept = np.frombuffer(array.buffers()[1], dtype)[array.offset * parts : (array.offset + len(array)) * parts]
-    words = kept.reshape(-1, parts).astype(np.int64)
+    stored = np.frombuffer(array.buffers()[1], dtype)[array.offset * parts : (array.offset + len(array)) * parts]
+    words = stored.reshape(-1, parts).astype(np.int64)
     sign = words[:, -1] >> 63
-    found = np.full(len(array), _LENGTH)
+    result = np.full(len(array), _LENGTH)
     for index in range(4):
-        found ^= (words[:, index] if index < parts else sign).view(np.uint64)
-        _mixed(found)
-    return found
+        result ^= (words[:, index] if index < parts else sign).view(np.uint64)
+        _mixed(result)
+    return result
 
 
 def _of_dictionary(array: pa.Array) -> _Hashes | None:
     hashes = _hashes(array.dictionary)
-    return None if hashes is None else _taken(hashes, array.indices)
+    return None if hashes is None else _taken_hashes(hashes, array.indices)
 
 
-def _taken(hashes: _Hashes, indices: pa.Array) -> _Hashes:
-    known = (indices.fill_null(0) if indices.null_count else indices).to_numpy()
-    taken: _Hashes = hashes.take(known, mode="clip")  # a null may have any index
-    return taken
+def _taken_hashes(hashes: _Hashes, indices: pa.Array) -> _Hashes:
+    existing = (indices.fill_null(0) if indices.null_count else indices).to_numpy()
+    selected: _Hashes = hashes.take(existing, mode="clip")  # a null may have any index
+    return selected
 
 
 def _of_texts(array: pa.Array) -> _Hashes | None:
@@ -203,7 +203,7 @@ def _of_binaries(array: pa.Array) -> _Hashes:
     if rows >= _FEW_ROWS and len(array[:_SOME_ROWS].unique()) <= _SOME_ROWS // 4:  # for instance states
         encoded = array.dictionary_encode()
         if len(encoded.dictionary) <= rows // 4:
-            return _taken(_of_bytes(encoded.dictionary, _SLICE_ROWS), encoded.indices)
+            return _taken_hashes(_of_bytes(encoded.dictionary, _SLICE_ROWS), encoded.indices)
     return _of_bytes(array, min(_SLICE_ROWS, max(_SLICE_BYTES // (size + 1), 1)))
 
 
@@ -231,10 +231,10 @@ def _of_lists(array: pa.Array) -> _Hashes:
     starts = ends - lengths
     sums = np.zeros(len(values) + 1, np.uint64)
     if len(values):
-        found = _together([""], [values], len(values))
+        result = _together([""], [values], len(values))
         positions = np.arange(len(values), dtype=np.int64) - np.repeat(starts, lengths)
-        found += positions.view(np.uint64) * _SPLIT
-        np.cumsum(_mixed(found), out=sums[1:])
+        result += positions.view(np.uint64) * _SPLIT
+        np.cumsum(_mixed(result), out=sums[1:])
     total: _Hashes = sums[ends] - sums[starts]
     total += lengths.view(np.uint64) * _LENGTH
     return total

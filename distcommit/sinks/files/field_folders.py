@@ -56,10 +56,10 @@ def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tu
     if not partitions:
         yield "", batch
         return
-    first, *others = partitions
+    first, *remaining = partitions
     for folder, rows in _split_by(batch, first):
-        for below, found in split(rows, others):
-            yield (f"{folder}/{below}" if below else folder), found
+        for below, result in split(rows, remaining):
+            yield (f"{folder}/{below}" if below else folder), result
 
 
 def _split_by(batch: pa.RecordBatch, partition: Partition) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -115,12 +115,12 @@ def _folder(field: str, value: str | None) -> str:
 
 
 def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def _check_field(schema: pa.Schema, name: str) -> None:
-    found = schema.names.count(name)
-    kind = schema.field(name).type if found == 1 else None
+    result = schema.names.count(name)
+    kind = schema.field(name).type if result == 1 else None
     if kind is not None and pa.types.is_dictionary(kind):
         kind = kind.value_type
     types = pa.types

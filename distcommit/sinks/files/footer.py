@@ -129,8 +129,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
         if text is None:
             return None
         try:
-            found = from_json(text, _Version).version
-            if found == FOOTER_VERSION:
+            result = from_json(text, _Version).version
+            if result == FOOTER_VERSION:
                 footer = from_json(text, Footer)
                 _check(footer, text)
                 return msgspec.structs.replace(footer, checksum="")
@@ -144,7 +144,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
         raise UnknownVersionError(
             "a file's footer has an unknown version",
             expected=f"version {FOOTER_VERSION}",
-            found=f"version {found}",
+            found=f"version {result}",
             todo="read it with the version of distcommit that wrote it; if no such version exists, the file is damaged"
             " (no checksum covers this number): restore it",
         )
@@ -178,8 +178,8 @@ def read_footer(fs: FileSystem, path: str) -> Footer | None:
     if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
-        ours = _metadata_of(file, form, path).get(METADATA_KEY.encode())
-        return None if ours is None else Footer.from_metadata({METADATA_KEY: ours.decode()})
+        translated = _metadata_of(file, form, path).get(METADATA_KEY.encode())
+        return None if translated is None else Footer.from_metadata({METADATA_KEY: translated.decode()})
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
@@ -205,7 +205,7 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
 
 
 def read_batches(
-    fs: FileSystem, path: str, columns: Collection[str] | None = None, wanted: Wanted | None = None
+    fs: FileSystem, path: str, columns: Collection[str] | None = None, predicate: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a file; a Parquet file in parts. Raises as `read_records`.
 
@@ -213,26 +213,27 @@ def read_batches(
         fs: the file's file system.
         path: the file's path.
         columns: columns to read of a Parquet file, if it has them; other formats return all columns.
-        wanted: condition of the wanted records. Row groups of Parquet without one by their statistics are skipped; all
+        predicate: condition of the wanted records. Row groups of Parquet without one by their statistics are skipped;
+        all
             records of other row groups are returned.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
         return
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
-        file, groups = _parquet(opened, wanted)
+        file, groups = _parquet(opened, predicate)
         names = None if columns is None else [name for name in file.schema_arrow.names if name in columns]
         if groups:
             yield from file.iter_batches(row_groups=groups, columns=names)
 
 
-def look_into(fs: FileSystem, path: str, wanted: Wanted | None = None) -> tuple[pa.Schema, bool]:
+def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
     """Return the columns of a file without its metadata, and whether it may have a wanted record. Reads the footer of a
     Parquet file, and the whole of others. Raises as `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
-        file, groups = _parquet(opened, wanted)
+        file, groups = _parquet(opened, predicate)
         return file.schema_arrow.remove_metadata(), bool(groups)
 
 
@@ -241,18 +242,20 @@ def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
     others. Raises as `read_records`."""
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         metadata = pq.read_metadata(opened)
-        kept = (metadata.metadata or {}).get(_ARROW_SCHEMA)
-        found = metadata.schema.to_arrow_schema() if kept is None else pa.ipc.read_schema(pa.py_buffer(b64decode(kept)))
-        return found.remove_metadata()
+        stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)
+        result = (
+            metadata.schema.to_arrow_schema() if stored is None else pa.ipc.read_schema(pa.py_buffer(b64decode(stored)))
+        )
+        return result.remove_metadata()
 
 
-def _parquet(opened: pa.NativeFile, wanted: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
+def _parquet(opened: pa.NativeFile, predicate: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
     """Return the file, and its row groups that may have a wanted record by their statistics."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas
 
     fragment = ds.ParquetFileFormat().make_fragment(opened)
     file = pq.ParquetFile(opened, metadata=fragment.metadata, page_checksum_verification=True)
-    expression = None if wanted is None else wanted(file.schema_arrow)
+    expression = None if predicate is None else predicate(file.schema_arrow)
     if expression is None:
         return file, list(range(file.num_row_groups))
     return file, [group.id for group in fragment.subset(filter=expression).row_groups]

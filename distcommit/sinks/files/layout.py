@@ -102,24 +102,24 @@ class FileLayout(SettingsModel):
                 f"must be {' or '.join(TEXT_CODECS)} with format: {self.format}, whose footer is in frames of its"
                 " compression",
                 "compression",
-                found=self.compression,
+                actual=self.compression,
             )
         if self.columns and self.format not in ("parquet", "orc"):
             yield SettingError("must only be set with format: parquet or orc", "columns")
-        for column, given in self.columns.items() if self.format == "orc" else ():
-            for name in sorted(given.model_fields_set - {"bloom_filter"}):
+        for column, supplied in self.columns.items() if self.format == "orc" else ():
+            for name in sorted(supplied.model_fields_set - {"bloom_filter"}):
                 yield SettingError("must not be set with format: orc, unlike bloom_filter", "columns", column, name)
 
     @property
     def partitions(self) -> Sequence[Partition]:
         """Partitions, from the outermost folder on."""
-        found = self.partition_by
-        return () if found is None else found if isinstance(found, tuple) else (found,)
+        partition_by = self.partition_by
+        return () if partition_by is None else partition_by if isinstance(partition_by, tuple) else (partition_by,)
 
     @property
     def has_fields(self) -> bool:
         """Whether any partition is by a field."""
-        return any(isinstance(each, FieldPartition) for each in self.partitions)
+        return any(isinstance(partition, FieldPartition) for partition in self.partitions)
 
     @property
     def sort_keys(self) -> list[tuple[str, str]]:
@@ -148,7 +148,10 @@ class FileLayout(SettingsModel):
 
     def required_columns(self) -> Sequence[str]:
         """Return the columns that folders, order and encodings use."""
-        by = [each.column if isinstance(each, TimePartition) else each.field for each in self.partitions]
+        by = [
+            partition.column if isinstance(partition, TimePartition) else partition.field
+            for partition in self.partitions
+        ]
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
 
     def check_schema(self, schema: pa.Schema) -> None:
@@ -173,13 +176,15 @@ class FileLayout(SettingsModel):
         if self.format == "orc":
             return encoder_of("orc", schema, self.compression, bloom_filters=_orc_filters(schema, self.columns))
         options = _parquet_options(schema, self) if self.format == "parquet" and (self.columns or self.sort_by) else {}
-        said = {name for name, found in self.columns.items() if found.encoding or found.dictionary is not None}
-        return encoder_of(self.format, schema, self.compression, options, dictionaries_said=said)
+        configured = {
+            name for name, settings in self.columns.items() if settings.encoding or settings.dictionary is not None
+        }
+        return encoder_of(self.format, schema, self.compression, options, dictionaries_said=configured)
 
 
 def _check_sorted(schema: pa.Schema, name: str) -> None:
-    found = schema.names.count(name)
-    kind = schema.field(name).type if found == 1 else None
+    result = schema.names.count(name)
+    kind = schema.field(name).type if result == 1 else None
     if kind is not None and not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
         return
     raise ConfigurationError(
@@ -208,11 +213,11 @@ def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> No
 
 def _orc_filters(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> Sequence[str]:
     """Return the columns with a Bloom filter. Raises ConfigurationError if the format does not support one."""
-    found = [name for name, settings in columns.items() if settings.bloom_filter]
-    for name in found:
+    results = [name for name, settings in columns.items() if settings.bloom_filter]
+    for name in results:
         if pa.types.is_nested(schema.field(name).type):
             raise _not_for(schema.field(name), "a Bloom filter of a column that is no list, struct or map")
-    return found
+    return results
 
 
 def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
@@ -230,12 +235,13 @@ def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
 def _options_of(
     paths: Sequence[str], columns: Mapping[str, ColumnSettings], compression: Compression
 ) -> dict[str, Any]:
-    plain = [name for name, found in columns.items() if found.encoding or found.dictionary is False]
-    blooms = {name: True for name, found in columns.items() if found.bloom_filter}
-    codecs = {name: found.compression for name, found in columns.items() if found.compression}
+    plain = [name for name, settings in columns.items() if settings.encoding or settings.dictionary is False]
+    blooms = {name: True for name, settings in columns.items() if settings.bloom_filter}
+    codecs = {name: settings.compression for name, settings in columns.items() if settings.compression}
     return {
         "use_dictionary": [path for path in paths if path not in plain],
-        "column_encoding": {name: found.encoding.upper() for name, found in columns.items() if found.encoding} or None,
+        "column_encoding": {name: settings.encoding.upper() for name, settings in columns.items() if settings.encoding}
+        or None,
         **({"compression": {path: codecs.get(path, compression) for path in paths}} if codecs else {}),
         **({"bloom_filter_options": blooms} if blooms else {}),
     }
@@ -254,12 +260,12 @@ def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
         raise _not_for(field, expected, f": {error}") from error
 
 
-def _not_for(field: pa.Field, expected: str, why: str = "") -> ConfigurationError:
+def _not_for(field: pa.Field, expected: str, reason: str = "") -> ConfigurationError:
     return ConfigurationError(
         "a setting is not for such a column",
         id="SINK_COLUMN_INVALID",
         expected=expected,
-        found=f"{field.type}{why}",
+        found=f"{field.type}{reason}",
         todo="correct sink.columns",
         column=field.name,
     )

@@ -123,9 +123,9 @@ class OffsetSets:
         offsets = self._sets.get(partition)
         if offsets:
             low, end = offsets.min(), offsets.max() + 1
-            others = offsets.flip(low, end + 1)
+            complement = offsets.flip(low, end + 1)
             while low < end:
-                high = others.next_set_bit(low)
+                high = complement.next_set_bit(low)
                 yield low, high
                 low = offsets.next_set_bit(high) if high < end else end
 
@@ -170,12 +170,12 @@ class OffsetSets:
             CorruptError: if the text is damaged.
         """
         try:
-            found = from_json(text, _Version).version
-            if found != OFFSETS_VERSION:
+            result = from_json(text, _Version).version
+            if result != OFFSETS_VERSION:
                 raise UnknownVersionError(
                     "offset sets have an unknown version",
                     expected=f"version {OFFSETS_VERSION}",
-                    found=f"version {found}",
+                    found=f"version {result}",
                     todo="read it with the version of distcommit that wrote it; if no such version exists, the file is"
                     " damaged (no checksum covers this number): restore it",
                 )
@@ -201,8 +201,8 @@ class OffsetSets:
         return f"OffsetSets({ {name: len(self._sets[name]) for name in self.partitions()} })"
 
     def _of(self, partition: str) -> BitMap64:
-        found = self._sets.get(partition)
-        return BitMap64() if found is None else found
+        map64 = self._sets.get(partition)
+        return BitMap64() if map64 is None else map64
 
     def _add(self, partition: str, offsets: npt.NDArray[np.int64]) -> None:
         bitmap = self._sets.setdefault(partition, BitMap64())
@@ -227,9 +227,9 @@ def parsed(text: str) -> OffsetSets:
 def offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
     """Return the offsets of ranges. Ranges without integer positions are skipped."""
     sets = OffsetSets()
-    for found in ranges:
-        if isinstance(found.low, int) and isinstance(found.high, int):
-            sets.add_range(found.partition, found.low, found.high)
+    for skipped in ranges:
+        if isinstance(skipped.low, int) and isinstance(skipped.high, int):
+            sets.add_range(skipped.partition, skipped.low, skipped.high)
     return sets
 
 
@@ -262,31 +262,31 @@ def _checksum(raw: dict[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def _wrong_type(column: str, found: pa.DataType, expected: str) -> ConfigurationError:
+def _wrong_type(column: str, value: pa.DataType, expected: str) -> ConfigurationError:
     return ConfigurationError(
         "a provenance column has the wrong type",
         id="PROVENANCE_INVALID",
         expected=expected,
-        found=str(found),
+        found=str(value),
         todo="leave the source's provenance columns as they are in every converter",
         column=column,
     )
 
 
-def _no_origin(provenance: Provenance, found: str) -> SourceError:
+def _no_origin(provenance: Provenance, actual: str) -> SourceError:
     return SourceError(
         "a record does not say where it comes from",
         expected=f"a partition in {provenance.partition_column!r} and an offset >= 0 in {provenance.offset_column!r}",
-        found=found,
+        found=actual,
         todo="find the source or the converter that made this row",
     )
 
 
-def _corrupt(found: str) -> CorruptError:
+def _corrupt(actual: str) -> CorruptError:
     return CorruptError(
         "offset sets can't be read",
         id="PUBLISHED_FILE_CORRUPT",
         expected="what distcommit wrote",
-        found=found,
+        found=actual,
         todo="audit the file's records instead",
     )

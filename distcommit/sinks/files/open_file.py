@@ -87,7 +87,7 @@ class OpenFile:
         self._filtered, self._stripped = Filtered({}, {}), False
 
     @property
-    def is_begun(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the file exists and is open."""
         return self._staged is not None
 
@@ -115,13 +115,13 @@ class OpenFile:
 
     def write_row_group(self) -> None:
         """Write the waiting rows."""
-        rows = self._take_waiting()
+        rows = self._pop_waiting()
         if rows is not None:
             self.encoder.append(rows, self._begin())
 
     def finish(self) -> ClosedFile:
         """Write the waiting rows and the footer, and close the file without syncing it."""
-        rows = self._take_waiting()
+        rows = self._pop_waiting()
         staged = self._begin()
         self.encoder.finish(rows, self._metadata(), staged)
         checksum, self._staged = staged.checksum, None
@@ -151,7 +151,7 @@ class OpenFile:
                 self._staged = self._fs.create(self._path, self._target)
         return self._staged
 
-    def _take_waiting(self) -> pa.Table | None:
+    def _pop_waiting(self) -> pa.Table | None:
         if not self._waiting:
             return None
         rows = pa.Table.from_batches(self._waiting, schema=self.schema)
@@ -161,7 +161,7 @@ class OpenFile:
         written = without_origins(self.schema)
         if written is not self.schema:
             self._offsets.add(rows, _APART)
-            self._stripped |= not _says(rows, self._origin.provenance)
+            self._stripped |= not _has_origin(rows, self._origin.provenance)
             rows = pa.Table.from_arrays(rows.columns[:-2], schema=written)
         elif self._origin.provenance is not None:
             self._offsets.add(rows, self._origin.provenance)
@@ -195,7 +195,7 @@ class OpenFile:
         ).to_metadata()
 
 
-def _says(rows: pa.Table, provenance: Provenance | None) -> bool:
+def _has_origin(rows: pa.Table, provenance: Provenance | None) -> bool:
     """Return whether the written records have the columns of their origin."""
     if provenance is None:
         return False

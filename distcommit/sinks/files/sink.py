@@ -116,7 +116,7 @@ class FileSink(FileLayout, SinkSettings):
     def rejection_check(self) -> PartitionValues | None:
         return folder_names(self.partitions)
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the partitions if the sink replaces them: with others, old files in other folders would stay."""
         parts = json.dumps([part.model_dump(mode="json") for part in self.partitions], sort_keys=True)
         return {"partition_by": FixedSetting(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
@@ -130,8 +130,8 @@ class FileSink(FileLayout, SinkSettings):
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         return [
             step
-            for result, whole in zip(request.results, request.whole, strict=True)
-            for step in FsRenameCommitStep.of_all(context, result.files, whole=whole)
+            for result, is_complete in zip(request.results, request.is_complete, strict=True)
+            for step in FsRenameCommitStep.of_all(context, result.files, is_complete=is_complete)
         ]
 
 
@@ -172,8 +172,8 @@ class AttemptFiles(SinkWriter):
         self._identity, self._origin = identity, origin
         self._branch_folder = published_folder(identity.dataset_urn, identity.branch)
         self._max_waiting_bytes, self._max_open_files = max_waiting_bytes, max_open_files
-        piece = row_group_bytes if settings.streams else max_waiting_bytes
-        self._piece_bytes = min(piece, settings.target_file_bytes)
+        chunk = row_group_bytes if settings.streams else max_waiting_bytes
+        self._piece_bytes = min(chunk, settings.target_file_bytes)
         self._name = published_start(identity.epoch, identity.work_unit_id, identity.attempt)
         self._files: dict[str, OpenFile] = {}
         self._closed: list[ClosedFile] = []
@@ -227,8 +227,8 @@ class AttemptFiles(SinkWriter):
         # A file has one schema.
         self._finish([folder for folder, rows in parts if self._has_another_schema(folder, rows)])
         for folder, rows in parts:
-            for piece, plain_bytes in _pieces(rows, self._piece_bytes):
-                self._wait(folder, piece, plain_bytes)
+            for chunk, plain_bytes in _slices(rows, self._piece_bytes):
+                self._wait(folder, chunk, plain_bytes)
         if self._waiting_bytes > self._max_waiting_bytes:
             self._make_room()
         self.records_written += batch.num_rows
@@ -255,7 +255,7 @@ class AttemptFiles(SinkWriter):
         apart = len(by_target) > 1 and self._fs.has_folders
         placed = run_parallel(
             self._fs.parallel_calls,
-            lambda numbered: self._put_in_place(f"/{staged_name(numbered[0])}" if apart else "", numbered[1]),
+            lambda numbered: self._move_to_final_paths(f"/{staged_name(numbered[0])}" if apart else "", numbered[1]),
             list(enumerate(by_target.values(), 1)),
         )
         outputs = [output for outputs_of_folder in placed for output in outputs_of_folder]
@@ -322,9 +322,9 @@ class AttemptFiles(SinkWriter):
             self._finish([key])
             return
         self._files[key] = self._files.pop(key)  # the last one to be finished early
-        begun = [other for other, candidate in self._files.items() if candidate.is_begun]
-        if len(begun) > self._max_open_files:
-            self._finish(begun[:1])
+        started = [other for other, candidate in self._files.items() if candidate.is_open]
+        if len(started) > self._max_open_files:
+            self._finish(started[:1])
 
     def _has_another_schema(self, key: str, rows: pa.RecordBatch) -> bool:
         file = self._files.get(key)
@@ -338,7 +338,7 @@ class AttemptFiles(SinkWriter):
         for key in keys:
             del self._files[key]  # only now, as `abort` needs it until then
 
-    def _put_in_place(self, below: str, files: Sequence[ClosedFile]) -> list[StagedFile]:
+    def _move_to_final_paths(self, below: str, files: Sequence[ClosedFile]) -> list[StagedFile]:
         if below:
             self._fs.make_folder(self._area.folder + below)
         return [self._staged(file, below) for file in files]
@@ -387,7 +387,7 @@ class AttemptFiles(SinkWriter):
         return file
 
 
-def _pieces(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _slices(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Yield slices of about that size, each with its size in bytes; none if there are no rows."""
     plain_bytes = rows.nbytes  # read once, as it costs 15 µs
     if plain_bytes <= piece_bytes:
@@ -396,5 +396,5 @@ def _pieces(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordB
         return
     step = max(1, rows.num_rows * piece_bytes // plain_bytes)
     for start in range(0, rows.num_rows, step):
-        piece = rows.slice(start, step)
-        yield piece, plain_bytes * piece.num_rows // rows.num_rows
+        chunk = rows.slice(start, step)
+        yield chunk, plain_bytes * chunk.num_rows // rows.num_rows

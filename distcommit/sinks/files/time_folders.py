@@ -73,24 +73,24 @@ def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[t
     if (keys == keys[0]).all():
         yield _folder(int(keys[0]), unit), batch
         return
-    found, indices = np.unique(keys, return_inverse=True)
+    result, indices = np.unique(keys, return_inverse=True)
     order = np.argsort(indices, kind="stable")
     ends = np.cumsum(np.bincount(indices))
     # Each folder gets a copy of its own: a slice would keep the whole batch in memory for as long as its few rows wait.
-    for key, rows in zip(found.tolist(), np.split(order, ends[:-1]), strict=True):
+    for key, rows in zip(result.tolist(), np.split(order, ends[:-1]), strict=True):
         yield _folder(key, unit), batch.take(pa.array(rows))
 
 
 def check_time_column(schema: pa.Schema, column: str) -> None:
     """Check that rows of a schema have the time column. Raises as `split_by_time`."""
-    found = schema.names.count(column)
-    if found == 1 and pa.types.is_timestamp(schema.field(column).type):
+    result = schema.names.count(column)
+    if result == 1 and pa.types.is_timestamp(schema.field(column).type):
         return
     raise ConfigurationError(
         "records can't be partitioned by time",
         id="PARTITIONING_INVALID",
         expected="one timestamp column of that name",
-        found=str(schema.field(column).type) if found == 1 else f"columns {', '.join(schema.names)}",
+        found=str(schema.field(column).type) if result == 1 else f"columns {', '.join(schema.names)}",
         todo="set sink.partition_by.column to a timestamp column",
         column=column,
     )
@@ -139,16 +139,16 @@ def _seconds(column: pa.Array) -> _Longs:
 
 def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) -> _Longs:
     """Return the number of each instant's local year, month, day or hour since 1970; `_NEVER` if it has none."""
-    known = (seconds >= _FIRST_S) & (seconds < _END_S)
-    if not known.all():
-        seconds = np.where(known, seconds, 0)
+    existing = (seconds >= _FIRST_S) & (seconds < _END_S)
+    if not existing.all():
+        seconds = np.where(existing, seconds, 0)
     if zone != "UTC":
         shifts = _shifts(seconds, zone)
-        known &= shifts != _NEVER
-        seconds = seconds + np.where(known, shifts, 0)
+        existing &= shifts != _NEVER
+        seconds = seconds + np.where(existing, shifts, 0)
     keys: _Longs = seconds.view("datetime64[s]").astype(f"datetime64[{unit}]").view(np.int64)
-    if not known.all():
-        keys = np.where(known, keys, _NEVER)
+    if not existing.all():
+        keys = np.where(existing, keys, _NEVER)
     return keys
 
 
@@ -157,8 +157,8 @@ def _shifts(seconds: _Longs, zone: str) -> _Longs:
 
     Uses zoneinfo hour by hour, as Arrow's conversion has no daylight saving after 2037 (26.0).
     """
-    found, indices = np.unique(seconds // 3600, return_inverse=True)
-    by_hour = np.array([_hour_shift(hour, zone) for hour in found.tolist()], dtype=object)
+    result, indices = np.unique(seconds // 3600, return_inverse=True)
+    by_hour = np.array([_hour_shift(hour, zone) for hour in result.tolist()], dtype=object)
     mixed = np.array([shift is None for shift in by_hour])
     if not mixed.any():
         return by_hour.astype(np.int64)[indices]

@@ -26,7 +26,7 @@ from distcommit.sinks.iceberg.altered import altered
 from distcommit.sinks.iceberg.catalog.opening import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
-from distcommit.sinks.iceberg.orphaned_files import delete, existing, live, needed, orphaned_files
+from distcommit.sinks.iceberg.orphaned_files import delete, existing, live_files, needed, orphaned_files
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
@@ -102,18 +102,18 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
     def has_rows(self, table: Table) -> bool:
         snapshot = table.current_snapshot()
         manifests = snapshot.manifests(table.io) if snapshot is not None else []
-        return any(each.has_added_files() or each.has_existing_files() for each in manifests)
+        return any(file.has_added_files() or file.has_existing_files() for file in manifests)
 
     def count(self, table: Table) -> int:
         return table.scan().count()
 
     def live_files(self, table: Table, paths: AbstractSet[str]) -> set[str]:
-        return live(table, paths, self._tables.parallel_calls)
+        return live_files(table, paths, self._tables.parallel_calls)
 
     def missing_files(self, table: Table, request: CommitRequest) -> Sequence[str]:
         paths = [file["path"] for file in files_of(request)]
-        there = run_parallel(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
-        return [path for path, ok in zip(paths, there, strict=True) if not ok]
+        is_present = run_parallel(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
+        return [path for path, ok in zip(paths, is_present, strict=True) if not ok]
 
     def altered(self, name: Identifier, table: Table, request: CommitRequest) -> FailedForGood | None:
         return altered(table, request)
@@ -122,8 +122,8 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         for name, read in self._tables.read(self._tables.names(self._namespace)).items():
             yield name, partial(readable, read)
 
-    def orphaned_files(self, lost: Sequence[AbortedAttempt]) -> Mapping[Identifier, Mapping[str, int]]:
-        return orphaned_files(self._context, self._sink.name, lost)
+    def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[Identifier, Mapping[str, int]]:
+        return orphaned_files(self._context, self._sink.name, aborted)
 
     def existing(self, paths: Iterable[str]) -> set[str]:
         return existing(self._tables, paths)
@@ -180,7 +180,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         )
         for (batch, _), ok in zip(going, applied, strict=True):
             if ok:
-                batch.answers |= dict.fromkeys(batch.taken, Committed())
+                batch.answers |= dict.fromkeys(batch.indices, Committed())
                 assert batch.ledger is not None
                 self._ledgers.delete(batch.ledger.superseded)
                 batch.snapshot = None
@@ -210,7 +210,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         rows = self.decide(batch, table, ledger)
         if not rows:
             return None
-        requests = [batch.requests[index] for index in batch.taken]
+        requests = [batch.requests[index] for index in batch.indices]
         files = [file for request in requests for file in data_files_of(table, request)]
         batch.ledger = self._ledgers.changed(ledger, rows, self.table_id(table))
         batch.snapshot = NewSnapshot.of(table)
@@ -221,7 +221,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
 def _forget_overtaken(batch: _Batch, table: Table, ledgers: Ledgers) -> None:
     """Delete the files of the last try if another writer's commit has taken its place."""
     snapshot, batch.snapshot = batch.snapshot, None
-    if snapshot is None or not snapshot.has_lost(table):
+    if snapshot is None or not snapshot.is_replaced(table):
         return
     snapshot.forget()
     if batch.ledger is not None and batch.ledger.put:

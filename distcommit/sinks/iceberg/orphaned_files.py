@@ -22,7 +22,7 @@ from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContex
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.sinks.iceberg.catalog.tables import Identifier, Tables
-from distcommit.sinks.table_formats.data_files import left_by, local_path, warn_of_kept
+from distcommit.sinks.table_formats.data_files import data_files_of_attempt, local_path, warn_of_files_in_use
 from distcommit.sinks.table_formats.in_bucket import delete_data_file, requests_to
 
 logger = logging.getLogger(__name__)
@@ -43,12 +43,12 @@ def note_of(table: Table) -> tuple[str, str]:
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 
-def orphaned_files(context: CommitterContext, sink: str, lost: Sequence[AbortedAttempt]) -> OrphanedFiles:
+def orphaned_files(context: CommitterContext, sink: str, aborted: Sequence[AbortedAttempt]) -> OrphanedFiles:
     """Return the data files of a sink's aborted attempts."""
     by_table: OrphanedFiles = {}
-    for each in lost:
-        tables = {file["path"]: tuple(info["table"]) for info in each.infos for file in info["files"]}
-        for path, more in left_by(context, sink, each).items():
+    for attempt in aborted:
+        tables = {file["path"]: tuple(info["table"]) for info in attempt.infos for file in info["files"]}
+        for path, more in data_files_of_attempt(context, sink, attempt).items():
             name, number = (tuple(more[0].split(".")), int(more[1])) if more else (tables[path], 0)
             by_table.setdefault(name, {})[path] = number
     return by_table
@@ -58,12 +58,12 @@ def existing(tables: Tables, paths: Iterable[str]) -> set[str]:
     """Return those of the files that exist."""
 
     def exists(path: str) -> bool:
-        found: bool = load_file_io(tables.catalog.properties, path).new_input(path).exists()
-        return found
+        result: bool = load_file_io(tables.catalog.properties, path).new_input(path).exists()
+        return result
 
     names = list(paths)
-    there = run_parallel(tables.parallel_calls, exists, names)
-    return {path for path, ok in zip(names, there, strict=True) if ok}
+    is_present = run_parallel(tables.parallel_calls, exists, names)
+    return {path for path, ok in zip(names, is_present, strict=True) if ok}
 
 
 def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[str]:
@@ -80,14 +80,14 @@ def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[s
     manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
     in_table = files.keys() & set().union(*run_parallel(parallel_calls, _paths_of, manifests))
     if in_table:
-        warn_of_kept(".".join(table.name()), in_table)
-    places = _data_places(table)
-    if foreign := {path for path in files if not _place_of(path, places)}:
+        warn_of_files_in_use(".".join(table.name()), in_table)
+    locations = _data_folders(table)
+    if foreign := {path for path in files if not _folder_of(path, locations)}:
         logger.warning("data files outside of their table are not deleted: %s", ", ".join(sorted(foreign)[:3]))
     return in_table | foreign
 
 
-def live(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
+def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
     """Return those of the files that this version of the table has. Reads all of its manifests, if there are files."""
     snapshot = table.current_snapshot()
     if snapshot is None or not files:
@@ -104,9 +104,9 @@ def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
         paths: where the files are, or were.
         table: the table that they may be of. On this machine a file is deleted only beneath a folder of it.
     """
-    places = [] if table is None else _data_places(table)
+    locations = [] if table is None else _data_folders(table)
     properties = tables.catalog.properties
-    options = {ours: properties[name] for name, ours in _CLIENT.items() if name in properties}
+    options = {translated: properties[name] for name, translated in _CLIENT.items() if name in properties}
 
     def forget(path: str) -> None:
         parts = urlsplit(path)
@@ -115,26 +115,26 @@ def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
             return
         with contextlib.suppress(FileNotFoundError):
             if local := local_path(path):
-                if place := _place_of(path, places):
-                    RealPosixCalls((place,)).unlink(local)
+                if location := _folder_of(path, locations):
+                    RealPosixCalls((location,)).unlink(local)
             else:
                 load_file_io(properties, path).delete(path)
 
     run_parallel(tables.parallel_calls, forget, sorted(paths))
 
 
-def _data_places(table: Table) -> list[str]:
+def _data_folders(table: Table) -> list[str]:
     """Return the folders below which the table has data files, as paths without scheme and authority."""
     located = {table.location(), table.properties.get(TableProperties.WRITE_DATA_PATH, "")}
-    return sorted(_plain(place) for place in located if place)
+    return sorted(_plain(location) for location in located if location)
 
 
-def _place_of(path: str, places: Iterable[str]) -> str:
+def _folder_of(path: str, locations: Iterable[str]) -> str:
     """Return the one of these folders that a path is below; empty if it is below none."""
     plain = _plain(path)
     if posixpath.normpath(plain) != plain:
         return ""
-    return next((place for place in places if plain.startswith(f"{place}/")), "")
+    return next((location for location in locations if plain.startswith(f"{location}/")), "")
 
 
 def _plain(location: str) -> str:
@@ -153,11 +153,11 @@ def _manifests(table: Table, after: int) -> Iterator[ManifestFile]:
 
     In tables of format version 1 all sequence numbers are 0.
     """
-    seen: set[str] = set()
+    visited: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if 0 < (snapshot.sequence_number or 0) <= after:
             continue
         for manifest in snapshot.manifests(table.io):
-            if manifest.manifest_path not in seen and not 0 < (manifest.sequence_number or 0) <= after:
-                seen.add(manifest.manifest_path)
+            if manifest.manifest_path not in visited and not 0 < (manifest.sequence_number or 0) <= after:
+                visited.add(manifest.manifest_path)
                 yield manifest

@@ -26,7 +26,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in fields if not pa.types.is_null(field.type)])
 
 
-def wanted_struct(schema: pa.Schema) -> StructType:
+def required_struct(schema: pa.Schema) -> StructType:
     """Return the Iceberg type of records of this schema, with arbitrary ids.
 
     Raises:
@@ -37,7 +37,7 @@ def wanted_struct(schema: pa.Schema) -> StructType:
         try:
             if pa.types.is_decimal(field.type) and not 0 <= field.type.scale <= field.type.precision:
                 raise ValueError("the scale must be between 0 and the precision")
-            (found,) = _pyarrow_to_schema_without_ids(pa.schema([field]), format_version=FORMAT_VERSION).fields
+            (nested_field,) = _pyarrow_to_schema_without_ids(pa.schema([field]), format_version=FORMAT_VERSION).fields
         except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConfigurationError(
                 "Iceberg can't store a column of this type",
@@ -46,7 +46,7 @@ def wanted_struct(schema: pa.Schema) -> StructType:
                 found=f"{field.type}: {error.__cause__ or error}",
                 todo="convert the column before the sink (timestamps: at most microseconds, in UTC), or leave it out",
             ) from error
-        fields.append(found)
+        fields.append(nested_field)
     check_names(storable(schema))
     if not fields:
         raise ConfigurationError(

@@ -46,9 +46,9 @@ class CatalogSettings(SettingsModel):
     @property
     def properties(self) -> dict[str, str]:
         """The settings as pyiceberg takes them."""
-        others = {key: with_secret_files(str(value)) for key, value in (self.model_extra or {}).items()}
+        extra = {key: with_secret_files(str(value)) for key, value in (self.model_extra or {}).items()}
         uri = uri_with_tls(self.uri, self.tls) if self.uri.startswith("postgresql") else self.uri
-        return {"type": self.type, "uri": uri, **others}
+        return {"type": self.type, "uri": uri, **extra}
 
 
 class IcebergSettings(DataFileTables):
@@ -89,10 +89,12 @@ def term_of(term: str) -> tuple[str, str]:
     """
     match = _TERM.fullmatch(term.strip())
     if match is None:
-        raise SettingError("must be a column, or a transform such as day(time) or bucket(16, key)", found=repr(term))
+        raise SettingError("must be a column, or a transform such as day(time) or bucket(16, key)", actual=repr(term))
     transform, size, column, plain = match.groups()
     if plain is not None:
         return plain.strip(), "identity"
     if transform not in _TRANSFORMS or (size is not None) != (transform in _SIZED):
-        raise SettingError("must be year, month, day, hour, bucket(N, column) or truncate(N, column)", found=repr(term))
+        raise SettingError(
+            "must be year, month, day, hour, bucket(N, column) or truncate(N, column)", actual=repr(term)
+        )
     return column.strip(), f"{transform}[{size}]" if size else transform

@@ -22,7 +22,7 @@ class IcebergSink(IcebergSettings, DataFileSink):
 
     type: Literal["iceberg"]
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         return {"namespace": FixedSetting(self.namespace), "table": FixedSetting(self.table)}
 
     @property
@@ -45,24 +45,24 @@ class IcebergSink(IcebergSettings, DataFileSink):
 
     def check_schema(self, schema: pa.Schema) -> None:
         with needing_client(self.type):
-            from distcommit.sinks.iceberg.schemas import wanted_struct  # noqa: PLC0415
+            from distcommit.sinks.iceberg.schemas import required_struct  # noqa: PLC0415
 
-        wanted_struct(schema)
+        required_struct(schema)
 
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
         with needing_client(self.type):
-            from distcommit.sinks.iceberg.catalog.opening import known_tables  # noqa: PLC0415
+            from distcommit.sinks.iceberg.catalog.opening import cached_tables  # noqa: PLC0415
             from distcommit.sinks.iceberg.table_creation import prepare_tables  # noqa: PLC0415
 
         names = list(dict.fromkeys(map(self.table_of, datasets)))
-        prepare_tables(self, names, schema, known_tables(self.catalog, names[0][:-1], run_id))
+        prepare_tables(self, names, schema, cached_tables(self.catalog, names[0][:-1], run_id))
 
     def look_up(self, datasets: Sequence[str], run_id: str) -> None:
         with needing_client(self.type):
-            from distcommit.sinks.iceberg.catalog.opening import known_tables  # noqa: PLC0415
+            from distcommit.sinks.iceberg.catalog.opening import cached_tables  # noqa: PLC0415
 
         names = list(dict.fromkeys(map(self.table_of, datasets)))
-        known_tables(self.catalog, names[0][:-1], run_id).look_up(names)
+        cached_tables(self.catalog, names[0][:-1], run_id).look_up(names)
 
     def check_connection(self) -> str:
         with needing_client(self.type):

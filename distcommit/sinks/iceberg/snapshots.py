@@ -83,7 +83,7 @@ class NewSnapshot:
         manifests = parent.manifests(table.io) if parent is not None else []
         gone: list[DataFile] = []
         if removed:
-            manifests = [left for each in manifests for left in self._without(each, removed, gone)]
+            manifests = [part for each in manifests for part in self._without(each, removed, gone)]
             if {file.file_path for file in gone} != removed:
                 return None
         manifests = self._merged([*self._of_added(added), *manifests])
@@ -121,18 +121,18 @@ class NewSnapshot:
         )
         return Change(table, updates, requirements)
 
-    def has_lost(self, now: Table) -> bool:
+    def is_replaced(self, now: Table) -> bool:
         """Return whether other commits have taken its place, so that it is not part of the table and never will be.
 
         False also if that is unknown: older snapshots may have expired, and some catalogs list only the newest.
         """
         before, after = self.table.metadata, now.metadata
         newer = after.next_sequence_number() - before.next_sequence_number()
-        parents = {each.snapshot_id: each.parent_snapshot_id for each in after.snapshots}
-        current, known = after.current_snapshot_id, 0
+        parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in after.snapshots}
+        current, existing = after.current_snapshot_id, 0
         while current in parents and current not in (before.current_snapshot_id, self.snapshot_id):
-            current, known = parents[current], known + 1
-        return current == before.current_snapshot_id and 0 < known == newer
+            current, existing = parents[current], existing + 1
+        return current == before.current_snapshot_id and 0 < existing == newer
 
     def forget(self) -> None:
         """Delete the written files. Call it only if no version of the table has the snapshot."""

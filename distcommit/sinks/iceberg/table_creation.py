@@ -19,39 +19,39 @@ from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalog.opening import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, TableCache, Tables
-from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, check_names, lacking, storable, wanted_struct
+from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, check_names, lacking, required_struct, storable
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
 from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, misfit
 
 _TRIES = 20
 
 
-def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, known: TableCache) -> Table:
+def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache: TableCache) -> Table:
     """Return the table, created or widened so that it takes records of this schema.
 
     Raises:
         ConfigurationError: if it does not exist and may not be created, or does not take such records.
         TransientError: if other writers change it during each try.
     """
-    wanted, tables = wanted_struct(schema), opened(sink.catalog)
-    table = known.get(name)
+    requested, tables = required_struct(schema), opened(sink.catalog)
+    table = cache.get(name)
     if table is None and not sink.create:
         table = tables.load([name]).get(name)  # another writer may have created it since
     for _ in tries(_TRIES):
         if table is None:
-            table = _made(sink, tables, name, wanted)
+            table = _created(sink, tables, name, requested)
         if table is not None:
-            problems = list(lacking(table.schema().as_struct(), wanted))
+            problems = list(lacking(table.schema().as_struct(), requested))
             if not problems:
                 _check(table)
-                known.put(name, table)
+                cache.put(name, table)
                 return table
             tables.commit([_widened(sink, table, schema, problems)], lambda: None)
         table = tables.load([name]).get(name)  # another writer may have created or changed it
     raise TransientError(ALWAYS_CHANGED, id="TABLE_CHANGED_CONCURRENTLY", table=".".join(name))
 
 
-def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, known: TableCache) -> None:
+def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, cache: TableCache) -> None:
     """Create missing tables and widen too narrow ones, all at once, as far as the sink's settings allow.
 
     Tables that are not ready afterwards are reported by `table_for`, each with its reason.
@@ -59,26 +59,26 @@ def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: p
     Raises:
         Exception: the outcome is unknown.
     """
-    wanted, tables = wanted_struct(schema), opened(sink.catalog)
-    tables_by_name = known.read(names)
+    requested, tables = required_struct(schema), opened(sink.catalog)
+    tables_by_name = cache.read(names)
     if sink.create and (missing := [name for name in names if name not in tables_by_name]):
-        created = tables.create([_new(sink, name, wanted) for name in missing])
+        created = tables.create([_new(sink, name, requested) for name in missing])
         for name, table in created.items():
             if isinstance(table, Table):
-                known.put(name, table)
+                cache.put(name, table)
     narrow: list[Change] = []
     for table in tables_by_name.values() if sink.evolve != "none" else ():
-        if isinstance(table, Table) and (problems := list(lacking(table.schema().as_struct(), wanted))):
+        if isinstance(table, Table) and (problems := list(lacking(table.schema().as_struct(), requested))):
             with suppress(ConfigurationError):
                 narrow.append(_widened(sink, table, schema, problems))
     if narrow:
         tables.commit(narrow, lambda: None)
         for name, table in tables.read([change.table.name() for change in narrow]).items():
             if isinstance(table, Table):
-                known.put(name, table)
+                cache.put(name, table)
 
 
-def _made(sink: IcebergSettings, tables: Tables, name: Identifier, wanted: StructType) -> Table | None:
+def _created(sink: IcebergSettings, tables: Tables, name: Identifier, requested: StructType) -> Table | None:
     """Create a table; None if another writer was first."""
     if not sink.create:
         raise ConfigurationError(
@@ -87,14 +87,14 @@ def _made(sink: IcebergSettings, tables: Tables, name: Identifier, wanted: Struc
             table=".".join(name),
             todo="create it, or set sink.create to true",
         )
-    table = tables.create([_new(sink, name, wanted)]).get(name)
+    table = tables.create([_new(sink, name, requested)]).get(name)
     if isinstance(table, Exception):
         raise table
     return table
 
 
-def _new(sink: IcebergSettings, name: Identifier, wanted: StructType) -> NewTable:
-    schema = assign_fresh_schema_ids(Schema(*wanted.fields))
+def _new(sink: IcebergSettings, name: Identifier, requested: StructType) -> NewTable:
+    schema = assign_fresh_schema_ids(Schema(*requested.fields))
     defaults = {
         TableProperties.FORMAT_VERSION: str(FORMAT_VERSION),
         TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",  # each metadata file names all snapshots

@@ -24,7 +24,7 @@ from pyiceberg.typedef import Record
 
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.schemas.coercion import SchemaCoercion
-from distcommit.sinks.iceberg.catalog.opening import known_tables
+from distcommit.sinks.iceberg.catalog.opening import cached_tables
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.orphaned_files import note_of
 from distcommit.sinks.iceberg.settings import IcebergSettings
@@ -42,7 +42,7 @@ class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
         self._sink, self._name = sink, sink.table_of(attempt.dataset_urn)
 
     def table_for(self, schema: pa.Schema) -> Table:
-        cache = known_tables(self._sink.catalog, self._name[:-1], self._attempt.run_id)
+        cache = cached_tables(self._sink.catalog, self._name[:-1], self._attempt.run_id)
         return table_for(self._sink, self._name, schema, cache)
 
     def schema_id(self, table: Table) -> int:

@@ -50,7 +50,7 @@ class KafkaTarget:
         brokers: `host:port` of some brokers, separated by commas.
         client: settings of librdkafka; their values are masked in all messages.
         ledger: name of the ledger topic.
-        lanes: number of transactional ids, and of partitions of the ledger topic.
+        ids: number of transactional ids, and of partitions of the ledger topic.
         transaction_timeout_s: time limit of a transaction, in seconds.
         request_timeout_s: time limit of a request, in seconds.
     """
@@ -58,7 +58,7 @@ class KafkaTarget:
     brokers: str
     client: tuple[tuple[str, str], ...] = field(repr=False)
     ledger: str
-    lanes: int
+    ids: int
     transaction_timeout_s: float
     request_timeout_s: float
 
@@ -92,12 +92,12 @@ class KafkaTarget:
         Raises:
             TransientError: if an answer takes too long; the request may have been executed.
         """
-        found: dict[Any, Any] = {}
+        results: dict[Any, Any] = {}
         for name, future in futures.items():
             try:
-                found[name] = future.result(self.request_timeout_s)
+                results[name] = future.result(self.request_timeout_s)
             except KafkaException as error:
-                found[name] = error
+                results[name] = error
             except TimeoutError:
                 raise TransientError(
                     "the brokers do not answer",
@@ -108,7 +108,7 @@ class KafkaTarget:
                     todo="nothing now: the request is repeated, at the latest by the next run; if the error stays, make"
                     " the brokers reachable, or raise sink.request_timeout_s",
                 ) from None
-        return found
+        return results
 
     def topic_id(self, admin: AdminClient) -> str:
         """Return the ledger topic's id; empty if the topic does not exist.
@@ -118,49 +118,49 @@ class KafkaTarget:
             ConfigurationError: if its number of partitions is not that of transactional ids.
         """
         futures = admin.describe_topics(TopicCollection([self.ledger]), request_timeout=self.request_timeout_s)
-        found = self.answers(futures)[self.ledger]
-        if isinstance(found, KafkaException):
-            if found.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        result = self.answers(futures)[self.ledger]
+        if isinstance(result, KafkaException):
+            if result.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return ""
-            raise found
-        if len(found.partitions) != self.lanes:
+            raise result
+        if len(result.partitions) != self.ids:
             raise ConfigurationError(
                 "the ledger topic is not this job's",
                 id="TARGET_SETUP_INVALID",
                 topic=self.ledger,
-                expected=f"{self.lanes} partitions, as many as sink.transactional_ids",
-                found=str(len(found.partitions)),
+                expected=f"{self.ids} partitions, as many as sink.transactional_ids",
+                found=str(len(result.partitions)),
                 todo="set sink.ledger to another topic",
             )
-        return str(found.topic_id)
+        return str(result.topic_id)
 
     def make_topics(self, admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
         """Create topics with the brokers' defaults; return the reasons of failures by topic. An existing topic is
         none."""
-        made = self.answers(admin.create_topics([NewTopic(topic) for topic in topics]))
+        created = self.answers(admin.create_topics([NewTopic(topic) for topic in topics]))
         return {
             topic: self.text(error)
-            for topic, error in made.items()
+            for topic, error in created.items()
             if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS
         }
 
     def unwritable(self, admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
         """Return the reason why records must not be sent to a topic, for each topic with one."""
-        asked = admin.describe_topics(
+        requested = admin.describe_topics(
             TopicCollection(list(topics)),
             include_authorized_operations=True,
             request_timeout=self.request_timeout_s,
         )
         denied = "TOPIC_AUTHORIZATION_FAILED: this user may not write to it"
-        why: dict[str, str] = {}
-        for topic, found in self.answers(asked).items():
-            if isinstance(found, KafkaException):
-                why[topic] = self.text(found)
-            elif AclOperation.WRITE not in (found.authorized_operations or ()):
-                why[topic] = denied
-        return why
+        reason: dict[str, str] = {}
+        for topic, result in self.answers(requested).items():
+            if isinstance(result, KafkaException):
+                reason[topic] = self.text(result)
+            elif AclOperation.WRITE not in (result.authorized_operations or ()):
+                reason[topic] = denied
+        return reason
 
-    def rows(self, admin: AdminClient, lane: int) -> dict[bytes, LedgerRow]:
+    def rows(self, admin: AdminClient, number: int) -> dict[bytes, LedgerRow]:
         """Return the ledger rows of all datasets of a transactional id by key, after all transactions have ended that
         were open at the call.
 
@@ -169,20 +169,22 @@ class KafkaTarget:
             TransientError: if an answer takes too long, or an open transaction of another producer hides the end.
             CorruptError: if a row is not valid.
         """
-        rows, damaged = self.readable_rows(admin, lane)
+        rows, damaged = self.readable_rows(admin, number)
         for error in damaged.values():
             raise error
         return rows
 
-    def readable_rows(self, admin: AdminClient, lane: int) -> tuple[dict[bytes, LedgerRow], dict[bytes, CorruptError]]:
+    def readable_rows(
+        self, admin: AdminClient, number: int
+    ) -> tuple[dict[bytes, LedgerRow], dict[bytes, CorruptError]]:
         """Return the valid rows as `rows` does, and the problems of other rows by key, for inspection. Raises as `rows`
         otherwise."""
         rows, damaged = dict[bytes, LedgerRow](), dict[bytes, CorruptError]()
-        log = TopicPartition(self.ledger, lane)
+        log = TopicPartition(self.ledger, number)
         end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         if end == self._offset(admin, log, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
             return rows, damaged
-        with closing(self._committed(self.ledger, {lane: end})) as messages:
+        with closing(self._committed(self.ledger, {number: end})) as messages:
             for message in messages:
                 key = message.key() or b""
                 rows.pop(key, None)
@@ -200,8 +202,8 @@ class KafkaTarget:
         Raises:
             KafkaException, TransientError: as `rows`.
         """
-        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
-        described = self.answers(asked)[topic]
+        requested = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
+        described = self.answers(requested)[topic]
         if isinstance(described, KafkaException):
             if described.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return 0
@@ -231,14 +233,16 @@ class KafkaTarget:
         patience_s = self.transaction_timeout_s + self.request_timeout_s
         try:
             consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-            left, deadline_s = dict(ends), time.monotonic() + patience_s
-            while left:
+            remaining, deadline_s = dict(ends), time.monotonic() + patience_s
+            while remaining:
                 if time.monotonic() > deadline_s:
                     raise TransientError(
                         "a topic can't be read to its end",
                         id="TARGET_UNAVAILABLE",
                         topic=topic,
-                        expected=", ".join(f"offset {end} of partition {partition}" for partition, end in left.items()),
+                        expected=", ".join(
+                            f"offset {end} of partition {partition}" for partition, end in remaining.items()
+                        ),
                         found="less: the brokers do not answer, or a transaction of another producer is open",
                     )
                 for message in consumer.consume(1000, timeout=0.2):
@@ -251,17 +255,17 @@ class KafkaTarget:
                         if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
                             raise KafkaException(error)
                         continue
-                    if offset >= left.get(partition, offset + 1):
-                        del left[partition]
+                    if offset >= remaining.get(partition, offset + 1):
+                        del remaining[partition]
         finally:
             consumer.close()
 
     def _value(self, futures: dict[Any, Any]) -> Any:
         """Return the answer to one request. Raises KafkaException, or as `answers`."""
-        (found,) = self.answers(futures).values()
-        if isinstance(found, KafkaException):
-            raise found
-        return found
+        (result,) = self.answers(futures).values()
+        if isinstance(result, KafkaException):
+            raise result
+        return result
 
     def _offset(self, admin: AdminClient, log: TopicPartition, spec: OffsetSpec) -> int:
         """Return an offset that counts all records, including those of open transactions."""
@@ -290,7 +294,7 @@ brokers' defaults that would be up to a gigabyte."""
 
 
 @lru_cache(16)  # a worker may outlive many runs
-def ledger_made(target: KafkaTarget, run_id: str) -> str:
+def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
     """Return the id of the ledger topic, and create a missing one; once in each process and run.
 
     Raises:
@@ -299,8 +303,8 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
     """
     try:
         with target.admin() as admin:
-            topic_id = target.topic_id(admin) or _made(target, admin)
-            found = target._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)]))
+            topic_id = target.topic_id(admin) or _created(target, admin)
+            result = target._value(admin.describe_configs([ConfigResource(ResourceType.TOPIC, target.ledger)]))
     except KafkaException as error:
         raise TransientError(
             "the ledger topic can't be described or created",
@@ -310,7 +314,7 @@ def ledger_made(target: KafkaTarget, run_id: str) -> str:
             todo="nothing now: a later attempt repeats it; if the error stays, make the brokers reachable, and permit"
             " this user to describe and create the topic",
         ) from None
-    policy = found["cleanup.policy"].value
+    policy = result["cleanup.policy"].value
     if policy != _COMPACTED:
         raise ConfigurationError(
             "the ledger topic would lose rows",
@@ -338,11 +342,11 @@ def cluster_id(target: KafkaTarget) -> str:
         ) from None
 
 
-def _made(target: KafkaTarget, admin: AdminClient) -> str:
+def _created(target: KafkaTarget, admin: AdminClient) -> str:
     """Create the ledger topic, unless another client is first; return its id. Raises KafkaException, or as
-    `ledger_made`."""
-    made = NewTopic(target.ledger, target.lanes, config={"cleanup.policy": _COMPACTED, **_SMALL})
-    error = target.answers(admin.create_topics([made]))[target.ledger]
+    `ledger_topic_id`."""
+    new_topic = NewTopic(target.ledger, target.ids, config={"cleanup.policy": _COMPACTED, **_SMALL})
+    error = target.answers(admin.create_topics([new_topic]))[target.ledger]
     if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
         raise error
     for _ in tries(_LOOKS, first_wait_s=0.05):  # until all brokers have it
@@ -362,13 +366,13 @@ def _row(value: bytes | None, topic: str) -> LedgerRow:
         ) from None
 
 
-def ledger_problems(lane: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
+def ledger_problems(number: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
     """Return the problems of a partition of the ledger: keys without a dataset, and values that are not rows."""
     for key in rows:
         if row_name(key) is None:
-            yield f"partition {lane}, key {key[:_SHOWN]!r}: it names no dataset"
+            yield f"partition {number}, key {key[:_SHOWN]!r}: it names no dataset"
     for key, error in unreadable.items():
-        yield f"partition {lane}, {row_name(key) or f'key {key[:_SHOWN]!r}'}: {error.found}"
+        yield f"partition {number}, {row_name(key) or f'key {key[:_SHOWN]!r}'}: {error.found}"
 
 
 def damaged_ledger(ledger: str, damaged: Sequence[str]) -> CorruptError:

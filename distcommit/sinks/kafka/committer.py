@@ -34,7 +34,7 @@ from distcommit.sinks.base.retries import tries
 from distcommit.sinks.databases.staged_rows import files_of
 from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, ledger_problems
 from distcommit.sinks.kafka.messages import staged_messages
-from distcommit.sinks.kafka.names import DATASET, lane_of, ledger_key, row_name, topic_of
+from distcommit.sinks.kafka.names import DATASET, id_number, ledger_key, row_name, topic_of
 from distcommit.sinks.kafka.producers import CatchableProducer
 
 _TRIES = 4
@@ -81,12 +81,12 @@ class KafkaCommitter(SinkCommitter):
         self._admin = self._closing.enter_context(target.admin())
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return self._commit(requests, whole=False)
+        return self._commit(requests, atomic=False)
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return self._commit(requests, whole=True)
+        return self._commit(requests, atomic=True)
 
-    def _commit(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
+    def _commit(self, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
         outcomes: dict[int, CommitOutcome] = {}
         ledger_id = self._ledger_id()
         for index, request in enumerate(requests):
@@ -96,57 +96,57 @@ class KafkaCommitter(SinkCommitter):
                     " and made again, so that nobody knows what is committed. Nothing was written. Look at the topic,"
                     " then release the dataset with accept or abandon"
                 )
-        lanes: dict[int, list[int]] = {}
-        if whole:
+        by_id: dict[int, list[int]] = {}
+        if atomic:
             outcomes |= _held_back(requests, outcomes)
         for index, request in enumerate(requests):
             if index not in outcomes:
-                lanes.setdefault(lane_of(request.dataset_urn, self._target.lanes), []).append(index)
+                by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(index)
 
-        def act(lane: int) -> None:
-            answers = self._commit_lane(lane, [requests[index] for index in lanes[lane]], whole=whole)
-            outcomes.update(zip(lanes[lane], answers, strict=True))
+        def act(number: int) -> None:
+            answers = self._commit_by_id(number, [requests[index] for index in by_id[number]], atomic=atomic)
+            outcomes.update(zip(by_id[number], answers, strict=True))
 
-        run_parallel(_AT_ONCE, act, list(lanes))
+        run_parallel(_AT_ONCE, act, list(by_id))
         return [outcomes[index] for index in range(len(requests))]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         """Prevent requests from being committed. Raises ConflictError if one is committed: that can't be taken back."""
         by_lane: dict[int, list[CommitRequest]] = {}
         for request in requests:
-            by_lane.setdefault(lane_of(request.dataset_urn, self._target.lanes), []).append(request)
+            by_lane.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)
         for writes in (False, True):
-            for lane, members in by_lane.items():
-                with self._session(lane) as producer:
-                    rows = self._target.rows(self._admin, lane)
+            for number, members in by_lane.items():
+                with self._session(number) as producer:
+                    rows = self._target.rows(self._admin, number)
                     keys = {ledger_key(self._context.store_id, request): request for request in members}
                     changed = {key: _revoked(rows.get(key), request) for key, request in keys.items()}
                     if writes:
                         producer.begin_transaction()
-                        _send_rows(producer, self._target.ledger, lane, changed)
+                        _send_rows(producer, self._target.ledger, number, changed)
                         producer.commit_transaction(self._target.request_timeout_s)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
         for request in requests:
-            lane, key = lane_of(request.dataset_urn, self._target.lanes), ledger_key(self._context.store_id, request)
-            with self._session(lane) as producer:
-                row = self._target.rows(self._admin, lane).get(key)
+            number, key = id_number(request.dataset_urn, self._target.ids), ledger_key(self._context.store_id, request)
+            with self._session(number) as producer:
+                row = self._target.rows(self._admin, number).get(key)
                 allowed = allowed_again(row, request)
                 if allowed is not None and allowed != row:
                     producer.begin_transaction()
-                    _send_rows(producer, self._target.ledger, lane, {key: allowed})
+                    _send_rows(producer, self._target.ledger, number, {key: allowed})
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
         """Yield all valid rows; then raise CorruptError for the others, including those of other stores, as they
         prevent commits to their partition."""
         damaged: list[str] = []
-        for lane in range(self._target.lanes):
-            rows, unreadable = self._target.readable_rows(self._admin, lane)
+        for number in range(self._target.ids):
+            rows, unreadable = self._target.readable_rows(self._admin, number)
             for key, row in rows.items():
                 if (name := row_name(key)) is not None and name.store_id == self._context.store_id:
                     yield row
-            damaged += ledger_problems(lane, rows, unreadable)
+            damaged += ledger_problems(number, rows, unreadable)
         if damaged:
             raise damaged_ledger(self._target.ledger, damaged)
 
@@ -166,8 +166,8 @@ class KafkaCommitter(SinkCommitter):
         self._closing.close()
 
     def _ledger_id(self) -> str:
-        if found := self._target.topic_id(self._admin):
-            return found
+        if actual := self._target.topic_id(self._admin):
+            return actual
         raise TransientError(
             "the ledger topic is gone",
             id="LEDGER_TOPIC_LOST",
@@ -178,13 +178,13 @@ class KafkaCommitter(SinkCommitter):
             " and release the datasets that were prepared for the old one",
         )
 
-    def _commit_lane(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
+    def _commit_by_id(self, lane: int, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
         """Try until the outcomes are known. After being fenced, or without an answer, read the ledger again."""
         denied = False
         for number in tries(_TRIES, first_wait_s=0.2):
             self.retry_count += 1 if number > 1 else 0
             try:
-                return self._try(lane, requests, whole=whole, denied=denied)
+                return self._try(lane, requests, atomic=atomic, denied=denied)
             except (KafkaException, TransientError, SystemError) as error:
                 denied = denied or error.args[:1] == (KafkaError.TOPIC_AUTHORIZATION_FAILED,)
                 # SystemError: the client raises that it was fenced, and then runs callbacks of its messages.
@@ -193,23 +193,25 @@ class KafkaCommitter(SinkCommitter):
                     return [RetryLater(f"Kafka: {text}")] * len(requests)
         raise AssertionError("unreachable")
 
-    def _try(self, lane: int, requests: Sequence[CommitRequest], *, whole: bool, denied: bool) -> list[CommitOutcome]:
+    def _try(
+        self, number: int, requests: Sequence[CommitRequest], *, atomic: bool, denied: bool
+    ) -> list[CommitOutcome]:
         """Try once. `denied`: a topic can't be written to, for which the brokers refuse the whole transaction."""
         outcomes: dict[int, CommitOutcome] = {}
-        with self._session(lane) as producer:
-            rows = self._target.rows(self._admin, lane)
+        with self._session(number) as producer:
+            rows = self._target.rows(self._admin, number)
             self._refuse_topics(producer, rows, requests, outcomes, denied=denied)
             while batch := self._next(rows, requests, outcomes):
-                if whole and (held := _held_back(requests, outcomes)):
-                    outcomes |= held
+                if atomic and (held_back := _held_back(requests, outcomes)):
+                    outcomes |= held_back
                     break
                 moved = {
                     key: committed(rows.get(key), requests[index], covered_in(requests[index].infos))
                     for key, index in batch.items()
                 }
-                asked = {index: requests[index] for index in batch.values()}
-                failures = self._transaction(producer, lane, asked, moved)
-                outcomes.update(failures or dict.fromkeys(asked, Committed()))
+                requested = {index: requests[index] for index in batch.values()}
+                failures = self._transaction(producer, number, requested, moved)
+                outcomes.update(failures or dict.fromkeys(requested, Committed()))
                 if not failures:
                     rows |= moved
         return [outcomes[index] for index in range(len(requests))]
@@ -232,7 +234,7 @@ class KafkaCommitter(SinkCommitter):
     def _transaction(
         self,
         producer: CatchableProducer,
-        lane: int,
+        number: int,
         requests: Mapping[int, CommitRequest],
         rows: Mapping[bytes, LedgerRow],
     ) -> Failures:
@@ -259,7 +261,7 @@ class KafkaCommitter(SinkCommitter):
                 break
         if not failures:
             try:
-                _send_rows(producer, self._target.ledger, lane, rows)
+                _send_rows(producer, self._target.ledger, number, rows)
             except _TooLargeError as error:
                 failures[list(requests)[error.number]] = RetryLater(str(error))
         if not failures:
@@ -288,30 +290,30 @@ class KafkaCommitter(SinkCommitter):
         denied: bool,
     ) -> None:
         """Create missing topics if allowed, and answer requests whose topic is missing or must not have records."""
-        wanted = {
+        requested = {
             index: topic_of(self._topic, request.dataset_urn)
             for index, request in enumerate(requests)
             if answered(rows.get(ledger_key(self._context.store_id, request)), request) is None
         }
-        there = producer.list_topics(timeout=self._target.request_timeout_s).topics if wanted else {}
-        missing = sorted({topic for topic in wanted.values() if topic not in there})
+        present = producer.list_topics(timeout=self._target.request_timeout_s).topics if requested else {}
+        missing = sorted({topic for topic in requested.values() if topic not in present})
         if self._create and missing:
-            why = self._target.make_topics(self._admin, missing)
+            reason = self._target.make_topics(self._admin, missing)
         else:
-            why = dict.fromkeys(missing, "it does not exist; make it, or set sink.create")
+            reason = dict.fromkeys(missing, "it does not exist; make it, or set sink.create")
         if denied:
-            why |= self._target.unwritable(self._admin, sorted(set(wanted.values()) - why.keys()))
-        for index, topic in wanted.items():
+            reason |= self._target.unwritable(self._admin, sorted(set(requested.values()) - reason.keys()))
+        for index, topic in requested.items():
             if topic == self._target.ledger:
                 outcomes[index] = FailedForGood(f"the topic {topic} is the ledger: change sink.topic or sink.ledger")
-            elif topic in why:
-                outcomes[index] = RetryLater(f"no records can be sent to the topic {topic}: {why[topic]}")
+            elif topic in reason:
+                outcomes[index] = RetryLater(f"no records can be sent to the topic {topic}: {reason[topic]}")
 
     @contextmanager
-    def _session(self, lane: int) -> Iterator[CatchableProducer]:
+    def _session(self, number: int) -> Iterator[CatchableProducer]:
         """Open the producer of a transactional id, which fences older ones. A transaction that is open when the block
         ends is aborted, so that readers do not wait for it."""
-        with closing(self._target.producer(f"distcommit-{self._context.store_id}-{lane}")) as producer:
+        with closing(self._target.producer(f"distcommit-{self._context.store_id}-{number}")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
             try:
                 yield producer
@@ -373,19 +375,19 @@ def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mappin
 
 def _flush(producer: CatchableProducer, timeout_s: float) -> None:
     """Wait while messages are acknowledged."""
-    left = len(producer)
-    while left:
+    remaining = len(producer)
+    while remaining:
         now_left = producer.flush(timeout_s)
-        if now_left >= left:
+        if now_left >= remaining:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{now_left} messages are not acknowledged"))
-        left = now_left
+        remaining = now_left
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
     """Return the outcomes of the other requests if all are committed or none; empty if none has failed."""
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
-    left = (index for index in range(len(requests)) if index not in outcomes)
-    return dict.fromkeys(left, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}
+    remaining = (index for index in range(len(requests)) if index not in outcomes)
+    return dict.fromkeys(remaining, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}
 
 
 def _revoked(row: LedgerRow | None, request: CommitRequest) -> LedgerRow:

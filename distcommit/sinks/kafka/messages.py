@@ -52,13 +52,13 @@ class Mapping:
     partition: str
 
     @property
-    def asked(self) -> Sequence[str]:
+    def named_columns(self) -> Sequence[str]:
         """Return the named columns."""
         value = self.value if self.format == "bytes" else ""
         return tuple(filter(None, (self.key, value, self.headers, self.timestamp, self.partition)))
 
     @property
-    def _beside(self) -> frozenset[str]:
+    def _object_columns(self) -> frozenset[str]:
         """Return the columns that are not in the object of format `json`."""
         return frozenset((self.key, self.headers, self.timestamp, self.partition))
 
@@ -69,25 +69,27 @@ class Mapping:
             ConfigurationError: if a column is missing, or its type or name does not fit.
         """
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
-        wanted = [(setting, column, "bytes or text", is_text) for setting, column in text.items()]
-        wanted += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]
-        wanted += [("timestamp", self.timestamp, "a timestamp", pa.types.is_timestamp)]
-        wanted += [("partition", self.partition, "an integer", pa.types.is_integer)]
-        for setting, column, expected, fits in wanted:
-            found = schema.field(column).type if column in schema.names else None
-            if column and (found is None or not fits(found)):
+        predicate = [(setting, column, "bytes or text", is_text) for setting, column in text.items()]
+        predicate += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]
+        predicate += [("timestamp", self.timestamp, "a timestamp", pa.types.is_timestamp)]
+        predicate += [("partition", self.partition, "an integer", pa.types.is_integer)]
+        for setting, column, expected, fits in predicate:
+            result = schema.field(column).type if column in schema.names else None
+            if column and (result is None or not fits(result)):
                 raise ConfigurationError(
                     "records can't be converted to messages",
                     id="SINK_COLUMN_INVALID",
                     setting=f"sink.{setting}",
                     column=column,
                     expected=expected,
-                    found="no such column" if found is None else str(found),
+                    found="no such column" if result is None else str(result),
                     todo="name another column, convert this one with the converter `cast`, or set sink.format to json",
                 )
 
         if self.format == "json":
-            check_fields(pa.schema([field for field in schema if field.name not in self._beside]), "a JSON message")
+            check_fields(
+                pa.schema([field for field in schema if field.name not in self._object_columns]), "a JSON message"
+            )
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch as messages. Raises as `check`."""
@@ -113,7 +115,7 @@ class Mapping:
         return pc.cast(times, pa.int64())
 
     def _json(self, batch: pa.RecordBatch) -> pa.Array:
-        rows = batch.select([name for name in batch.schema.names if name not in self._beside]).to_pylist()
+        rows = batch.select([name for name in batch.schema.names if name not in self._object_columns]).to_pylist()
         return pa.array([msgspec.json.encode(row) for row in rows], pa.binary())
 
 
@@ -173,12 +175,12 @@ class KafkaWriter(CoveringWriter):
             else:
                 group[0].append(batch)
                 group[1].append(number)
-        made = pa.concat_batches([self._mapping.messages(pa.concat_batches(batches)) for batches, _ in groups])
+        created = pa.concat_batches([self._mapping.messages(pa.concat_batches(batches)) for batches, _ in groups])
         if len(groups) == 1:
-            return made
+            return created
         numbers = [(number, self._held[number].num_rows) for _, of in groups for number in of]
         of_rows = np.repeat(*np.array(numbers, np.int64).T)
-        return made.take(pa.array(np.argsort(of_rows, kind="stable")))
+        return created.take(pa.array(np.argsort(of_rows, kind="stable")))
 
     def _stage(self, messages: pa.RecordBatch) -> None:
         name = messages_name(len(self._files))

@@ -37,8 +37,8 @@ def topic_of(template: str, dataset_urn: str) -> str:
     if is_topic(topic):
         return topic
     digest = xxhash.xxh3_128_hexdigest(dataset_urn.encode())
-    left = _MOST - len(template) - len(digest) - 1
-    return template.replace(DATASET, f"{_NOT_IN_NAMES.sub('-', dataset_urn)[:left]}-{digest}")
+    bytes_left = _MOST - len(template) - len(digest) - 1
+    return template.replace(DATASET, f"{_NOT_IN_NAMES.sub('-', dataset_urn)[:bytes_left]}-{digest}")
 
 
 def is_topic(name: str) -> bool:
@@ -46,9 +46,9 @@ def is_topic(name: str) -> bool:
     return len(name) <= _MOST and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
-def lane_of(dataset_urn: str, lanes: int) -> int:
+def id_number(dataset_urn: str, ids: int) -> int:
     """Return the number of the dataset's transactional id, which is also its partition of the ledger."""
-    return xxhash.xxh3_64_intdigest(dataset_urn.encode()) % lanes
+    return xxhash.xxh3_64_intdigest(dataset_urn.encode()) % ids
 
 
 def ledger_key(store_id: str, request: CommitRequest) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 
-def told(call: Callable[..., Any]) -> Callable[..., Any]:
+def raising(call: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a method of the client so that it raises exceptions only.
 
     The client raises some fatal errors, for instance that the producer was fenced, as KafkaError, which is not an
@@ -44,15 +44,15 @@ class CatchableProducer:
     def __len__(self) -> int:
         return len(self.client or ())
 
-    init_transactions = told(Producer.init_transactions)
-    begin_transaction = told(Producer.begin_transaction)
-    commit_transaction = told(Producer.commit_transaction)
-    abort_transaction = told(Producer.abort_transaction)
-    list_topics = told(Producer.list_topics)
-    produce = told(Producer.produce)
-    poll = told(Producer.poll)
-    flush = told(Producer.flush)
-    _purge = told(Producer.purge)
+    init_transactions = raising(Producer.init_transactions)
+    begin_transaction = raising(Producer.begin_transaction)
+    commit_transaction = raising(Producer.commit_transaction)
+    abort_transaction = raising(Producer.abort_transaction)
+    list_topics = raising(Producer.list_topics)
+    produce = raising(Producer.produce)
+    poll = raising(Producer.poll)
+    flush = raising(Producer.flush)
+    _purge = raising(Producer.purge)
 
     def close(self) -> None:
         """End threads and connections, and drop unsent messages. The client's own `close` would wait for unavailable

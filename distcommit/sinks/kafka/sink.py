@@ -18,7 +18,7 @@ from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.kafka import messages
-from distcommit.sinks.kafka.names import DATASET, is_topic, lane_of, topic_of
+from distcommit.sinks.kafka.names import DATASET, id_number, is_topic, topic_of
 
 if TYPE_CHECKING:
     from distcommit.sinks.kafka.client import KafkaTarget
@@ -112,7 +112,7 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         if self.topic == self.ledger:
             yield SettingError("must be another topic than topic", "ledger")
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         return {"ledger": FixedSetting(self.ledger), "transactional_ids": FixedSetting(str(self.transactional_ids))}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
@@ -128,7 +128,7 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
             return False
         from distcommit.sinks.kafka.client import cluster_id  # noqa: PLC0415 - a job file is read without a client
 
-        return cluster_id(self.target()) == fact.pin.value
+        return cluster_id(self.target()) == fact.setting.value
 
     @property
     def grouped_by(self) -> str:
@@ -136,18 +136,18 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
 
     def commit_group(self, dataset_urn: str) -> str:
         """Return the group of all datasets of a transactional id, so that no two buckets fence each other."""
-        return f"transactional id {lane_of(dataset_urn, self.transactional_ids)}"
+        return f"transactional id {id_number(dataset_urn, self.transactional_ids)}"
 
     def required_columns(self) -> Sequence[str]:
-        return self.mapping.asked
+        return self.mapping.named_columns
 
     def check_schema(self, schema: pa.Schema) -> None:
         self.mapping.check(schema)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        from distcommit.sinks.kafka.client import ledger_made  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sinks.kafka.client import ledger_topic_id  # noqa: PLC0415 - a job file is read without a client
 
-        return messages.KafkaWriter(self.mapping, area, origin, ledger_made(self.target(), attempt.run_id))
+        return messages.KafkaWriter(self.mapping, area, origin, ledger_topic_id(self.target(), attempt.run_id))
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         from distcommit.sinks.kafka.committer import KafkaCommitter  # noqa: PLC0415 - a job file is read without a client

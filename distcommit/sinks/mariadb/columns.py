@@ -130,9 +130,9 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
 def wider_type(field: pa.Field, column: Column) -> str | None:
     """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
     enough, or has another type, or is unsigned."""
-    kind, there = _TYPES.stored(field.type), column.kind
-    if there in _WIDENED and not (column.unsigned if there in _INTEGERS else column.sizes):
-        return _MADE[kind] if needs_widening(_WIDENED[there], kind) else None
+    kind, current_kind = _TYPES.stored(field.type), column.kind
+    if current_kind in _WIDENED and not (column.unsigned if current_kind in _INTEGERS else column.sizes):
+        return _MADE[kind] if needs_widening(_WIDENED[current_kind], kind) else None
     return None
 
 
@@ -160,15 +160,15 @@ def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tup
 
 def _sent(array: pa.Array, column: Column) -> list[Any]:
     kind, array = _TYPES.stored(array.type), decoded(array)
-    wanted = _sent_type(kind, column)
-    if wanted is None:
+    target_kind = _sent_type(kind, column)
+    if target_kind is None:
         raise refused_type(column.name, array.type, column.shown)
     if array.null_count and not column.nullable:
         raise refused_value(column.name, column.shown, "null, which the server may replace by a default")
     array = (
         as_json(array, column.name, column.shown)
         if pa.types.is_nested(kind)
-        else converted(array, wanted, column.name, column.shown)
+        else converted(array, target_kind, column.name, column.shown)
     )
     if pa.types.is_null(kind):
         return [None] * len(array)
@@ -219,24 +219,24 @@ def _too_long(array: pa.Array, column: Column) -> str:
 
 def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
     """Return the type in which values of a type are sent to a column; None if the column does not take them."""
-    wanted, types = column.kind, pa.types
+    required, types = column.kind, pa.types
     if types.is_null(kind):
         return kind
-    if wanted in _INTEGERS and (types.is_integer(kind) or (types.is_boolean(kind) and wanted == "tinyint")):
-        return getattr(pa, f"{'u' if column.unsigned else ''}int{_INTEGERS[wanted]}")()
-    if wanted in ("float", "double") and not column.sizes and types.is_floating(kind):
-        return None if wanted == "float" and kind != pa.float32() else kind
-    if wanted == "decimal" and (types.is_integer(kind) or types.is_decimal(kind)):
+    if required in _INTEGERS and (types.is_integer(kind) or (types.is_boolean(kind) and required == "tinyint")):
+        return getattr(pa, f"{'u' if column.unsigned else ''}int{_INTEGERS[required]}")()
+    if required in ("float", "double") and not column.sizes and types.is_floating(kind):
+        return None if required == "float" and kind != pa.float32() else kind
+    if required == "decimal" and (types.is_integer(kind) or types.is_decimal(kind)):
         precision, scale = column.sizes
         return (pa.decimal128 if precision <= MAX_DIGITS else pa.decimal256)(precision, scale)
-    if wanted in _TEXTS and (types.is_string(kind) or (types.is_nested(kind) and not types.is_union(kind))):
-        return None if types.is_nested(kind) and not _TEXTS[wanted] else pa.string()
-    if wanted in _BYTES and (types.is_binary(kind) or types.is_fixed_size_binary(kind)):
+    if required in _TEXTS and (types.is_string(kind) or (types.is_nested(kind) and not types.is_union(kind))):
+        return None if types.is_nested(kind) and not _TEXTS[required] else pa.string()
+    if required in _BYTES and (types.is_binary(kind) or types.is_fixed_size_binary(kind)):
         return pa.binary()
-    if (wanted == "date" and types.is_date32(kind)) or (wanted == "time" and types.is_time(kind)):
+    if (required == "date" and types.is_date32(kind)) or (required == "time" and types.is_time(kind)):
         return kind
-    takes_zone = wanted in ("datetime", "timestamp")  # in UTC, the time zone of the session
-    return kind if types.is_timestamp(kind) and (takes_zone if kind.tz else wanted == "datetime") else None
+    takes_zone = required in ("datetime", "timestamp")  # in UTC, the time zone of the session
+    return kind if types.is_timestamp(kind) and (takes_zone if kind.tz else required == "datetime") else None
 
 
 def _texts(array: pa.Array) -> pa.Array:
@@ -244,5 +244,5 @@ def _texts(array: pa.Array) -> pa.Array:
     return (array.cast(pa.timestamp("us")) if pa.types.is_timestamp(array.type) else array).cast(pa.string())
 
 
-def _all(found: pa.Array) -> bool:
-    return pc.all(found).as_py() in (True, None)
+def _all(value: pa.Array) -> bool:
+    return pc.all(value).as_py() in (True, None)

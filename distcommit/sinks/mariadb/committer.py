@@ -24,11 +24,11 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.sinks.databases.newest_row import OF
-from distcommit.sinks.databases.sql_committer import SqlCommitter, places
+from distcommit.sinks.databases.sql_committer import SqlCommitter, placeholders
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_sink import TableSink
+from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.mariadb import tables
 from distcommit.sinks.mariadb.connection import (
     TOO_NARROW,
@@ -78,7 +78,7 @@ class MariadbCommitter(SqlCommitter):
         (most_bytes,) = execute(connection, "SELECT @@max_allowed_packet").fetchone() or (0,)
         self._most_bytes = int(most_bytes)
         self.create_missing(LEDGER, _CREATED)
-        self._add_marks()
+        self._add_identities()
         if not self.identity():
             self.execute(_NAMED, (_IDENTITY_ID, uuid.uuid4().hex))
 
@@ -88,8 +88,8 @@ class MariadbCommitter(SqlCommitter):
         Raises:
             ConfigurationError: if the table's engine is not InnoDB.
         """
-        asked = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
-        if execute(self._connection, asked, (name,)).fetchone() == (0,):
+        query = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
+        if execute(self._connection, query, (name,)).fetchone() == (0,):
             self.execute(statement)
         engine = tables.engine_of(self._connection, name)
         if engine != "InnoDB":
@@ -102,13 +102,13 @@ class MariadbCommitter(SqlCommitter):
                 todo=f"ALTER TABLE {name} ENGINE = InnoDB",
             )
 
-    def _add_marks(self) -> None:
+    def _add_identities(self) -> None:
         """Add the column of tables' marks to a ledger that was created without it."""
-        asked = (
+        requested = (
             "SELECT count(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
             " AND COLUMN_NAME = 'target_mark'"
         )
-        if execute(self._connection, asked, (LEDGER,)).fetchone() == (0,):
+        if execute(self._connection, requested, (LEDGER,)).fetchone() == (0,):
             failed = self._alter(f"ALTER TABLE {LEDGER} ADD COLUMN target_mark bigint")
             if failed is not None:
                 raise TransientError(
@@ -123,19 +123,19 @@ class MariadbCommitter(SqlCommitter):
             if not to_alter:
                 break
             failed = {
-                key: self._alter(statement) if statement not in altered else _still_asked(statement)
+                key: self._alter(statement) if statement not in altered else _retry_outcome(statement)
                 for key, statement in to_alter.items()
             }
             altered.update(to_alter.values())
-            again: list[int] = []
+            retried: list[int] = []
             for index, request in enumerate(requests):
                 key = (request.dataset_urn, request.branch)
                 outcome = failed.get(key)
                 if outcome is not None:
                     outcomes[index] = outcome
                 elif key in failed:
-                    again.append(index)
-            for index, outcome in zip(again, super().commit([requests[index] for index in again]), strict=True):
+                    retried.append(index)
+            for index, outcome in zip(retried, super().commit([requests[index] for index in retried]), strict=True):
                 outcomes[index] = outcome
         return outcomes
 
@@ -189,7 +189,7 @@ class MariadbCommitter(SqlCommitter):
             [value for row in named for value in (*row, "[]")],
         )
         cursor = self.execute(
-            f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE id IN ({places(named)})"
+            f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE id IN ({placeholders(named)})"
             " ORDER BY id FOR UPDATE",
             [id_ for id_, *_ in named],
         )
@@ -198,7 +198,7 @@ class MariadbCommitter(SqlCommitter):
     def unlocked(self, keys: Iterable[Key]) -> None:
         ids = [value for key in keys for value in self.row_values(self._context.store_id, key)]
         if ids:
-            self.execute(f"DELETE FROM {{ledger}} WHERE id IN ({places(ids)}) AND epoch = 0 AND revoked = 0", ids)
+            self.execute(f"DELETE FROM {{ledger}} WHERE id IN ({placeholders(ids)}) AND epoch = 0 AND revoked = 0", ids)
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         try:
@@ -225,8 +225,8 @@ class MariadbCommitter(SqlCommitter):
         return outcome_of(error, self._connection)
 
     def count_rows(self, table: str, tag: int) -> int:
-        asked = f"SELECT count(*) FROM {tables.quoted(table)} WHERE {OF} = {tag}"
-        (rows,) = execute(self._connection, asked).fetchone() or (0,)
+        statement = f"SELECT count(*) FROM {tables.quoted(table)} WHERE {OF} = {tag}"
+        (rows,) = execute(self._connection, statement).fetchone() or (0,)
         return int(rows)
 
     def row_values(self, store: str, key: Key) -> tuple[bytes]:
@@ -246,7 +246,7 @@ class MariadbCommitter(SqlCommitter):
         return execute(self._connection, statement.format(ledger=LEDGER, proofs=PROOFS), values or None)
 
 
-def _still_asked(statement: str) -> CommitOutcome:
+def _retry_outcome(statement: str) -> CommitOutcome:
     """Return the outcome if a table needs a change again that was just made, for instance as it changes a name."""
     return FailedForGood(
         f"the table is not as it should be after {statement}: alter it, then release the dataset with retry"

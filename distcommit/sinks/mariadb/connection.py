@@ -88,8 +88,8 @@ def check_durable(connection: Connection[Cursor]) -> None:
     Raises:
         ConfigurationError: if it does not. This is a setting of the server, which a session can't change.
     """
-    asked = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
-    flushed, has_log, synced = execute(connection, asked).fetchone() or (0, 0, 0)
+    statement = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
+    flushed, has_log, synced = execute(connection, statement).fetchone() or (0, 0, 0)
     if flushed != 1 or (has_log and synced != 1):
         raise ConfigurationError(
             "the server answers COMMIT before it is on disk, so that a power loss would lose commits",

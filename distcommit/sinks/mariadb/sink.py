@@ -42,9 +42,9 @@ class MariadbSink(ServerSink):
         """The database's name."""
         return unquote(urlsplit(self.url).path.strip("/"))
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return table and database. The server is not fixed, as servers may be renamed."""
-        return {**super().pins(), "database": FixedSetting(self.database, ANOTHER_TARGET)}
+        return {**super().fixed_settings(), "database": FixedSetting(self.database, ANOTHER_TARGET)}
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
         names = (self.table_of(dataset_urn), LEDGER, PROOFS)
@@ -61,7 +61,7 @@ class MariadbSink(ServerSink):
             most_bytes=MOST_NAME_CHARACTERS,
             any_case=False,
             basic_characters=True,
-            taken=(LEDGER, PROOFS),
+            selected=(LEDGER, PROOFS),
         )
 
     def check_schema(self, schema: pa.Schema) -> None:

@@ -15,16 +15,16 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.sinks.databases.newest_row import Newer
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.databases.table_loading import (
     check_keys,
     identity_in,
     missing_columns,
-    new_mark,
+    new_identity,
     tagged,
     with_tags,
 )
+from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
 from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
 
@@ -70,23 +70,27 @@ class Table:
         Raises:
             AlterTableFirst: if columns are missing or too narrow, and the table may be altered.
         """
-        whole = with_tags(schema, self.tags)
-        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
-        changes = [f"ADD COLUMN {quoted(each.name)} {column_type(each, ())}" for each in missing]
+        tagged_schema = with_tags(schema, self.tags)
+        missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
+        changes = [f"ADD COLUMN {quoted(column.name)} {column_type(column, ())}" for column in missing]
         if add_columns:
-            there = [(each.name, wider_type(each, self.columns[each.name])) for each in whole if each not in missing]
-            changes += [f"MODIFY COLUMN {self._redefined(name, kind)}" for name, kind in there if kind is not None]
+            present = [
+                (column.name, wider_type(column, self.columns[column.name]))
+                for column in tagged_schema
+                if column not in missing
+            ]
+            changes += [f"MODIFY COLUMN {self._redefined(name, kind)}" for name, kind in present if kind is not None]
         if changes:
             raise AlterTableFirst(f"ALTER TABLE {quoted(self.shown)} {', '.join(changes)}")
-        check_fits(whole, self.columns)
+        check_fits(tagged_schema, self.columns)
 
     def _redefined(self, name: str, kind: str) -> str:
         """Return the definition of a column with another type."""
         ((_, definition),) = execute(self.connection, f"SHOW CREATE TABLE {quoted(self.shown)}").fetchall()
         begin = f"  {quoted(name)} "
         (line,) = (line for line in definition.splitlines() if line.startswith(begin))
-        rest = _TYPE.sub("", line.removeprefix(begin).removesuffix(","), count=1)
-        return f"{quoted(name)} {kind}{rest}"
+        remainder = _TYPE.sub("", line.removeprefix(begin).removesuffix(","), count=1)
+        return f"{quoted(name)} {kind}{remainder}"
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Insert batches of one schema. Raises as `table_loading.Table`."""
@@ -103,16 +107,16 @@ class Table:
         names = batches[0].schema.names
         self._check_keys(names, keys)
         check_keys(batches, keys, self.columns)
-        others = [quoted(name) for name in newer.last(names) if name not in keys] or [quoted(keys[0])]
+        other_columns = [quoted(name) for name in newer.last(names) if name not in keys] or [quoted(keys[0])]
         is_newer = newer.condition(lambda name: f"VALUES({quoted(name)})", quoted)
-        changed = ", ".join(f"{name} = IF({is_newer}, VALUES({name}), {name})" for name in others)
+        changed = ", ".join(f"{name} = IF({is_newer}, VALUES({name}), {name})" for name in other_columns)
         for _, statement in self._statements(batches, f" ON DUPLICATE KEY UPDATE {changed}"):
             self._insert(statement)
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if there are no tags; return their number."""
-        where = " AND ".join(f"{quoted(name)} = {value}" for name, value in tags.items())
-        statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
+        location = " AND ".join(f"{quoted(name)} = {value}" for name, value in tags.items())
+        statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return int(execute(self.connection, statement).rowcount)
 
     def _statements(self, batches: Sequence[pa.RecordBatch], end: str) -> Iterator[tuple[int, bytes]]:
@@ -153,9 +157,9 @@ class Table:
             warnings = execute(self.connection, "SHOW WARNINGS").fetchall()
             problems = [str(text) for _, code, text in warnings if code not in _HARMLESS]
             if problems or not warnings:
-                why = problems[0] if problems else "the server does not name them"
+                reason = problems[0] if problems else "the server does not name them"
                 raise RefusedError(
-                    f"table {self.shown} would change values: {why}. Alter the table and release the dataset with"
+                    f"table {self.shown} would change values: {reason}. Alter the table and release the dataset with"
                     " retry; or abandon it and convert or reject such records"
                 )
         return int(cursor.rowcount)
@@ -172,11 +176,11 @@ class Table:
             if not row[1]:  # non_unique
                 indexes.setdefault(row[2], []).append((row[4], row[7]))  # column, and how much of it
         on_keys = [index for index in indexes.values() if set(index) == {(key, None) for key in keys}]
-        others = [
+        other_columns = [
             name for name, index in indexes.items() if index not in on_keys and not self._is_counted(index, names)
         ]
-        if not on_keys or others:
-            problem = f"there is {', '.join(others)}, too" if others else "there is none"
+        if not on_keys or other_columns:
+            problem = f"there is {', '.join(other_columns)}, too" if other_columns else "there is none"
             raise RefusedError(
                 f"table {self.shown} needs a unique index on {', '.join(keys)}, and no other one: {problem}. Alter the"
                 " table, then release the dataset with retry"
@@ -184,8 +188,8 @@ class Table:
 
     def _is_counted(self, index: Sequence[tuple[Any, ...]], names: Sequence[str]) -> bool:
         """Return whether an index is on a number that the server assigns and the rows do not have."""
-        asked = f"SHOW COLUMNS FROM {quoted(self.shown)} WHERE Extra LIKE '%auto_increment%'"
-        counted = {row[0] for row in execute(self.connection, asked).fetchall()}
+        statement = f"SHOW COLUMNS FROM {quoted(self.shown)} WHERE Extra LIKE '%auto_increment%'"
+        counted = {row[0] for row in execute(self.connection, statement).fetchall()}
         return len(index) == 1 and index[0][0] in counted and index[0][0] not in names
 
 
@@ -223,12 +227,12 @@ def engine_of(connection: Connection[Cursor], name: str) -> str | None:
 
 def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, str]:
     """Return the engine of a table as `engine_of` does, and its comment."""
-    asked = (
+    requested = (
         "SELECT TABLE_NAME, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
         " WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
     )
-    for there, engine, comment in execute(connection, asked, (name,)).fetchall():
-        if there == name:  # the server compares names by a collation
+    for present, engine, comment in execute(connection, requested, (name,)).fetchall():
+        if present == name:  # the server compares names by a collation
             return engine, comment or ""
     return None, ""
 
@@ -240,15 +244,15 @@ def create_statement(
 
     Its texts are compared by bytes, and trailing spaces count if the server has such a collation.
     """
-    asked = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
-    unpadded = execute(connection, asked, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
+    statement = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
+    unpadded = execute(connection, statement, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
     collation = unpadded[0] if unpadded else "utf8mb4_bin"
-    columns = [f"{quoted(each.name)} {column_type(each, keys)}" for each in with_tags(rows, tags)]
+    columns = [f"{quoted(column.name)} {column_type(column, keys)}" for column in with_tags(rows, tags)]
     if keys:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
     return (
         f"CREATE TABLE IF NOT EXISTS {quoted(name)} ({', '.join(columns)})"
-        f" ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation} COMMENT = '{new_mark()}'"
+        f" ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {collation} COMMENT = '{new_identity()}'"
     )
 
 

@@ -85,8 +85,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
             todo="end the writer's session at the server (KILL), or wait until the server does",
         )
 
-    def preparing(self, name: Name) -> AbstractContextManager[object]:
-        return _preparing(self._connection, name)
+    def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
+        return _prepared_transaction(self._connection, name)
 
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
         of = (proof, self._context.store_id, attempt.epoch, attempt.dataset_urn, attempt.branch)
@@ -99,8 +99,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
             return False
         return True
 
-    def bar(self, lost: Mapping[str, int]) -> None:
-        for proof, epoch in sorted(lost.items()):
+    def bar(self, aborted_epochs: Mapping[str, int]) -> None:
+        for proof, epoch in sorted(aborted_epochs.items()):
             self.execute(
                 "INSERT IGNORE INTO {proofs} (id, store, what, epoch) VALUES (%s, %s, 'barred', %s)",
                 (proof, self._context.store_id, epoch),
@@ -115,8 +115,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
                 (store, store, epoch, epoch),
             )
         # Deleting by this condition would wait for locks of other rows.
-        asked = "SELECT id FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s"
-        self.forget([proof for (proof,) in self.execute(asked, (store, epoch)).fetchall()])
+        statement = "SELECT id FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s"
+        self.forget([proof for (proof,) in self.execute(statement, (store, epoch)).fetchall()])
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)
@@ -129,7 +129,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 
 @contextmanager
-def _preparing(connection: Connection[Cursor], name: Name) -> Iterator[None]:
+def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterator[None]:
     """Prepare the transaction when the block ends. The session can do nothing else afterwards. Once it has ended, other
     sessions can commit the transaction; if it was not prepared, it is rolled back."""
     execute(connection, f"XA START {_xid(name)}")

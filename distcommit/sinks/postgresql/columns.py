@@ -119,8 +119,12 @@ def column_type(field: pa.Field) -> str:
 def wider_type(field: pa.Field, column: Column) -> str | None:
     """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
     enough, or has another type or a domain."""
-    there = _WIDENED.get(column.shown.removeprefix(f"{column.name} "))
-    return column_type(field) if there is not None and needs_widening(there, plain_type(field.type)) else None
+    current_kind = _WIDENED.get(column.shown.removeprefix(f"{column.name} "))
+    return (
+        column_type(field)
+        if current_kind is not None and needs_widening(current_kind, plain_type(field.type))
+        else None
+    )
 
 
 def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowToPostgresBinaryEncoder:
@@ -189,23 +193,23 @@ def _changed(array: pa.Array, column: Column) -> str:
 
 def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
     """Return the type in which values of a plain type are sent to a column; None if the column does not take them."""
-    wanted, there = column.kind, _SIMPLE.get(column.kind)
-    if pa.types.is_null(kind) and (there is not None or wanted == "numeric"):
-        return there or pa.decimal128(MAX_DIGITS, 0)
-    if wanted in ("json", "jsonb"):
+    target_kind, sent_kind = column.kind, _SIMPLE.get(column.kind)
+    if pa.types.is_null(kind) and (sent_kind is not None or target_kind == "numeric"):
+        return sent_kind or pa.decimal128(MAX_DIGITS, 0)
+    if target_kind in ("json", "jsonb"):
         return pa.string() if pa.types.is_string(kind) or pa.types.is_nested(kind) else None
-    if wanted == "numeric":
+    if target_kind == "numeric":
         return _digits(kind, column.modifier)
-    if wanted.startswith("_") and pa.types.is_list(kind):
-        below = _sent(kind.value_type, Column(column.name, wanted[1:], column.modifier, column.shown))
+    if target_kind.startswith("_") and pa.types.is_list(kind):
+        below = _sent(kind.value_type, Column(column.name, target_kind[1:], column.modifier, column.shown))
         return None if below is None else pa.list_(below)
-    if there is None or there == kind:
-        return there
-    if wanted == "bytea" and pa.types.is_fixed_size_binary(kind):
-        return there
-    if pa.types.is_integer(there) and pa.types.is_integer(kind):
-        return there  # the cast checks each value
-    return there if needs_widening(kind, there) else None
+    if sent_kind is None or sent_kind == kind:
+        return sent_kind
+    if target_kind == "bytea" and pa.types.is_fixed_size_binary(kind):
+        return sent_kind
+    if pa.types.is_integer(sent_kind) and pa.types.is_integer(kind):
+        return sent_kind  # the cast checks each value
+    return sent_kind if needs_widening(kind, sent_kind) else None
 
 
 def _digits(kind: pa.DataType, modifier: int) -> pa.DataType | None:

@@ -15,10 +15,10 @@ from psycopg.types.json import Jsonb
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.sinks.databases.newest_row import OF
 from distcommit.sinks.databases.sql_committer import SqlCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
+from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.postgresql import tables
 from distcommit.sinks.postgresql.connection import outcome_of, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
@@ -68,18 +68,18 @@ class PostgresqlCommitter(SqlCommitter):
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
         datasets, branches = [dataset for dataset, _ in keys], [branch for _, branch in keys]
-        asked = (self._context.store_id, datasets, branches)
+        requested = (self._context.store_id, datasets, branches)
         self.execute(
             "INSERT INTO {ledger} (store, dataset, branch)"
             " SELECT %s, d, b FROM unnest(%s::text[], %s::text[]) AS asked (d, b)"
             ' ORDER BY d COLLATE "C", b COLLATE "C" ON CONFLICT DO NOTHING',
-            asked,
+            requested,
         )
         cursor = self.execute(
             f"SELECT {LEDGER_COLUMNS}, target, target_oid FROM {{ledger}} WHERE store = %s"
             " AND (dataset, branch) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"
             ' ORDER BY dataset COLLATE "C", branch COLLATE "C" FOR UPDATE',
-            asked,
+            requested,
         )
         return self.take_rows(cursor.fetchall())
 
@@ -109,8 +109,8 @@ class PostgresqlCommitter(SqlCommitter):
 
     def count_rows(self, table: str, tag: int) -> int:
         named = (sql.Identifier(self._schema, table), sql.Identifier(OF), sql.Literal(tag))
-        asked = sql.SQL("SELECT count(*) FROM {} WHERE {} = {}").format(*named)
-        (rows,) = self._connection.execute(asked).fetchone() or (0,)
+        statement = sql.SQL("SELECT count(*) FROM {} WHERE {} = {}").format(*named)
+        (rows,) = self._connection.execute(statement).fetchone() or (0,)
         return int(rows)
 
     def close(self) -> None:

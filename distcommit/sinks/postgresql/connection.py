@@ -42,14 +42,14 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Open a transaction that is committed when the block ends. Raises as `begun`.
+    """Open a transaction that is committed when the block ends. Raises as `manual_transaction`.
 
     COMMIT of a failed transaction rolls it back without an error. Only the command tag shows it, which is checked.
 
     Raises:
         TransientError: if the transaction was rolled back.
     """
-    with begun(connection):
+    with manual_transaction(connection):
         yield
         tag = connection.execute("COMMIT").statusmessage
     if tag != "COMMIT":
@@ -59,7 +59,7 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def begun(connection: psycopg.Connection) -> Iterator[None]:
+def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
     """Begin a transaction that the block ends. If the block raises, it is rolled back.
 
     Raises:

@@ -34,12 +34,15 @@ class PostgresqlSettings(ServerSink):
     schema_name: str = Field(default="public", alias="schema", min_length=1)
     ledger_schema: str = ""
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return table, database and schemas. The server is not fixed, as servers may be renamed."""
         database = unquote(urlsplit(self.url).path.removeprefix("/"))
         ledger = self.ledger_schema or self.schema_name
         named = {"database": database, "schema": self.schema_name, "ledger_schema": ledger}
-        return {**super().pins(), **{name: FixedSetting(value, ANOTHER_TARGET) for name, value in named.items()}}
+        return {
+            **super().fixed_settings(),
+            **{name: FixedSetting(value, ANOTHER_TARGET) for name, value in named.items()},
+        }
 
     @property
     def writes_to(self) -> str:
@@ -55,4 +58,4 @@ class PostgresqlSettings(ServerSink):
         return f"table {self.schema_name}.{self.table_of(dataset_urn)} of {server}"
 
     def table_of(self, dataset_urn: str) -> str:
-        return table_name(self.table, dataset_urn, most_bytes=MAX_NAME_BYTES, taken=(LEDGER, PROOFS))
+        return table_name(self.table, dataset_urn, most_bytes=MAX_NAME_BYTES, selected=(LEDGER, PROOFS))

@@ -13,9 +13,9 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
 from distcommit.core.errors import plain_text
-from distcommit.sinks.databases.newest_row import Newer
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import check_keys, left_out, missing_columns, tagged, with_tags
+from distcommit.sinks.databases.table_loading import check_keys, dropped_rows_error, missing_columns, tagged, with_tags
+from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted, wider_type
 
 logger = logging.getLogger(__name__)
@@ -70,19 +70,19 @@ class Table:
             RefusedError: if it does not take them. The message names missing columns that may not be added.
             ConfigurationError: if PostgreSQL has no type for a column that is to be added.
         """
-        whole = with_tags(schema, self.tags)
-        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
-        for each in missing:
+        tagged_schema = with_tags(schema, self.tags)
+        missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
+        for item in missing:
             self.connection.execute(
                 sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}").format(
-                    self.identifier, sql.Identifier(each.name), sql.SQL(column_type(each))
+                    self.identifier, sql.Identifier(item.name), sql.SQL(column_type(item))
                 )
             )
         if missing:
             self.columns = _columns(self.connection, self.identity)
         if add_columns:
-            self._widen(whole)
-        check_fits(whole, self.columns)
+            self._widen(tagged_schema)
+        check_fits(tagged_schema, self.columns)
 
     def _widen(self, schema: pa.Schema) -> None:
         """Widen columns that are too narrow for the rows.
@@ -123,33 +123,33 @@ class Table:
                 copy.write(encoder.finish())
             sent = sum(batch.num_rows for batch in ready)
             if cursor.rowcount != sent:
-                raise left_out(self.shown, sent, cursor.rowcount)
+                raise dropped_rows_error(self.shown, sent, cursor.rowcount)
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
         """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`."""
         check_keys(batches, keys, self.columns)
         names = batches[0].schema.names
-        listed, by = (sql.SQL(", ").join(map(sql.Identifier, each)) for each in (names, keys))
+        listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (names, keys))
         parts = {"table": self.identifier, "listed": listed, "by": by, "rows": _ROWS, "order": _ORDER}
         self._execute("CREATE TEMP TABLE {rows} ON COMMIT DROP AS SELECT {listed} FROM {table} WITH NO DATA", parts)
         self._execute("ALTER TABLE {rows} ADD COLUMN {order} bigint GENERATED ALWAYS AS IDENTITY", parts)
         self.copy(batches, into=_ROWS)
-        others = [sql.Identifier(name) for name in names if name not in keys]
+        other_columns = [sql.Identifier(name) for name in names if name not in keys]
         is_newer = sql.SQL(newer.condition(self._named("EXCLUDED"), self._named("_distcommit_t")))
         changed = sql.SQL(", ").join(
             sql.SQL("{0} = CASE WHEN {1} THEN EXCLUDED.{0} ELSE {2}.{0} END").format(name, is_newer, _THERE)
-            for name in others
+            for name in other_columns
         )
-        asked = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
-        (sent,) = self._execute(asked, parts).fetchone() or (0,)
+        statement = "SELECT count(*) FROM (SELECT DISTINCT {by} FROM {rows}) AS keys"
+        (sent,) = self._execute(statement, parts).fetchone() or (0,)
         inserted = self._execute(
             "INSERT INTO {table} AS _distcommit_t ({listed}) SELECT {listed} FROM"
             " (SELECT DISTINCT ON ({by}) * FROM {rows} ORDER BY {by}, {order} DESC) AS newest"
-            " ON CONFLICT ({by}) DO " + ("UPDATE SET {changed}" if others else "NOTHING"),
+            " ON CONFLICT ({by}) DO " + ("UPDATE SET {changed}" if other_columns else "NOTHING"),
             {**parts, "changed": changed},
         ).rowcount
-        if others and inserted != sent:
-            raise left_out(self.shown, sent, inserted)
+        if other_columns and inserted != sent:
+            raise dropped_rows_error(self.shown, sent, inserted)
         self._execute("DROP TABLE {rows}", parts)
 
     def _named(self, row: str) -> Callable[[str], str]:
@@ -163,8 +163,8 @@ class Table:
         """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         statement = sql.SQL("DELETE FROM {}").format(self.identifier)
         if tags:
-            where = [sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in tags.items()]
-            statement += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(where)
+            location = [sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in tags.items()]
+            statement += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(location)
         return self.connection.execute(statement).rowcount
 
 
@@ -187,8 +187,8 @@ def _locked(
     """Execute statements and lock the table that exists then, by one request to the server. Raises as `find`."""
     identifier = sql.Identifier(schema, name)
     locked = sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(identifier)
-    asked = sql.SQL(_IDENTITY).format(sql.Literal(identifier.as_string(connection)))
-    answers = connection.execute(sql.SQL("; ").join((*first, locked, asked)))
+    statement = sql.SQL(_IDENTITY).format(sql.Literal(identifier.as_string(connection)))
+    answers = connection.execute(sql.SQL("; ").join((*first, locked, statement)))
     while answers.nextset():
         pass
     row = answers.fetchone()
@@ -214,7 +214,8 @@ def make(
     """Create the table for rows of that schema, unless another session just did."""
     alone = sql.SQL("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))").format(sql.Literal(f"{schema}.{name}"))
     columns = [
-        sql.SQL("{} {}").format(sql.Identifier(each.name), sql.SQL(column_type(each))) for each in with_tags(rows, tags)
+        sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column_type(column)))
+        for column in with_tags(rows, tags)
     ]
     if keys:
         columns.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, keys))))

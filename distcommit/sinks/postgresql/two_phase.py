@@ -17,7 +17,7 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
-from distcommit.sinks.postgresql.connection import begun
+from distcommit.sinks.postgresql.connection import manual_transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
 
 _CREATED = """
@@ -63,15 +63,15 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
     def settle(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or self._second.closed:
             self._second = self._connects()
-        what = sql.SQL("COMMIT PREPARED {}" if commit else "ROLLBACK PREPARED {}")
+        statement = sql.SQL("COMMIT PREPARED {}" if commit else "ROLLBACK PREPARED {}")
         try:
-            self._second.execute(what.format(sql.Literal(name.text)))
+            self._second.execute(statement.format(sql.Literal(name.text)))
         except psycopg.errors.UndefinedObject:
             return False
         return True
 
-    def preparing(self, name: Name) -> AbstractContextManager[object]:
-        return _preparing(self._connection, name)
+    def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
+        return _prepared_transaction(self._connection, name)
 
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
         of = (proof, self._context.store_id, attempt.epoch, attempt.dataset_urn, attempt.branch)
@@ -82,12 +82,12 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         )
         return inserted.rowcount == 1
 
-    def bar(self, lost: Mapping[str, int]) -> None:
+    def bar(self, aborted_epochs: Mapping[str, int]) -> None:
         self.execute(
             "INSERT INTO {proofs} (id, store, what, epoch)"
             " SELECT p, %s, 'barred', e FROM unnest(%s::text[], %s::bigint[]) AS lost (p, e) ORDER BY p"
             " ON CONFLICT DO NOTHING",
-            (self._context.store_id, [*lost], [*lost.values()]),
+            (self._context.store_id, [*aborted_epochs], [*aborted_epochs.values()]),
         )
 
     def make_newest(self, epoch: int) -> None:
@@ -107,10 +107,10 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
 
 @contextmanager
-def _preparing(connection: psycopg.Connection, name: Name) -> Iterator[None]:
+def _prepared_transaction(connection: psycopg.Connection, name: Name) -> Iterator[None]:
     """Prepare the transaction when the block ends. PREPARE of a failed one rolls it back; only the command tag shows
     it."""
-    with begun(connection):
+    with manual_transaction(connection):
         yield
         try:
             tag = connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(name.text))).statusmessage

@@ -33,9 +33,9 @@ class PythonSink(CustomClass, SinkSettings, interface=Sink, section="sink", ungu
             )
         _check_grouping(instance, self.class_name)
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         with self.guard():
-            return {"name": FixedSetting(self.instance.name), **self.instance.pins()}
+            return {"name": FixedSetting(self.instance.name), **self.instance.fixed_settings()}
 
 
 def _check_grouping(instance: Sink, class_name: str) -> None:

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.sinks.databases.newest_row import OF
 from distcommit.sinks.databases.sql_committer import SqlCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, Key
 from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_sink import TableSink
+from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.sqlite import tables
 from distcommit.sinks.sqlite.connection import outcome_of, savepoint, transaction
 
@@ -43,17 +43,17 @@ class SqliteCommitter(SqlCommitter):
         if self.execute("SELECT count(*) FROM sqlite_master WHERE name = %s", (LEDGER,)).fetchone() == (0,):
             with transaction(connection):
                 self.execute(_CREATED)
-        self._add_marks()
+        self._add_identities()
         if not self.identity():
             with transaction(connection):
                 self.execute(_NAMED, (uuid.uuid4().hex,))
 
-    def _add_marks(self) -> None:
+    def _add_identities(self) -> None:
         """Add the column of tables' marks to a ledger that was created without it."""
-        asked = "SELECT count(*) FROM pragma_table_info(%s) WHERE name = 'target_mark'"
-        if self.execute(asked, (LEDGER,)).fetchone() == (0,):
+        statement = "SELECT count(*) FROM pragma_table_info(%s) WHERE name = 'target_mark'"
+        if self.execute(statement, (LEDGER,)).fetchone() == (0,):
             with transaction(self._connection):
-                if self.execute(asked, (LEDGER,)).fetchone() == (0,):
+                if self.execute(statement, (LEDGER,)).fetchone() == (0,):
                     self.execute("ALTER TABLE {ledger} ADD COLUMN target_mark INTEGER")
 
     def transaction(self) -> AbstractContextManager[object]:
@@ -64,8 +64,8 @@ class SqliteCommitter(SqlCommitter):
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
         """Return the rows; the transaction locks the whole file against other writers."""
-        asked = f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE {self.row_condition}"
-        rows = [self.execute(asked, self.row_values(self._context.store_id, key)).fetchone() for key in keys]
+        statement = f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE {self.row_condition}"
+        rows = [self.execute(statement, self.row_values(self._context.store_id, key)).fetchone() for key in keys]
         return self.take_rows(row for row in rows if row is not None)
 
     def record(self, row: LedgerRow) -> None:
@@ -89,8 +89,8 @@ class SqliteCommitter(SqlCommitter):
         return outcome_of(error, self._connection)
 
     def count_rows(self, table: str, tag: int) -> int:
-        asked = f"SELECT count(*) FROM {tables.quoted(table)} WHERE {OF} = ?"
-        (rows,) = self._connection.execute(asked, (tag,)).fetchone()
+        statement = f"SELECT count(*) FROM {tables.quoted(table)} WHERE {OF} = ?"
+        (rows,) = self._connection.execute(statement, (tag,)).fetchone()
         return int(rows)
 
     def close(self) -> None:

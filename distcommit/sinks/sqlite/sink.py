@@ -48,9 +48,9 @@ class SqliteSink(TableSink):
             raise SettingError("must be the absolute path of a file, because executors have other working folders")
         return path
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return table and file name. The folder is not fixed, as the file may be moved."""
-        return {**super().pins(), "file": FixedSetting(PurePosixPath(self.path).name, ANOTHER_TARGET)}
+        return {**super().fixed_settings(), "file": FixedSetting(PurePosixPath(self.path).name, ANOTHER_TARGET)}
 
     @property
     def writes_to(self) -> str:
@@ -65,7 +65,7 @@ class SqliteSink(TableSink):
 
     def table_of(self, dataset_urn: str) -> str:
         """Return the table of a dataset. SQLite ignores the case of names, and reserves some."""
-        plain = table_name(self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, taken=(LEDGER,))
+        plain = table_name(self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, selected=(LEDGER,))
         return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
 
     def check_schema(self, schema: pa.Schema) -> None:
@@ -103,4 +103,4 @@ class SqliteSink(TableSink):
         return f"{self.path} {'exists' if written == self.path else 'will be created'}"
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:
-        return committing_by(connected(self.path), lambda made: SqliteCommitter(made, self, context))
+        return committing_by(connected(self.path), lambda connection: SqliteCommitter(connection, self, context))

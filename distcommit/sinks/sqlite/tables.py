@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from distcommit.sinks.databases.newest_row import Newer
 from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.databases.table_loading import (
     check_keys,
+    dropped_rows_error,
     identity_in,
-    left_out,
     missing_columns,
-    new_mark,
+    new_identity,
     tagged,
     with_tags,
 )
+from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, values
 
 
@@ -42,14 +42,14 @@ class Table:
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
         """Check that the table takes rows of that schema with their tags. Raises as `table_loading.Table`."""
-        whole = with_tags(schema, self.tags)
-        missing = missing_columns(whole, self.columns, self.shown, add_columns=add_columns)
-        for each in missing:
-            definition = f"{quoted(each.name)} {column_type(each)}"
+        tagged_schema = with_tags(schema, self.tags)
+        missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
+        for item in missing:
+            definition = f"{quoted(item.name)} {column_type(item)}"
             self.connection.execute(f"ALTER TABLE {quoted(self.shown)} ADD COLUMN {definition}")
         if missing:
             self.columns = _columns(self.connection, self.shown)
-        check_fits(whole, self.columns)
+        check_fits(tagged_schema, self.columns)
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Insert batches of one schema. Raises as `table_loading.Table`."""
@@ -58,11 +58,11 @@ class Table:
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
         """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`."""
         check_keys(batches, keys, self.columns)
-        others = [quoted(name) for name in batches[0].schema.names if name not in keys]
+        other_columns = [quoted(name) for name in batches[0].schema.names if name not in keys]
         is_newer = newer.condition(lambda name: f"excluded.{quoted(name)}", self._there)
         changed = ", ".join(
             f"{name} = CASE WHEN {is_newer} THEN excluded.{name} ELSE {quoted(self.shown)}.{name} END"
-            for name in others or [quoted(keys[0])]
+            for name in other_columns or [quoted(keys[0])]
         )
         self._insert(batches, f" ON CONFLICT ({', '.join(map(quoted, keys))}) DO UPDATE SET {changed}")
 
@@ -78,12 +78,12 @@ class Table:
             sent = values(tagged(batch, self.tags), self.columns)
             inserted = self.connection.executemany(into, sent).rowcount
             if sent and inserted != len(sent):
-                raise left_out(self.shown, len(sent), inserted)
+                raise dropped_rows_error(self.shown, len(sent), inserted)
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if there are no tags; return their number."""
-        where = " AND ".join(f"{quoted(name)} = ?" for name in tags)
-        statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {where}" if tags else "")
+        location = " AND ".join(f"{quoted(name)} = ?" for name in tags)
+        statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return self.connection.execute(statement, (*tags.values(),)).rowcount
 
 
@@ -93,9 +93,9 @@ def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> 
     Raises:
         RefusedError: if it is a view or a virtual table.
     """
-    where = "name = ? COLLATE NOCASE AND type IN (?, ?)"
-    asked = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {where}"
-    row = connection.execute(asked, (name, "table", "view")).fetchone()
+    location = "name = ? COLLATE NOCASE AND type IN (?, ?)"
+    statement = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {location}"
+    row = connection.execute(statement, (name, "table", "view")).fetchone()
     if row is None:
         return None
     if not row[0]:
@@ -110,11 +110,11 @@ def make(
     connection: sqlite3.Connection, name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> Table:
     """Create the table for rows of that schema."""
-    whole = with_tags(rows, tags)
-    columns = [f"{quoted(each.name)} {column_type(each)}" for each in whole]
+    tagged_schema = with_tags(rows, tags)
+    columns = [f"{quoted(column.name)} {column_type(column)}" for column in tagged_schema]
     if keys:
         columns.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
-    mark = new_mark()
+    mark = new_identity()
     connection.execute(f"CREATE TABLE {quoted(name)} (/* {mark} */ {', '.join(columns)})")
     return Table(connection, name, _columns(connection, name), tags, identity_in(mark))
 

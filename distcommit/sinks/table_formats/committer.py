@@ -51,18 +51,18 @@ class Batch(Generic[NameT]):
     Attributes:
         name: the table's name.
         requests: the requests, by their index in the call.
-        whole: whether all of them are committed or none.
+        is_atomic: whether all of them are committed or none.
         answers: outcomes of the current try, by the same index.
-        taken: indices of the requests that the current try commits.
+        indices: indices of the requests that the current try commits.
         reason: why the requests of the last try have no outcome.
         failures: number of tries that raised an error.
     """
 
     name: NameT
     requests: dict[int, CommitRequest]
-    whole: bool = False
+    is_atomic: bool = False
     answers: dict[int, CommitOutcome] = field(default_factory=dict)
-    taken: list[int] = field(default_factory=list)
+    indices: list[int] = field(default_factory=list)
     reason: str = ALWAYS_CHANGED
     failures: int = 0
 
@@ -105,14 +105,16 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     def end_commit(self, batches: Sequence[BatchT]) -> None:
         """Complete the commit of batches whose answers are final."""
 
-    def commit_all(self, requests: Sequence[CommitRequest], *, whole: bool) -> list[CommitOutcome]:
-        """Commit requests of any tables; `whole`: all requests of a table or none."""
-        batches: list[BatchT] = [self.new_batch(name, asked, whole) for name, asked in self.by_table(requests).items()]
+    def commit_all(self, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
+        """Commit requests of any tables; `atomic`: all requests of a table or none."""
+        batches: list[BatchT] = [
+            self.new_batch(name, requested, atomic) for name, requested in self.by_table(requests).items()
+        ]
         waiting = batches
         for number in tries():
             self.retry_count += 1 if number > 1 else 0
             self.try_batches(waiting)
-            waiting = [each for each in waiting if not each.is_answered and each.failures < MOST_FAILURES]
+            waiting = [t for t in waiting if not t.is_answered and t.failures < MOST_FAILURES]
             if not waiting:
                 break
         self.end_commit(batches)
@@ -129,10 +131,10 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
             batch.reason, batch.failures = error_text(error), batch.failures + 1
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return self.commit_all(requests, whole=False)
+        return self.commit_all(requests, atomic=False)
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        return self.commit_all(requests, whole=True)
+        return self.commit_all(requests, atomic=True)
 
     def by_table(self, requests: Sequence[CommitRequest]) -> dict[NameT, dict[int, CommitRequest]]:
         """Return the requests of each table by their index."""
@@ -148,25 +150,25 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         Returns:
             the ledger rows of the requests in `batch.taken`, in the same order.
         """
-        batch.taken = []
+        batch.indices = []
         rows: list[LedgerRow] = []
-        live = self._live_without_row(table, ledger, batch.requests.values())
+        live_paths = self._live_without_row(table, ledger, batch.requests.values())
         for index, request in batch.requests.items():
             row = ledger.rows.get(_key(request))
             answer: CommitOutcome | None = self._recreated(batch.name, table, request)
             answer = answer or self._emptied(batch.name, table, request, row)
             answer = answer or answered(row, request)
-            answer = answer or _without_row(request, live) or self._missing(table, request)
+            answer = answer or _without_row(request, live_paths) or self._missing(table, request)
             answer = answer or self.altered(batch.name, table, request)
             if answer is not None:
                 batch.answers[index] = answer
                 continue
-            batch.taken.append(index)
+            batch.indices.append(index)
             rows.append(committed(row, request, covered_in(request.infos)))
         refused = next((index for index, answer in batch.answers.items() if isinstance(answer, FailedForGood)), None)
-        if batch.whole and refused is not None:
-            batch.answers |= dict.fromkeys(batch.taken, HeldBack(batch.requests[refused].dataset_urn))
-            batch.taken, rows = [], []
+        if batch.is_atomic and refused is not None:
+            batch.answers |= dict.fromkeys(batch.indices, HeldBack(batch.requests[refused].dataset_urn))
+            batch.indices, rows = [], []
         return rows
 
     def trace(self, **values: int) -> dict[str, str]:
@@ -175,8 +177,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return {"distcommit.store": self._context.store_id, **named}
 
     def _recreated(self, name: NameT, table: TableT, request: CommitRequest) -> FailedForGood | None:
-        wanted = {info[self.id_key] for info in request.infos}
-        return was_recreated(shown(name), request, wanted, self.table_id(table))
+        requested = {info[self.id_key] for info in request.infos}
+        return was_recreated(shown(name), request, requested, self.table_id(table))
 
     def _emptied(
         self, name: NameT, table: TableT, request: CommitRequest, row: LedgerRow | None
@@ -198,9 +200,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     # -- taking back
 
-    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
+    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         errors = ErrorCollector("data files of aborted attempts can't be deleted", self.probe)
-        for name, files in self.orphaned_files(lost).items():
+        for name, files in self.orphaned_files(aborted_attempts).items():
             with errors.collecting(shown(name)):
                 present = self.existing(files)
                 # without a readable ledger, committed files are unknown
@@ -208,8 +210,10 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
                 table = None if newest is None else newest[0]
                 if present and table is None:
                     warn_of_gone_table(present)
-                kept = present if table is None else self.needed(name, table, {file: files[file] for file in present})
-                self.delete(files.keys() - kept, table)
+                retained = (
+                    present if table is None else self.needed(name, table, {file: files[file] for file in present})
+                )
+                self.delete(files.keys() - retained, table)
         errors.raise_collected()
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
@@ -220,10 +224,12 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     def _change_tables(self, requests: Sequence[CommitRequest], *, takes_back: bool) -> None:
         """Change the ledger rows of each table, again from the newest version if the table has changed meanwhile."""
-        for name, asked in self.by_table(requests).items():
+        for name, table_requests in self.by_table(requests).items():
             for _ in tries():
                 newest = self.with_ledger(name, self.load(name))
-                if newest is None or self._change_rows(name, *newest, list(asked.values()), takes_back=takes_back):
+                if newest is None or self._change_rows(
+                    name, *newest, list(table_requests.values()), takes_back=takes_back
+                ):
                     break
             else:
                 raise ConflictError(ALWAYS_CHANGED, table=shown(name))
@@ -248,12 +254,12 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         rows = [row for row in new if row is not None]
         if not takes_back:
             return self.put(name, table, ledger, rows, [], self.trace(allowed=requests[0].epoch))
-        live = self._live_without_row(table, ledger, requests)
+        live_paths = self._live_without_row(table, ledger, requests)
         removed = [
             file
             for row, request in zip(old, requests, strict=True)
             for file in files_of(request)
-            if (row is not None and row.epoch == request.epoch) or file["path"] in live
+            if (row is not None and row.epoch == request.epoch) or file["path"] in live_paths
         ]
         return self.put(name, table, ledger, rows, removed, self.trace(taken_back=requests[0].epoch))
 
@@ -306,9 +312,9 @@ def _key(request: CommitRequest) -> Key:
     return request.dataset_urn, request.branch
 
 
-def _without_row(request: CommitRequest, live: AbstractSet[str]) -> FailedForGood | None:
+def _without_row(request: CommitRequest, live_paths: AbstractSet[str]) -> FailedForGood | None:
     """Refuse a request whose data files are in the table although its ledger row was removed."""
-    present = [file["path"] for file in files_of(request) if file["path"] in live]
+    present = [file["path"] for file in files_of(request) if file["path"] in live_paths]
     if not present:
         return None
     return FailedForGood(

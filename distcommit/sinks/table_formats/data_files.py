@@ -41,13 +41,13 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
         note.close_file(sync=False)
 
 
-def left_by(context: CommitterContext, sink: str, lost: AbortedAttempt) -> dict[str, Sequence[str]]:
+def data_files_of_attempt(context: CommitterContext, sink: str, aborted: AbortedAttempt) -> dict[str, Sequence[str]]:
     """Return the locations of an attempt's data files by its commit infos and notes, with the notes' further lines.
 
     Behind a fork each branch has its notes in a folder of its own.
     """
-    fs, folder = context.fs, f"{context.staging_root}/{lost.folder}"
-    locations: dict[str, Sequence[str]] = {file["path"]: () for info in lost.infos for file in info["files"]}
+    fs, folder = context.fs, f"{context.staging_root}/{aborted.folder}"
+    locations: dict[str, Sequence[str]] = {file["path"]: () for info in aborted.infos for file in info["files"]}
     entries = fs.list_folder(folder)
     notes = [f"{folder}/{entry.name}" for entry in entries if is_data_file_note(entry.name)]
     for branch in (f"{folder}/{entry.name}" for entry in entries if entry.is_folder):
@@ -58,10 +58,12 @@ def left_by(context: CommitterContext, sink: str, lost: AbortedAttempt) -> dict[
             # another sink's note is skipped, and an incomplete one: its file was not begun
             if more and more.pop() == f"{_OF_SINK}{sink}":
                 locations[path] = more
-    return {path: more for path, more in sorted(locations.items()) if is_data_file_of(path, lost.epoch, lost.attempt)}
+    return {
+        path: more for path, more in sorted(locations.items()) if is_data_file_of(path, aborted.epoch, aborted.attempt)
+    }
 
 
-def warn_of_kept(table: str, paths: Iterable[str]) -> None:
+def warn_of_files_in_use(table: str, paths: Iterable[str]) -> None:
     """Log files that are not deleted because a version of the table has them."""
     logger.warning(
         "table %s has, or had, data files of attempts that were aborted by the job's store. They are not deleted, as"

@@ -25,8 +25,8 @@ def requests_to(bucket: str, extra: str, options: Mapping[str, str] | None = Non
     Raises:
         ConfigurationError: if the client is not installed.
     """
-    asked = tuple(sorted((options or {}).items()))
-    return _requests_to(bucket, extra, asked, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
+    sorted_options = tuple(sorted((options or {}).items()))
+    return _requests_to(bucket, extra, sorted_options, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
 
 @lru_cache(maxsize=8)

@@ -31,7 +31,7 @@ _INLINE_BYTES = 4096
 _MOST_DELTAS = 16
 
 
-class _Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The text: the rows, or the names of the files with the rows.
 
     Attributes:
@@ -121,7 +121,7 @@ class Ledgers:
         if text is None:
             return Ledger({})
         try:
-            named = from_json(text, _Named)
+            named = from_json(text, _LedgerRoot)
         except msgspec.MsgspecError as error:
             raise self.corrupt(f"{text[:80]!r}: {error}") from error
         if named.version != _VERSION:
@@ -138,15 +138,15 @@ class Ledgers:
         """Return a new text with these rows changed. Its files are durable; the caller commits the text."""
         new = _by_key(changed)
         rows = {**ledger.rows, **new}
-        inline = msgspec.json.encode(_Named(rows=tuple(rows.values())))
+        inline = msgspec.json.encode(_LedgerRoot(rows=tuple(rows.values())))
         if len(inline) <= _INLINE_BYTES:
             return Change(inline.decode(), superseded=ledger.files)
         base, *deltas = ledger.files or ("",)
         if base and len(deltas) < _MOST_DELTAS:
             put = self._put(new, table_uuid)
-            return Change(msgspec.json.encode(_Named(base=base, deltas=(*deltas, put))).decode(), put)
+            return Change(msgspec.json.encode(_LedgerRoot(base=base, deltas=(*deltas, put))).decode(), put)
         put = self._put(rows, table_uuid)
-        return Change(msgspec.json.encode(_Named(base=put)).decode(), put, ledger.files)
+        return Change(msgspec.json.encode(_LedgerRoot(base=put)).decode(), put, ledger.files)
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files that no text names or will name."""
@@ -190,14 +190,14 @@ class Ledgers:
             raise self.corrupt(f"{self._folder}/{name} of the table {file.table} and the store {file.store}")
         return file.rows
 
-    def corrupt(self, found: str) -> CorruptError:
-        """Return the error of a damaged ledger; `found`: the damage."""
+    def corrupt(self, actual: str) -> CorruptError:
+        """Return the error of a damaged ledger; `actual`: the damage."""
         return CorruptError(
             "the table's commits are unknown: its ledger is damaged or gone",
             id="LEDGER_CORRUPT",
             ledger=self.name,
             expected="the ledger's text and files as they were written",
-            found=found,
+            found=actual,
             todo="restore the file from a copy of the output; if the table was restored from a copy, restore its newest"
             " version instead. Nothing was written",
         )

@@ -78,7 +78,7 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         """Return all tables that may have a ledger, each with a function that loads it."""
 
     @abstractmethod
-    def orphaned_files(self, lost: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
+    def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
         """Return the paths of the sink's data files of aborted attempts, by table.
 
         Each path has the table's sequence number when the file was begun, if the format has such numbers; else 0.

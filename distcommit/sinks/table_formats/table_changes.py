@@ -45,18 +45,18 @@ def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
     return FailedForGood(f"there is no table {table} any more. {_way_out(request)}")
 
 
-def was_recreated(table: str, request: CommitRequest, wanted: set[str], found: str) -> FailedForGood | None:
+def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
     """Refuse files that were written for another table of that name; None if it is the same.
 
     Args:
         table: the name.
         request: the request to commit.
-        wanted: identities of the tables that the files were written for.
-        found: identity of the present table.
+        requested: identities of the tables that the files were written for.
+        actual: identity of the present table.
     """
-    if wanted <= {found}:
+    if requested <= {actual}:
         return None
-    written = f"its id is {found}, and the files were written for {', '.join(sorted(wanted))}"
+    written = f"its id is {actual}, and the files were written for {', '.join(sorted(requested))}"
     return FailedForGood(f"table {table} was recreated: {written}. {_way_out(request)}")
 
 
@@ -74,14 +74,15 @@ def was_emptied(
     """
     if row is not None or not request.bases or 0 in request.bases:
         return None
-    what = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"
+    subject = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"
     if not has_ledger and has_rows():
         return FailedForGood(
-            f"{what}. The table has rows, which may be the dataset's. Nothing was written. To do: restore the old table"
+            f"{subject}. The table has rows, which may be the dataset's. Nothing was written. To do: restore the old "
+            f"table"
             " or its ledger, and release the dataset with retry; if that is impossible, drop the table, and release the"
             " dataset with restart"
         )
-    return FailedForGood(f"{what}: it was dropped and recreated. {_way_out(request)}")
+    return FailedForGood(f"{subject}: it was dropped and recreated. {_way_out(request)}")
 
 
 def _way_out(request: CommitRequest) -> str:

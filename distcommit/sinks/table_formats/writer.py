@@ -267,6 +267,6 @@ def _as_in_file(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _close_quietly(*opened: Connection) -> None:
     """Close parts of a file that is about to be deleted, whatever errors they raise."""
-    for each in opened:
+    for connection in opened:
         with contextlib.suppress(Exception):
-            each.close()
+            connection.close()

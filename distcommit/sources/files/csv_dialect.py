@@ -62,7 +62,7 @@ class Patterns(NamedTuple):
 @lru_cache
 def patterns(dialect: Dialect) -> Patterns:
     """Return the patterns of a dialect. Rows and columns are those of Arrow's reader."""
-    between, quote, escape = (re.escape(each.encode()) for each in (dialect.delimiter, dialect.quote, dialect.escape))
+    between, quote, escape = (re.escape(name.encode()) for name in (dialect.delimiter, dialect.quote, dialect.escape))
     escaped = rb"(?:%s[\s\S]?)" % escape if escape else rb"(?!)"
     within = rb"(?:[^%s%s]++|%s)*+" % (quote, escape, escaped)
     quoted = rb"%s%s(?:%s%s%s)*+" % (quote, within, quote, quote, within) if quote else rb"(?!)"
@@ -90,7 +90,7 @@ class QuoteCheck:
     def __init__(self, dialect: Dialect) -> None:
         self._quote = ord(dialect.quote) if dialect.quote else None
         ends = [dialect.delimiter, dialect.quote, "\n", "\r"]
-        self._may_be_beside = np.isin(np.arange(256), [ord(each) for each in ends if each])
+        self._may_be_beside = np.isin(np.arange(256), [ord(name) for name in ends if name])
         self.passes = not dialect.escape
         self._count, self._last, self._is_closing = 0, ord("\n"), False
         self._is_begun = False

@@ -73,7 +73,7 @@ def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
             row.decode()
     except UnicodeDecodeError as error:
         return f"no UTF-8: {error}"
-    is_plain = not any(each and each.encode() in row for each in (dialect.quote, dialect.escape))
+    is_plain = not any(name and name.encode() in row for name in (dialect.quote, dialect.escape))
     count = row.count(dialect.delimiter.encode()) + 1 if is_plain else len(patterns(dialect).column.findall(row))
     return "" if count == columns else f"{count} columns, and not {columns}"
 

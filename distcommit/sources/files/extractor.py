@@ -90,13 +90,13 @@ class FilesExtraction(Extraction):
                 raise self._failed(file, "a file can't be read", f"{error_text(error)}, after row {row}") from error
             if batch is None:
                 break
-            rest = batch.slice(min(batch.num_rows, max(0, skip - row)))
+            remainder = batch.slice(min(batch.num_rows, max(0, skip - row)))
             row += batch.num_rows
-            if not rest.num_rows:
+            if not remainder.num_rows:
                 continue
-            full = self._with_origin(rest, file, row - rest.num_rows)
-            self._rows += rest.num_rows
-            self._bytes += rest.nbytes
+            full = self._with_origin(remainder, file, row - remainder.num_rows)
+            self._rows += remainder.num_rows
+            self._bytes += remainder.nbytes
             self._at = self._at.within(file, row, self._extractor.remembered)
             yield full
         if row < skip:
@@ -128,15 +128,15 @@ class FilesExtraction(Extraction):
         now = self._extractor.folders[file.pattern].status(file.path)
         planned = InputFile(file.size_bytes, file.mtime_ns, file.etag)
         if now != planned:
-            what = "a file has gone since it was listed" if now is None else "a file was changed while it was read"
-            raise self._failed(file, what, str(now), str(planned))
+            subject = "a file has gone since it was listed" if now is None else "a file was changed while it was read"
+            raise self._failed(file, subject, str(now), str(planned))
 
-    def _failed(self, file: ListedFile, what: str, found: str, expected: str = "") -> SourceError:
+    def _failed(self, file: ListedFile, subject: str, actual: str, expected: str = "") -> SourceError:
         return SourceError(
-            what,
+            subject,
             id="SOURCE_FILE_UNREADABLE",
             file=self._extractor.folders[file.pattern].name_of(file.path),
             expected=expected or f"{self._extractor.format}, whole",
-            found=found,
+            found=actual,
             todo="repair or remove the file, then run again; files must arrive whole (renamed into place)",
         )

@@ -33,10 +33,10 @@ class PathPattern:
         Raises:
             SettingError: if it is not valid.
         """
-        scheme, separator, rest = text.partition("://")
+        scheme, separator, remainder = text.partition("://")
         if not separator and not text.startswith(("/", "${")):
             raise SettingError("must be an absolute path or a URL")
-        authority, _, path = rest.partition("/") if separator else ("", "", text)
+        authority, _, path = remainder.partition("/") if separator else ("", "", text)
         if ":" in authority.rpartition("@")[0]:
             raise SettingError("must not contain a password", remedy=f"set FSSPEC_{scheme.upper()}_PASSWORD instead")
         parts = [part for part in path.split("/") if part]
@@ -90,14 +90,14 @@ def _may_lead_to(parts: Sequence[str], names: Sequence[str], least: int) -> bool
 def _compiled(part: str) -> re.Pattern[str]:
     expression, index = "", 0
     while index < len(part):
-        rest = part[index:]
-        if rest.startswith(DATASET):
+        remainder = part[index:]
+        if remainder.startswith(DATASET):
             expression, index = expression + "(?P<dataset>.+)", index + len(DATASET)
-        elif group := re.match(r"\[(!?)([^\]]+)\]", rest):
+        elif group := re.match(r"\[(!?)([^\]]+)\]", remainder):
             inner = re.sub(r"([\\^\[&~|])", r"\\\1", group[2])
             expression, index = f"{expression}[{'^' if group[1] else ''}{inner}]", index + group.end()
         else:
-            expression, index = expression + {"*": ".*", "?": "."}.get(rest[0], re.escape(rest[0])), index + 1
+            expression, index = expression + {"*": ".*", "?": "."}.get(remainder[0], re.escape(remainder[0])), index + 1
     try:
         return re.compile(expression, re.DOTALL)
     except re.error as error:
@@ -196,11 +196,11 @@ def _joined(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _unlistable(path: str, found: str) -> SourceError:
+def _unlistable(path: str, actual: str) -> SourceError:
     return SourceError(
         "a folder of files can't be listed",
         id="SOURCE_FILE_UNREADABLE",
         path=path,
-        found=found,
+        found=actual,
         todo="create it, or correct source.paths",
     )

@@ -17,7 +17,7 @@ from distcommit.core.errors import printable
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress, Unread
+from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress, UnreadFiles
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def plan_dataset(
     stored: Watermark | None,
     files: Iterable[ListedFile],
     rules: Rules,
-    again: Watermark | None = None,
+    retried_end: Watermark | None = None,
 ) -> DatasetPlan | DatasetProblem | None:
     """Return the plan of one dataset from its stored watermark on; None if it has no new files.
 
@@ -61,7 +61,8 @@ def plan_dataset(
         stored: its stored progress.
         files: all its existing files.
         rules: the job's rules.
-        again: end of a failed range that is read again first, up to the newest of its files that still exists. It is
+        retried_end: end of a failed range that is read again first, up to the newest of its files that still exists. It
+        is
             ignored if none of them exists.
     """
     files = list(files)
@@ -74,10 +75,10 @@ def plan_dataset(
         return DatasetProblem(urn, _NOT_KNOWN) if files else None
     except ValueError as error:
         return DatasetProblem(urn, f"its watermark can't be read: {error}")
-    unread = progress.unread(files)
-    if problem := _problem(progress, unread, rules):
+    files_unread = progress.unread_files(files)
+    if problem := _problem(progress, files_unread, rules):
         return DatasetProblem(urn, problem)
-    chosen = _chosen(unread, rules, again)
+    chosen = _chosen(files_unread, rules, retried_end)
     if not chosen:
         return None
     _warn_of(progress.files_read_under_another_name(chosen), urn)
@@ -125,20 +126,24 @@ def _is_text(path: str) -> bool:
     return True
 
 
-def _problem(progress: Progress, unread: Unread, rules: Rules) -> str:
-    if progress.rows and unread.half is None and all(file.entry.name != progress.half for file in unread.changed):
+def _problem(progress: Progress, files_unread: UnreadFiles, rules: Rules) -> str:
+    if (
+        progress.rows
+        and files_unread.half is None
+        and all(file.entry.name != progress.half for file in files_unread.changed)
+    ):
         return (
             f"a file is gone of which {progress.rows} rows are published: {progress.path}. Put it back as it was, or"
             " set the watermark"
         )
-    if unread.changed and rules.changed == "fail":
+    if files_unread.changed and rules.changed == "fail":
         return (
-            f"files were changed after they were read: {_names(unread.changed)}. Put them back as they were, with"
+            f"files were changed after they were read: {_names(files_unread.changed)}. Put them back as they were, with"
             " their times; or have them read once more, with all their rows, by source.on_changed_file: read_again"
         )
-    if unread.late and rules.late == "fail":
+    if files_unread.late and rules.late == "fail":
         return (
-            f"files came late: they are older than others that are read: {_names(unread.late)}. To read them, set"
+            f"files came late: they are older than others that are read: {_names(files_unread.late)}. To read them, set"
             " source.on_late_file: read"
         )
     return ""
@@ -149,12 +154,12 @@ def _names(files: Sequence[ListedFile]) -> str:
     return ", ".join(file.path for file in files[:_NAMED]) + more
 
 
-def _chosen(unread: Unread, rules: Rules, again: Watermark | None) -> list[ListedFile]:
+def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | None) -> list[ListedFile]:
     """Return the files to read now, in order: as many bytes as the rules allow, at least one file."""
-    files = [unread.half] if unread.half is not None else []
-    others = [*unread.new, *unread.late, *unread.changed]
-    files += sorted((file for file in others if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
-    if failed := _failed(again):
+    files = [files_unread.half] if files_unread.half is not None else []
+    unread_files = [*files_unread.new, *files_unread.late, *files_unread.changed]
+    files += sorted((file for file in unread_files if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
+    if failed := _failed(retried_end):
         # Files in between, too: the progress after the last file may forget older ones, read or not.
         last = max((number for number, file in enumerate(files) if failed.names(file)), default=len(files))
         files = files[: last + 1]
@@ -167,10 +172,10 @@ def _chosen(unread: Unread, rules: Rules, again: Watermark | None) -> list[Liste
     return chosen
 
 
-def _failed(again: Watermark | None) -> Progress | None:
+def _failed(retried_end: Watermark | None) -> Progress | None:
     """Return the progress at the end of the failed range."""
     try:
-        return WATERMARKS.from_position(again.positions[FILES]) if again is not None else None
+        return WATERMARKS.from_position(retried_end.positions[FILES]) if retried_end is not None else None
     except (KeyError, ValueError):
         return None
 

@@ -94,7 +94,7 @@ class Progress:
         entry, is_begun = file.entry, self._has_begun(file)
         # A partly read file that is skipped because it has changed does not count as read.
         passed = None if is_begun else self.half
-        recent = [each for each in self.recent if each.name not in (entry.name, passed)]
+        recent = [item for item in self.recent if item.name not in (entry.name, passed)]
         insort(recent, entry)
         floor = self.floor
         while not is_begun and len(recent) > remembered and recent[0] < entry:
@@ -108,7 +108,7 @@ class Progress:
     def names(self, file: ListedFile) -> bool:
         """Return whether a file of that name counts as read, changed or not. At or below the floor its time decides."""
         entry = file.entry
-        return entry[:2] <= self.floor or any(entry.name == each.name for each in self.recent)
+        return entry[:2] <= self.floor or any(entry.name == item.name for item in self.recent)
 
     def files_read_under_another_name(self, files: Iterable[ListedFile]) -> list[ListedFile]:
         """Return the files with the time, size and etag of a file that was read under another name."""
@@ -116,27 +116,27 @@ class Progress:
         candidates = ((file, names.get((file.mtime_ns, file.entry.contents))) for file in files)
         return [file for file, name in candidates if name not in (None, file.entry.name)]
 
-    def unread(self, files: Iterable[ListedFile]) -> Unread:
+    def unread_files(self, files: Iterable[ListedFile]) -> UnreadFiles:
         """Return the files that are not read, each kind in reading order."""
         read, names = set(self.recent), {entry.name for entry in self.recent}
         newest = self.recent[-1][:2] if self.recent else self.floor
-        unread = Unread()
+        files_unread = UnreadFiles()
         for file in files:
             entry = file.entry
             if entry in read:
                 if entry.name == self.half:
-                    unread.half = file
+                    files_unread.half = file
             elif entry.name in names:
-                unread.changed.append(file)
+                files_unread.changed.append(file)
             elif entry[:2] > self.floor:
-                (unread.late if entry[:2] < newest else unread.new).append(file)
-        for each in (unread.new, unread.late, unread.changed):
-            each.sort(key=lambda file: file.entry)
-        return unread
+                (files_unread.late if entry[:2] < newest else files_unread.new).append(file)
+        for listed_files in (files_unread.new, files_unread.late, files_unread.changed):
+            listed_files.sort(key=lambda file: file.entry)
+        return files_unread
 
 
 @dataclass(slots=True)
-class Unread:
+class UnreadFiles:
     """Files that are not read: new files, late files (older than files that were read), files changed after they were
     read, and the partly read file."""
 
@@ -174,17 +174,17 @@ class FilesWatermark(WatermarkType[Progress]):
             ):
                 data = base64.b64decode(packed, validate=True)  # binascii.Error is a ValueError
                 if len(data) % _ENTRY.size == 0 and min(files, rows, name) >= 0 and -(2**63) <= mtime_ns < 2**63:
-                    recent = tuple(Entry(*each) for each in _ENTRY.iter_unpack(data))
+                    recent = tuple(Entry(*item) for item in _ENTRY.iter_unpack(data))
                     if tuple(sorted(recent)) == recent:
                         return Progress(files, rows, path, (mtime_ns, name), recent, _half(half, rows))
         raise ValueError(f"{position!r:.200} is not a position in files")
 
 
-def _half(found: Sequence[Scalar], rows: int) -> int | None:
+def _half(results: Sequence[Scalar], rows: int) -> int | None:
     """Return the hashed name at the end of a position within a file; None between files. Raises ValueError."""
-    match found:
+    match results:
         case [] if rows == 0:
             return None
         case [int() as name] if name >= 0 and rows > 0:
             return name
-    raise ValueError(f"a position in files must not end with {found!r:.200} after {rows} rows of a file")
+    raise ValueError(f"a position in files must not end with {results!r:.200} after {rows} rows of a file")

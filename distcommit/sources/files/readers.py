@@ -50,20 +50,20 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect:
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
-    begun, is_first = b"", True
+    started, is_first = b"", True
     while block := stream.read(_BLOCK_BYTES):
         if is_first:
             block, is_first = _without_mark(block), False
-        whole, newline, rest = block.rpartition(b"\n")
+        complete, newline, remainder = block.rpartition(b"\n")
         if newline:
-            yield from _of_lines(begun + whole + newline)
-            begun = rest
+            yield from _of_lines(started + complete + newline)
+            started = remainder
         else:
-            begun += rest
-        if len(begun) > _MOST_LINE_BYTES:
+            started += remainder
+        if len(started) > _MOST_LINE_BYTES:
             raise ValueError(f"a line of more than {_MOST_LINE_BYTES:,} bytes")
-    if begun:
-        yield from _of_lines(begun + b"\n")
+    if started:
+        yield from _of_lines(started + b"\n")
 
 
 def _without_mark(block: bytes) -> bytes:
@@ -96,9 +96,9 @@ def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
     yielded, last, check = 0, None, QuoteCheck(dialect)
     try:
-        with _Unclosed(stream, check) as whole:
+        with _Unclosed(stream, check) as complete:
             options = dialect.parsing(), dialect.as_text(names)
-            for batch in pa_csv.open_csv(pa.PythonFile(whole, "r"), read, *options) if check.passes else ():
+            for batch in pa_csv.open_csv(pa.PythonFile(complete, "r"), read, *options) if check.passes else ():
                 if not check.passes:
                     break
                 if last is not None:

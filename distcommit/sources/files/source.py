@@ -132,7 +132,7 @@ class FilesSource(SettingsModel, SourceSettings):
         added = [field.name for field in LINE_SCHEMA if field.name != VALUE.name]
         return UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """The patterns from their first wildcard on, which name datasets and files.
 
         The folders before it may move if files keep their times. Patterns that are alike from there on may only move
@@ -160,7 +160,7 @@ class FilesSource(SettingsModel, SourceSettings):
 
     def reads(self, target: Target) -> bool:
         least = {"folder": 1, "root": 2}.get(target.kind)
-        return least is not None and any(each.may_match_in(target.name, least) for each in self._patterns())
+        return least is not None and any(pattern.may_match_in(target.name, least) for pattern in self._patterns())
 
     def extract_of(self, dataset_urn: str) -> Extract:
         """Rows are identified by the added columns. A row of a file that is read again counts as another one."""
@@ -177,16 +177,16 @@ class FilesSource(SettingsModel, SourceSettings):
             self.on_changed_file,
         )
         listing = listed(self._patterns(), self.dataset, owned)
-        yield from (DatasetProblem(urn, why) for urn, why in listing.problems.items())
+        yield from (DatasetProblem(urn, reason) for urn, reason in listing.problems.items())
         for urn in dict.fromkeys([*listing.files, *filter(owned, states)]):  # datasets without a file may be missing
             files, state = listing.files.get(urn, {}), states.get(urn) or DatasetState(urn)
             if urn in listing.problems or state.status is not DatasetStatus.IDLE:
                 continue
-            there = [
+            present = [
                 ListedFile(index, path, file.size_bytes, file.mtime_ns, file.etag)
                 for (index, path), file in files.items()
             ]
-            if planned := plan_dataset(urn, state.watermark, there, rules, states.to_read_again(urn)):
+            if planned := plan_dataset(urn, state.watermark, present, rules, states.to_read_again(urn)):
                 yield planned
 
     def check_connection(self) -> str:

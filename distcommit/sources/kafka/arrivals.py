@@ -52,15 +52,15 @@ class Buffer:
         enough = len(self.messages) >= BATCH_RECORDS or self.bytes >= self.limit_bytes
         return enough or not self.unfinished or self.error is not None
 
-    def take(self) -> list[Message]:
+    def pop_batch(self) -> list[Message]:
         """Return the messages of the next batch: at least one if there are any."""
-        taken = self.messages[:BATCH_RECORDS]
+        selected = self.messages[:BATCH_RECORDS]
         if self.bytes > self.limit_bytes:
-            sums = enumerate(accumulate(map(len, taken)), 1)
-            taken = taken[: next((count for count, size in sums if size >= self.limit_bytes), len(taken))]
-        del self.messages[: len(taken)]
-        self.bytes -= sum(map(len, taken)) if self.messages else self.bytes
-        return taken
+            sums = enumerate(accumulate(map(len, selected)), 1)
+            selected = selected[: next((count for count, size in sums if size >= self.limit_bytes), len(selected))]
+        del self.messages[: len(selected)]
+        self.bytes -= sum(map(len, selected)) if self.messages else self.bytes
+        return selected
 
 
 @dataclass(slots=True, eq=False)
@@ -108,10 +108,10 @@ class Arrivals:
         """Sort messages into their buffers. Return whether any range made progress."""
         progress = False
         for name, run in kafka_client.runs_of(messages):
-            fitting = self._take_run(name, run)
-            progress |= fitting > 0
-            for message in run[fitting:]:
-                progress |= self._take(name, message)
+            count = self._add_run(name, run)
+            progress |= count > 0
+            for message in run[count:]:
+                progress |= self._add_message(name, message)
         return progress
 
     def drop(self, buffer: Buffer, error: DistcommitError) -> None:
@@ -121,24 +121,24 @@ class Arrivals:
             self.ranges.pop(name, None)
         buffer.messages, buffer.holes, buffer.bytes, buffer.unfinished = [], [], 0, set()
 
-    def _take_run(self, name: PartitionName, run: Sequence[Message]) -> int:
+    def _add_run(self, name: PartitionName, run: Sequence[Message]) -> int:
         """Take the first messages of a run if they are the next ones, which is the usual case. Return their number."""
         expected = self.ranges.get(name)
         if expected is None or any(map(Message.error, run)):
             return 0
-        low, fitting = expected.next_offset, run[: expected.end - expected.next_offset]
-        if list(map(Message.offset, fitting)) != list(range(low, low + len(fitting))):
+        low, messages = expected.next_offset, run[: expected.end - expected.next_offset]
+        if list(map(Message.offset, messages)) != list(range(low, low + len(messages))):
             return 0
-        expected.next_offset += len(fitting)
-        expected.buffer.messages += fitting
-        expected.buffer.bytes += sum(map(len, fitting))
+        expected.next_offset += len(messages)
+        expected.buffer.messages += messages
+        expected.buffer.bytes += sum(map(len, messages))
         if expected.next_offset >= expected.end:
             self._finish(name, expected)
-        return len(fitting)
+        return len(messages)
 
-    def _take(self, name: PartitionName, message: Message) -> bool:
+    def _add_message(self, name: PartitionName, message: Message) -> bool:
         """Take one message of any kind. Return whether a range made progress."""
-        offset = -1 if (known := message.offset()) is None else known
+        offset = -1 if (existing := message.offset()) is None else existing
         expected, error = self.ranges.get(name), message.error()
         if error is not None:
             return self._event(name, expected, offset, error)

@@ -60,8 +60,8 @@ class KafkaConnection:
         Values of harmless keys are masked only if they have 4 or more characters. Names of protocols and mechanisms are
         kept, because they help to understand an error.
         """
-        given = {key: value for key, value in self.client.items() if value and not is_public(key, value)}
-        secrets = [value for key, value in given.items() if len(value) > 3 or _SECRET_KEY.search(key)]
+        supplied = {key: value for key, value in self.client.items() if value and not is_public(key, value)}
+        secrets = [value for key, value in supplied.items() if len(value) > 3 or _SECRET_KEY.search(key)]
         for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -253,8 +253,8 @@ class KafkaQueries:
             return {}
         timeout_s = self._connection.request_timeout_s
         isolation = self._connection.isolation if isolation is None else isolation
-        wanted = {TopicPartition(*name): spec for name in names}
-        return self.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
+        requested = {TopicPartition(*name): spec for name in names}
+        return self.admin.list_offsets(requested, isolation_level=isolation, request_timeout=timeout_s)
 
     def _answers(self, futures: Mapping[TopicPartition, Future[Any]]) -> dict[PartitionName, int | str]:
         return {(name.topic, name.partition): self._answer(future) for name, future in futures.items()}
@@ -293,7 +293,7 @@ def error_text(error: BaseException) -> str:
 def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequence[Message]]]:
     """Yield runs of consecutive messages of one partition, each with the partition's name."""
     names = list(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True))
-    changes = [place for place, changed in enumerate(map(operator.ne, names, names[1:]), 1) if changed]
+    changes = [index for index, changed in enumerate(map(operator.ne, names, names[1:]), 1) if changed]
     for begin, end in pairwise([0, *changes, len(messages)]):
         topic, partition = names[begin]
         yield (topic or "", -1 if partition is None else partition), messages[begin:end]
@@ -337,5 +337,5 @@ def timestamps(pairs: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:
         kinds = tuple(0 if time_ms == NO_TIMESTAMP_MS else kind for kind, time_ms in zip(kinds, times, strict=True))
     if kinds.count(kinds[0]) == len(kinds) and kinds[0]:
         return pa.array(times, TIMESTAMP), pa.repeat(_TIMESTAMP_SCALARS[kinds[0]], len(kinds))
-    known = [time_ms if kind else None for kind, time_ms in zip(kinds, times, strict=True)]
-    return pa.array(known, TIMESTAMP), pa.array([_TIMESTAMP_TYPES[kind] for kind in kinds], pa.string())
+    existing = [time_ms if kind else None for kind, time_ms in zip(kinds, times, strict=True)]
+    return pa.array(existing, TIMESTAMP), pa.array([_TIMESTAMP_TYPES[kind] for kind in kinds], pa.string())

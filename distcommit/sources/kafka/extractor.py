@@ -146,12 +146,12 @@ class KafkaExtractor(Extractor):
     def _keep_bounded(self, buffer: Buffer) -> None:
         """Discard what was read ahead if it is too much. The next windows have fewer records, as these are larger than
         estimated."""
-        others = list(self._buffers.values())
-        if buffer.bytes + sum(other.bytes for other in others) <= WINDOW_BYTES:
+        buffers = list(self._buffers.values())
+        if buffer.bytes + sum(other.bytes for other in buffers) <= WINDOW_BYTES:
             return
-        self._window_records = (len(buffer.messages) + sum(len(other.messages) for other in others)) // 2
+        self._window_records = (len(buffer.messages) + sum(len(other.messages) for other in buffers)) // 2
         self._buffers.clear()
-        for other in others:
+        for other in buffers:
             self._arrivals.drop(other, SourceError("discarded: too much was read ahead"))
 
     def _assign_next(self) -> None:
@@ -258,7 +258,7 @@ class KafkaExtraction(Extraction):
                 self._extractor.wait_for_messages(buffer)
             if buffer.error is not None:
                 raise buffer.error
-            messages = buffer.take()
+            messages = buffer.pop_batch()
             if not messages:
                 break
             batch, reached, size = kafka_client.to_batch(messages)

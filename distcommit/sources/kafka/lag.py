@@ -43,8 +43,8 @@ def dataset_lags(
     """
     queries = KafkaQueries(connection)
     datasets = (dataset for topic in queries.topics() if not topic.error for dataset in topic.datasets(kind))
-    known = (dataset for dataset in datasets if dataset.urn in states)
-    while chunk := list(islice(known, _CHUNK)):
+    kafka_datasets = (dataset for dataset in datasets if dataset.urn in states)
+    while chunk := list(islice(kafka_datasets, _CHUNK)):
         yield from _lags(connection, queries, chunk, states)
 
 
@@ -54,7 +54,7 @@ def _lags(
     logs = queries.logs([name for dataset in chunk for name in dataset.names()], "earliest", ())
     behind: dict[str, int] = {}
     problems: dict[str, str] = {}
-    unread: dict[PartitionName, int] = {}
+    first_unread: dict[PartitionName, int] = {}
     for dataset in chunk:
         stored = stored_positions(states.get(dataset.urn))
         for name in dataset.names():
@@ -65,27 +65,27 @@ def _lags(
             begin = max(log.low, as_offset(position) if position is not None else log.low)
             if begin < log.high:
                 behind[dataset.urn] = behind.get(dataset.urn, 0) + log.high - begin
-                unread[name] = begin
-    since = _first_times(connection, unread) if unread else {}
+                first_unread[name] = begin
+    since = _first_times(connection, first_unread) if first_unread else {}
     now_ms = time.time() * 1000
     for dataset in chunk:
-        names = [name for name in dataset.names() if name in unread]
+        names = [name for name in dataset.names() if name in first_unread]
         times = [since[name] for name in names if name in since]
         seconds = max(0.0, (now_ms - min(times)) / 1000) if times else None if names else 0.0
         problem = problems.get(dataset.urn, "")
         yield Lag(dataset.urn, behind.get(dataset.urn, 0), None if problem and not times else seconds, problem)
 
 
-def _first_times(connection: KafkaConnection, unread: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
+def _first_times(connection: KafkaConnection, offsets: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
     """Return the time of the first message at or after each of these offsets, as far as they arrive in time."""
     consumer = replace(connection, client={**connection.client, **_SMALL}).consumer(ClientLog(connection))
     times: dict[PartitionName, int] = {}
     try:
-        consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in unread.items()])
+        consumer.assign([TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()])
         deadline_s = time.monotonic() + connection.request_timeout_s
-        while len(times) < len(unread) and (remaining_s := deadline_s - time.monotonic()) > 0:
+        while len(times) < len(offsets) and (remaining_s := deadline_s - time.monotonic()) > 0:
             arrived = list[PartitionName]()
-            for message in consumer.consume(len(unread), min(remaining_s, 0.5)):
+            for message in consumer.consume(len(offsets), min(remaining_s, 0.5)):
                 topic, number = message.topic(), message.partition()
                 if message.error() or topic is None or number is None or (topic, number) in times:
                     continue

@@ -83,9 +83,9 @@ def plan_dataset(
     limit = min(filter(None, (rules.records_per_dataset, most)), default=0)
     shares = fair_shares([high - low for _, low, high in ranges], limit)
     always = {*start, *(skip.partition for skip in skipped)}
-    taken = [(p, low, low + n) for (p, low, _), n in zip(ranges, shares, strict=True) if n or str(p) in always]
+    selected = [(p, low, low + n) for (p, low, _), n in zip(ranges, shares, strict=True) if n or str(p) in always]
     units: list[WorkUnit] = []
-    for packed in pack(taken, rules.records_per_work_unit, split=not rules.bytes_per_dataset):
+    for packed in pack(selected, rules.records_per_work_unit, split=not rules.bytes_per_dataset):
         low_mark = Watermark({str(p): low for p, low, _ in packed}, topic_id)
         high_mark = Watermark({str(p): high for p, _, high in packed}, topic_id)
         size = sum(high - low for _, low, high in packed)
@@ -132,9 +132,9 @@ def _begins(
             if isinstance(position, int) and log.high < position <= log.open_end:
                 raise _behind_open(urn, partition, position, log)
             if not isinstance(position, int) or position > log.high:
-                expected, found = f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.end}"
+                expected, actual = f"offset {position!r} of partition {partition}", f"offsets {log.low} to {log.end}"
                 same = planned_low is not None and planned_low.incarnation == topic_id != ""
-                raise _recreated(urn, expected, found, _nearest(stored, logs), same=same)
+                raise _recreated(urn, expected, actual, _nearest(stored, logs), same=same)
             low = position
             if low < log.low:
                 if rules.expired_offsets == "skip":
@@ -146,8 +146,8 @@ def _begins(
         elif topic_followed:
             low = start[str(partition)] = 0
             if low < log.low:
-                why = "the partition is new, and others of its topic were read before"
-                skipped.append(_skipped(rules, partition, low, log, topic_id, why))
+                reason = "the partition is new, and others of its topic were read before"
+                skipped.append(_skipped(rules, partition, low, log, topic_id, reason))
                 low = as_offset(skipped[-1].high)
         else:
             low = start[str(partition)] = log.begin
@@ -156,17 +156,17 @@ def _begins(
 
 
 def limited_to_reread(
-    again: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
+    retried_end: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
 ) -> Mapping[int, PartitionLog | str]:
-    """Return `logs` limited to the range that is read `again` before newer records.
+    """Return `logs` limited to the range that is read `retried_end` before newer records.
 
-    They are unchanged if `again` names nothing. Unread records that were deleted meanwhile are not waited for.
+    They are unchanged if `retried_end` names nothing. Unread records that were deleted meanwhile are not waited for.
     """
-    if again is None or again.incarnation not in ("", topic_id):
+    if retried_end is None or retried_end.incarnation not in ("", topic_id):
         return logs
     stored, limited = stored_positions(state), dict(logs)
     for partition, log in logs.items():
-        end = again.positions.get(str(partition))
+        end = retried_end.positions.get(str(partition))
         begin = stored.get(str(partition), log.begin if isinstance(log, PartitionLog) and not stored else 0)
         if isinstance(log, PartitionLog) and isinstance(end, int) and isinstance(begin, int):
             limited[partition] = log._replace(high=min(log.high, max(end, begin, log.low)))
@@ -181,8 +181,8 @@ def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tu
         size = high - low
         if size > target:
             parts = -(-size // target) if split else 1
-            cuts = [low + size * part // parts for part in range(parts + 1)]
-            units += [((partition, begin, end),) for begin, end in pairwise(cuts)]
+            bounds = [low + size * part // parts for part in range(parts + 1)]
+            units += [((partition, begin, end),) for begin, end in pairwise(bounds)]
         elif size <= room:
             units[-1] = (*units[-1], (partition, low, high))
             room -= size
@@ -222,15 +222,15 @@ def _lost(rules: PlanRules, urn: str, partition: int, position: int, log: Partit
     """Return the range that is lost by continuing according to the source's policy."""
     if rules.expired_offsets not in ("earliest", "latest", "nearest"):
         raise _deleted(urn, partition, position, log)
-    why = f"expired_offsets is {rules.expired_offsets}"
-    return _skipped(rules, partition, position, log, topic_id, why)
+    reason = f"expired_offsets is {rules.expired_offsets}"
+    return _skipped(rules, partition, position, log, topic_id, reason)
 
 
 def _skipped(
-    rules: PlanRules, partition: int, position: int, log: PartitionLog, topic_id: str, why: str
+    rules: PlanRules, partition: int, position: int, log: PartitionLog, topic_id: str, cause: str
 ) -> SkippedRange:
     low = log.high if rules.expired_offsets == "latest" else log.low
-    reason = f"expired: Kafka holds offsets {log.low} to {log.high}; {why}"
+    reason = f"expired: Kafka holds offsets {log.low} to {log.high}; {cause}"
     return SkippedRange(str(partition), position, low, reason, incarnation=topic_id)
 
 
@@ -260,14 +260,14 @@ def _deleted(urn: str, partition: int, position: int, log: PartitionLog) -> Plan
 
 
 def _recreated(
-    urn: str, expected: str, found: str, nearest: Mapping[str, int] = MappingProxyType({}), *, same: bool = False
+    urn: str, expected: str, actual: str, nearest: Mapping[str, int] = MappingProxyType({}), *, same: bool = False
 ) -> PlanError:
     """Return the error of stored positions that do not fit the topic.
 
     Args:
         urn: the dataset.
         expected: the stored position or id.
-        found: the actual one.
+        actual: the actual one.
         nearest: the nearest valid positions, if it may be the same topic.
         same: whether it surely is the same topic. If it may be either, only an operator can choose positions that skip
             nothing.
@@ -280,7 +280,7 @@ def _recreated(
         remedy=remedy,
         dataset=urn,
         expected=expected,
-        found=found,
+        found=actual,
         todo="the topic was truncated or recreated: set the dataset's watermark"
         f" (distcommit dataset set-watermark) to null to begin at source.start{positions}",
     )

@@ -160,7 +160,7 @@ class KafkaSource(SettingsModel, SourceSettings):
         columns = (self.provenance.partition_column, self.provenance.offset_column) if self.provenance else ()
         return Extract("kafka", topic_of_dataset(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the settings that name datasets. The cluster is fixed by its id, which `plan` reads: brokers may be
         renamed."""
         return {"dataset": FixedSetting(self.dataset)}
@@ -169,7 +169,7 @@ class KafkaSource(SettingsModel, SourceSettings):
     def named_by(self) -> str:
         return "dataset"
 
-    def named_now(self, dataset_urn: str, partition: str) -> str:
+    def current_name(self, dataset_urn: str, partition: str) -> str:
         return self.dataset_of(topic_of_dataset(dataset_urn), partition)
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
@@ -216,8 +216,8 @@ class KafkaSource(SettingsModel, SourceSettings):
         connection = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _CHECK_TIMEOUT_S))
         names = {topic.topic for topic in KafkaQueries(connection).topics()}
         selected, missing = [name for name in names if name in self.selection], sorted({*self.topics} - names)
-        found = f"{len(selected):,} of {len(names):,} topics selected"
-        return f"{found}; missing: {', '.join(missing)}" if missing else found
+        actual = f"{len(selected):,} of {len(names):,} topics selected"
+        return f"{actual}; missing: {', '.join(missing)}" if missing else actual
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Check offsets by partition of the job's topics. Partitions are checked only if the brokers respond soon."""
@@ -285,13 +285,13 @@ class KafkaSource(SettingsModel, SourceSettings):
         for dataset in chunk:
             logs = {name[1]: all_logs[name] for name in dataset.names()}
             state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
-            again = states.to_read_again(dataset.urn)
+            retried_end = states.to_read_again(dataset.urn)
             try:
                 if isinstance(topic_id, UnknownTopicId):
                     raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
                 is_new = state is None or (state.watermark is None and not state.done_epoch)
                 followed = is_new and any(stored_positions(states.anywhere(urn)) for urn in dataset.of_topic)
-                limited = limited_to_reread(again, logs, state, topic_id)
+                limited = limited_to_reread(retried_end, logs, state, topic_id)
                 most = states.records_per_dataset
                 planned = plan_dataset(self, dataset.urn, limited, state, topic_id, topic_followed=followed, most=most)
             except SourceError as error:

@@ -60,7 +60,7 @@ class MicroBatchSource(SettingsModel, SourceSettings):
     def batch_column(self) -> str:
         return self.dataset_column
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         return {"dataset_column": FixedSetting(self.dataset_column)}
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:

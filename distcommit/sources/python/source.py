@@ -16,14 +16,14 @@ class PythonSource(
     interface=Source,
     section="source",
     unguarded=frozenset({"plan", "incarnations", "group_positions", "open"}),
-    not_forwarded=frozenset({"named_by", "named_now"}),
+    not_forwarded=frozenset({"named_by", "current_name"}),
 ):
     """A custom source: a subclass of `Source`."""
 
     is_imported: ClassVar[bool] = True
     type: Literal["python"]
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the class name and the class's own pins. A renamed class can pin its old name as `class`."""
         with self.guard():
-            return {"class": FixedSetting(self.class_name), **self.instance.pins()}
+            return {"class": FixedSetting(self.class_name), **self.instance.fixed_settings()}

@@ -63,14 +63,14 @@ class RestClient:
         for tried in range(self.retries + 1):
             wait_s = min(0.5 * 2**tried, _MOST_WAIT_S) * random.uniform(0.5, 1)
             try:
-                return call_within(self.answer_s, lambda: self._asked(request, dataset))
+                return call_within(self.answer_s, lambda: self._request(request, dataset))
             except ResponseTimeError as error:
                 raise self._too_slow(request, dataset, error) from None
-            except _AskLaterError as error:
+            except _RetryLaterError as error:
                 asked_s = error.wait_s
                 wait_s = wait_s if asked_s is None else asked_s
                 if tried == self.retries or wait_s > _MOST_WAIT_S:
-                    raise self._away(request, dataset, error) from None
+                    raise self._unavailable(request, dataset, error) from None
             time.sleep(wait_s)
         raise AssertionError("the last retry returns or raises")
 
@@ -89,7 +89,7 @@ class RestClient:
             session.auth = _without_netrc  # requests would prefer .netrc's entry for the server to `headers`
         return session
 
-    def _asked(self, request: Request, dataset: str) -> Reply:
+    def _request(self, request: Request, dataset: str) -> Reply:
         try:
             with self._session.get(
                 request.url, params=request.params, timeout=self.timeout_s, stream=True, allow_redirects=False
@@ -98,13 +98,13 @@ class RestClient:
                     return Reply(self._body(response, dataset), response.links.get("next", {}).get("url", ""))
                 status = f"{response.status_code} {response.reason}"
                 if response.status_code in _TOO_EARLY or response.status_code >= 500:
-                    raise _AskLaterError(status, _wait_asked_s(response))
+                    raise _RetryLaterError(status, _retry_after_s(response))
                 detail = response.raw.read(_SHOWN, decode_content=True).decode(errors="replace")
                 raise self._refused(request, dataset, response.status_code, f"{status}: {detail}" if detail else status)
         except (requests.exceptions.InvalidURL, requests.exceptions.InvalidHeader, UnicodeError) as error:
             raise self._refused(request, dataset, 0, str(error)) from None
         except (requests.RequestException, HTTPError) as error:
-            raise _AskLaterError(f"{type(error).__name__}: {error}", None) from None
+            raise _RetryLaterError(f"{type(error).__name__}: {error}", None) from None
 
     def _body(self, response: requests.Response, dataset: str) -> bytes:
         body, packed = bytearray(), response.headers.get("Content-Encoding", "")
@@ -141,7 +141,7 @@ class RestClient:
             todo="ask for smaller pages by source.params, or set a longer source.response_timeout_s",
         )
 
-    def _refused(self, request: Request, dataset: str, status: int, found: str) -> SourceError:
+    def _refused(self, request: Request, dataset: str, status: int, actual: str) -> SourceError:
         todo = _TODO.get(status, "correct source.url, source.params or the names of its parameters")
         if 300 <= status < 400:
             todo = "set source.url to where it sends: credentials are not taken elsewhere"
@@ -151,18 +151,18 @@ class RestClient:
             id="SOURCE_REQUEST_REJECTED",
             dataset=dataset,
             url=url,
-            found=self._shown(found),
+            found=self._shown(actual),
             todo=todo,
         )
 
-    def _away(self, request: Request, dataset: str, error: _AskLaterError) -> DistcommitError:
-        asked = f", and asks to wait {error.wait_s:.0f} s" if error.wait_s is not None else ""
+    def _unavailable(self, request: Request, dataset: str, error: _RetryLaterError) -> DistcommitError:
+        wait_note = f", and asks to wait {error.wait_s:.0f} s" if error.wait_s is not None else ""
         return TransientError(
             "the server can't be reached, is busy, or closed the connection",
             id="SOURCE_SERVER_UNAVAILABLE",
             dataset=dataset,
             url=self._shown(request.url.partition("?")[0]),
-            found=self._shown(f"{error}{asked}"),
+            found=self._shown(f"{error}{wait_note}"),
             todo="check the server, then run again; nothing was lost",
         )
 
@@ -172,11 +172,11 @@ class RestClient:
         return plain_text(text, 1000)
 
 
-class _AskLaterError(Exception):
+class _RetryLaterError(Exception):
     """A failure that a retry may cure. `wait_s`: seconds to wait, if the server named them."""
 
-    def __init__(self, told: str, wait_s: float | None) -> None:
-        super().__init__(told)
+    def __init__(self, text: str, wait_s: float | None) -> None:
+        super().__init__(text)
         self.wait_s = wait_s
 
 
@@ -187,7 +187,7 @@ _TODO = {
 }
 
 
-def _wait_asked_s(response: requests.Response) -> float | None:
+def _retry_after_s(response: requests.Response) -> float | None:
     """Return the seconds to wait by the header `Retry-After`, which holds seconds or a time."""
     try:
         return Retry().get_retry_after(response.raw)

@@ -62,13 +62,13 @@ class RestExtraction(Extraction):
             if self._is_behind(pending.newest):
                 break
             end = field.end_of_read(pending.newest, is_last=False)
-            if whole := pending.pop_below(end):
-                yield self._batch(whole, end)
+            if complete := pending.pop_below(end):
+                yield self._batch(complete, end)
         else:
-            self._require_whole(pending)
+            self._check_complete(pending)
         end = field.end_of_read(pending.newest, is_last=True) if self._high is None else self._high
-        if rest := pending.pop_below(end):
-            yield self._batch(rest, end)
+        if remainder := pending.pop_below(end):
+            yield self._batch(remainder, end)
         if self._high is not None:
             self._reached = self._reached.advanced({PARTITION: self._high})
 
@@ -78,40 +78,40 @@ class RestExtraction(Extraction):
     def bytes_read(self) -> int:
         return self._bytes
 
-    def _add(self, answer: Answer, held: OrderedRows[bytes]) -> None:
+    def _add(self, answer: Answer, buffered: OrderedRows[bytes]) -> None:
         """Add an answer's records. Leading records below the range are dropped."""
         positions = [self._position(record) for record in answer.records]
-        below = 0 if len(held) else len([at for at in positions if at < self._low])  # type: ignore[operator]
-        held.add(*self._repeats.dropped(answer.records[below:], positions[below:]))
+        below = 0 if len(buffered) else len([at for at in positions if at < self._low])  # type: ignore[operator]
+        buffered.add(*self._repeats.dropped(answer.records[below:], positions[below:]))
 
     def _is_behind(self, position: Position) -> bool:
         return self._high is not None and at_or_past(position, self._high)
 
     def _answers(self, low: Position) -> Iterator[Answer]:
         """Yield the answers from a position on."""
-        return self._pages.read(self._list.watermark.asked(low, self._high))
+        return self._pages.read(self._list.watermark.range_params(low, self._high))
 
-    def _require_whole(self, held: OrderedRows[bytes]) -> None:
+    def _check_complete(self, buffered: OrderedRows[bytes]) -> None:
         """If the range ends at a time, request records from the newest one on, to verify that the pages were complete.
 
         Raises:
             SourceError: if the server has more records in the range.
         """
-        if self._high is None or not len(held):
+        if self._high is None or not len(buffered):
             return
         count = 0
-        for answer in self._answers(held.newest):
-            again = [self._position(record) for record in answer.records]
-            count += len([at for at in again if at_or_past(at, held.newest) and not self._is_behind(at)])
-            if count > len(held) or (again and self._is_behind(again[-1])):
+        for answer in self._answers(buffered.newest):
+            reread = [self._position(record) for record in answer.records]
+            count += len([at for at in reread if at_or_past(at, buffered.newest) and not self._is_behind(at)])
+            if count > len(buffered) or (reread and self._is_behind(reread[-1])):
                 break
-        if count > len(held):
+        if count > len(buffered):
             raise SourceError(
                 "the pages ended although the server has more records",
                 id="REST_PAGING_INVALID",
                 dataset=self._unit.dataset_urn,
-                expected=f"nothing behind {held.newest!r} and below {self._high!r}",
-                found=f"{count - len(held)} records in a request from there on",
+                expected=f"nothing behind {buffered.newest!r} and below {self._high!r}",
+                found=f"{count - len(buffered)} records in a request from there on",
                 todo="correct source.paging; if the records were late, set a longer source.watermark.lookback",
             )
 
@@ -150,13 +150,13 @@ class RestExtraction(Extraction):
         columns = [pa.array(records, pa.binary()), pa.repeat(pa.scalar(ROWS), len(records)), numbers]
         return pa.record_batch(columns, schema=RECORD_SCHEMA)
 
-    def _out_of_order(self, least: Position, found: Position) -> SourceError:
+    def _out_of_order(self, least: Position, result: Position) -> SourceError:
         return SourceError(
             "the server returned records in another order than that of their watermark field",
             id="SOURCE_ORDER_WRONG",
             dataset=self._unit.dataset_urn,
             field=self._list.watermark.field,
             expected=f"a value from {least!r} on",
-            found=repr(found),
+            found=repr(result),
             todo="request ascending order by source.params; nothing of it is published",
         )

@@ -41,25 +41,25 @@ class Pages:
     def __init__(self, client: RestClient, of: RecordList, dataset: str) -> None:
         self._client, self._list, self._dataset = client, of, dataset
 
-    def read(self, asked: dict[str, str]) -> Iterator[Answer]:
-        """Yield the answers to a request with the parameters `asked`.
+    def read(self, params: dict[str, str]) -> Iterator[Answer]:
+        """Yield the answers to a request with the parameters `params`.
 
         Raises:
             SourceError: if an answer can't be read, contradicts an earlier one, or the answers would never end.
         """
         base, paging = self._list.request, self._list.paging
-        request: Request | None = paging.first(Request(url=base.url, params={**base.params, **asked}))
-        seen, empty, short, total = set[bytes](), 0, Answer(b"", []), 0
+        request: Request | None = paging.first(Request(url=base.url, params={**base.params, **params}))
+        visited, empty, short, total = set[bytes](), 0, Answer(b"", []), 0
         before = short
         while request is not None:
-            seen.add(_digest(request))
+            visited.add(_digest(request))
             answer, following = self._answer(request)
             empty = 0 if answer.records else empty + 1
             if empty > _MOST_EMPTY_PAGES:
                 raise self._endless(f"{empty} answers without records")
             if answer.records and answer.body == before.body:
                 raise self._endless("the same answer twice")
-            if following is not None and _digest(following) in seen:
+            if following is not None and _digest(following) in visited:
                 raise self._endless("an answer that leads back to an earlier one")
             if answer.records and short.records:
                 raise self._uneven(short, is_last=False)
@@ -129,13 +129,13 @@ class Pages:
             )
         return total or before
 
-    def _endless(self, found: str) -> SourceError:
+    def _endless(self, actual: str) -> SourceError:
         return SourceError(
             "the answers would never end",
             id="REST_PAGING_INVALID",
             dataset=self._dataset,
             expected="answers that each lead to a new one, and a last one that leads to none",
-            found=found,
+            found=actual,
             todo="correct source.paging; nothing of it is published",
         )
 
@@ -160,14 +160,14 @@ class Pages:
             todo=f"set step, and {todo}",
         )
 
-    def _unreadable(self, found: str) -> SourceError:
+    def _unreadable(self, actual: str) -> SourceError:
         of = self._list
         return SourceError(
             "an answer can't be read",
             id="REST_PAGING_INVALID",
             dataset=self._dataset,
             expected=f"JSON with a list of records {f'at {of.records}' if of.records else ''}".strip(),
-            found=found,
+            found=actual,
             todo="correct source.url, source.records or source.paging",
         )
 

@@ -18,7 +18,7 @@ _NOT_KNOWN = (
 
 
 def plan_dataset(
-    urn: str, field: WatermarkField, state: DatasetState | None, again: Watermark | None, now: datetime
+    urn: str, field: WatermarkField, state: DatasetState | None, retried_end: Watermark | None, now: datetime
 ) -> DatasetPlan | None:
     """Return the plan of one dataset; None if it can't have new records. No request is sent.
 
@@ -26,7 +26,7 @@ def plan_dataset(
         urn: the dataset.
         field: its watermark field.
         state: its stored state.
-        again: end of a failed range that is read again first; ignored for fields whose end only reading finds.
+        retried_end: end of a failed range that is read again first; ignored for fields whose end only reading finds.
         now: the present time, with a zone.
 
     Raises:
@@ -39,7 +39,7 @@ def plan_dataset(
     if high is not None and not at_or_past(high, low):
         high = low
     if high is not None:
-        high = end_of_retry(again, field.incarnation, low, high)
+        high = end_of_retry(retried_end, field.incarnation, low, high)
     if positions and high == low:
         return None
     rows = positions.get(ROWS, 0)

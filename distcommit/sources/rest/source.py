@@ -140,7 +140,7 @@ class RestSource(SettingsModel, SourceSettings):
         """True for times only, whose ranges end at a planned position. The end of other ranges is found by reading."""
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """The URL's path, because servers may be renamed, and the parameters that contain the dataset. The watermark
         field is in each dataset's watermark, as its incarnation."""
         another = (
@@ -167,8 +167,8 @@ class RestSource(SettingsModel, SourceSettings):
             if state is not None and state.status is not DatasetStatus.IDLE:
                 continue
             try:
-                again = states.to_read_again(urn)
-                planned = plan_dataset(urn, self._watermark_of(urn), state, again, now)
+                retried_end = states.to_read_again(urn)
+                planned = plan_dataset(urn, self._watermark_of(urn), state, retried_end, now)
             except SourceError as error:
                 yield DatasetProblem(urn, str(error))
                 continue
@@ -189,7 +189,7 @@ class RestSource(SettingsModel, SourceSettings):
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """The incarnations of datasets whose field in the job file is still that of their state."""
         current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
-        return {urn: kept for urn, kept in stored_incarnations(states, {}).items() if kept == current.get(urn)}
+        return {urn: stored for urn, stored in stored_incarnations(states, {}).items() if stored == current.get(urn)}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Yield the problems of positions that are neither a value of the dataset's field nor a number of records."""

@@ -126,7 +126,7 @@ class WatermarkField(SettingsModel):
         behind = 1 if is_last and self.unique else 0
         return self._position(as_offset(newest[0]) + behind - self.lookback)
 
-    def asked(self, low: Position, high: Position | None) -> dict[str, str]:
+    def range_params(self, low: Position, high: Position | None) -> dict[str, str]:
         """Return the parameters that request [low, high) and a little more."""
         parameters: dict[str, str] = {}
         if low != self.beginning:
@@ -169,4 +169,4 @@ def _written_alike(form: str) -> tuple[str, ...]:
 def _formatted(time: datetime, form: str) -> str:
     """Format a time. strftime's `%s` alone would use the machine's own time zone."""
     seconds = str(floor(time.timestamp()))
-    return time.strftime(re.sub("%(.)", lambda found: seconds if found[1] == "s" else found[0], form, flags=re.DOTALL))
+    return time.strftime(re.sub("%(.)", lambda match: seconds if match[1] == "s" else match[0], form, flags=re.DOTALL))

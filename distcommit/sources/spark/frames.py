@@ -249,7 +249,7 @@ class StagedFrames(Source):
     def open(self) -> Extractor:
         return _FrameExtractor(self)
 
-    def _plan(self, urn: str, state: DatasetState | None, again: Watermark | None) -> Iterator[Planned]:
+    def _plan(self, urn: str, state: DatasetState | None, retried_end: Watermark | None) -> Iterator[Planned]:
         frame = self.get(urn)
         if frame.error:
             yield DatasetProblem(urn, frame.error, frame.remedy)
@@ -258,16 +258,16 @@ class StagedFrames(Source):
         else:
             if nulls := sum(part.nulls for part in frame.parts):
                 yield DatasetProblem(urn, str(_without_value(urn, frame, nulls)))
-            if planned := _plan_range(urn, frame, state, again):
+            if planned := _plan_range(urn, frame, state, retried_end):
                 yield planned
 
 
 def _plan_range(
-    urn: str, frame: StagedFrame, state: DatasetState | None, again: Watermark | None
+    urn: str, frame: StagedFrame, state: DatasetState | None, retried_end: Watermark | None
 ) -> DatasetPlan | None:
     """Plan the rows from the watermark to the end of the range that may be published; None if there are none.
 
-    The end is earlier if `again` names a range that must be read by itself.
+    The end is earlier if `retried_end` names a range that must be read by itself.
     """
     stored = stored_in(urn, frame, state)
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
@@ -284,7 +284,7 @@ def _plan_range(
     low = beginning if stored is None else stored
     if frame.end is None or at_or_past(low, frame.end):
         return None
-    end = end_of_retry(again, frame.incarnation, low, frame.end)
+    end = end_of_retry(retried_end, frame.incarnation, low, frame.end)
     low_mark, high_mark = (Watermark({PARTITION: position}, frame.incarnation) for position in (low, end))
     start = Watermark({PARTITION: low} if stored is None else {}, frame.incarnation)
     unit = WorkUnit("0", urn, low_mark, high_mark, frame.rows)
@@ -314,8 +314,8 @@ def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Posit
             todo="restore them, or set the watermark (distcommit dataset set-watermark)"
             f" to {positions} to continue with the current ones, or to null to read all rows again",
         )
-    known = frame.incarnation if reader else frame.counted
-    return stored_position(urn, state, known, lambda position: is_position(frame.kind, position))
+    existing = frame.incarnation if reader else frame.counted
+    return stored_position(urn, state, existing, lambda position: is_position(frame.kind, position))
 
 
 def _without_value(urn: str, frame: StagedFrame, nulls: int) -> SourceError:

@@ -62,7 +62,7 @@ def _parts_of(path: str) -> list[str]:
     plain = _S3.sub("s3://", path.removeprefix("file://").removeprefix("file:"))
     wild = _WILD.search(plain)
     fixed = plain[: wild.start()].rpartition("/")[0] if wild else plain
-    rest = _ALTERNATIVES.sub("*", plain[len(fixed) :]).replace("[^", "[!")
+    remainder = _ALTERNATIVES.sub("*", plain[len(fixed) :]).replace("[^", "[!")
     if "://" not in plain:
         fixed = os.path.realpath(fixed or ("/" if plain.startswith("/") else ""))
-    return (fixed.rstrip("/") + rest.rstrip("/")).split("/")
+    return (fixed.rstrip("/") + remainder.rstrip("/")).split("/")

@@ -147,9 +147,14 @@ class Database:
         text = plain_text(error.orig if isinstance(error, DBAPIError) else error, 1000)
         text = text.replace(self.password, "***") if self.password else text
         if _is_transient(error):
-            what, todo = next((texts for said, texts in _REFUSALS if said.search(text)), _AWAY)
+            subject, todo = next((texts for content, texts in _REFUSALS if content.search(text)), _AWAY)
             return TransientError(
-                what, id="SOURCE_SERVER_UNAVAILABLE", url=self.url, found=text, todo=f"{todo}; nothing was lost", **ids
+                subject,
+                id="SOURCE_SERVER_UNAVAILABLE",
+                url=self.url,
+                found=text,
+                todo=f"{todo}; nothing was lost",
+                **ids,
             )
         return SourceError(
             "the database rejected a statement",

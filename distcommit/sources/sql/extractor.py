@@ -18,7 +18,7 @@ from distcommit.sources.sql.columns import Column
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
-from distcommit.sources.sql.tables import Reflected, Table, WholeTable, reflect_columns, table_of, whole_table_of
+from distcommit.sources.sql.tables import FullTable, Reflected, Table, full_table_of, reflect_columns, table_of
 from distcommit.sources.watermark_column import PARTITION, OrderedRows
 
 __all__ = ["SqlExtractor"]
@@ -40,8 +40,8 @@ class SqlExtractor(Extractor):
     def extract(self, unit: WorkUnit) -> Extraction:
         """Start reading. An earlier extraction that was not read to its end ends."""
         self._reading.close()
-        whole = not self._tables.rules_of(unit.dataset_urn).watermark
-        return WholeExtraction(self, unit) if whole else SqlExtraction(self, unit)
+        is_complete = not self._tables.rules_of(unit.dataset_urn).watermark
+        return WholeExtraction(self, unit) if is_complete else SqlExtraction(self, unit)
 
     def close(self) -> None:
         self._reading.close()
@@ -52,29 +52,29 @@ class SqlExtractor(Extractor):
         urn, name = unit.dataset_urn, PARTITION
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            reflected = self._found(connection, urn)
+            reflected = self._reflected(connection, urn)
             table = table_of(urn, reflected, self._tables.rules_of(urn), connection.dialect.name, self._tables.schema)
             query = table.rows(unit.low.positions[name], unit.expected_high.positions[name])
-            for rows in self._came(connection, query):
+            for rows in self._rows(connection, query):
                 yield table, rows
 
-    def all_rows(self, urn: str) -> Iterator[tuple[WholeTable, Sequence[sa.Row[Any]]]]:
+    def all_rows(self, urn: str) -> Iterator[tuple[FullTable, Sequence[sa.Row[Any]]]]:
         """Stream the rows of a whole table in one transaction."""
         with self._reading:
             connection = self._reading.enter_context(self._database.reading(urn))
-            reflected = self._found(connection, urn)
+            reflected = self._reflected(connection, urn)
             rules = self._tables.rules_of(urn)
-            table = whole_table_of(urn, reflected, rules, connection.dialect.name, self._tables.schema)
-            for rows in self._came(connection, table.rows()):
+            table = full_table_of(urn, reflected, rules, connection.dialect.name, self._tables.schema)
+            for rows in self._rows(connection, table.rows()):
                 yield table, rows
 
-    def _found(self, connection: sa.Connection, urn: str) -> Reflected:
+    def _reflected(self, connection: sa.Connection, urn: str) -> Reflected:
         rules = self._tables.rules_of(urn)
         if rules.query is not None:
             return query_columns(connection, urn, rules).with_keys(urn, rules.keys)
         return reflect_columns(connection, urn, self._tables.schema).with_keys(urn, rules.keys)
 
-    def _came(self, connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
+    def _rows(self, connection: sa.Connection, query: sa.Select[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
         result = connection.execution_options(yield_per=self._batch_rows).execute(query)
         self._reading.callback(result.close)  # closed before the connection, also if reading ends early
         yield from result.partitions()
@@ -93,16 +93,16 @@ class SqlExtraction(Extraction):
         low, high = self._unit.low.positions[PARTITION], self._unit.expected_high.positions[PARTITION]
         pending: OrderedRows[Sequence[Any]] = OrderedRows(low, high, self._refused)
         before: list[Position] = []
-        for table, came in self._extractor.rows(self._unit):
+        for table, rows in self._extractor.rows(self._unit):
             self._table = table
-            positions = [table.position(row[-1]) for row in came]
+            positions = [table.position(row[-1]) for row in rows]
             self._require_keys([*before, *positions])
             before = positions[-1:]
-            pending.add(came, positions)
-            if whole := pending.pop_below(positions[0]):
-                yield self._batch(whole, positions[0])
-        if rest := pending.pop_below(high):
-            yield self._batch(rest, high)
+            pending.add(rows, positions)
+            if complete := pending.pop_below(positions[0]):
+                yield self._batch(complete, positions[0])
+        if remainder := pending.pop_below(high):
+            yield self._batch(remainder, high)
         self._reached = self._unit.expected_high
 
     def actual_high(self) -> Watermark:
@@ -131,14 +131,14 @@ class SqlExtraction(Extraction):
                 todo=f"correct source.overrides.{self._table.name}.keys; nothing of it is published",
             )
 
-    def _refused(self, least: Position, found: Position) -> SourceError:
+    def _refused(self, least: Position, result: Position) -> SourceError:
         return SourceError(
             "the database returned rows in another order than that of their watermark column",
             id="SOURCE_ORDER_WRONG",
             table=self._table.name,
             column=self._table.rules.watermark,
             expected=f"a value from {least!r} on, below {self._unit.expected_high.positions[PARTITION]!r}",
-            found=repr(found),
+            found=repr(result),
             todo="check the column's collation, its index and the driver; nothing of it is published",
         )
 
@@ -152,8 +152,8 @@ class WholeExtraction(Extraction):
         self._bytes = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for table, came in self._extractor.all_rows(self._unit.dataset_urn):
-            batch = _batch_of(table.columns, came)
+        for table, rows in self._extractor.all_rows(self._unit.dataset_urn):
+            batch = _batch_of(table.columns, rows)
             self._bytes += batch.nbytes
             yield batch
         self._is_whole = True

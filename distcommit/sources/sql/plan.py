@@ -46,7 +46,7 @@ class QueryChangedError(PlanError):
     id = "SOURCE_QUERY_CHANGED"
 
     def __init__(self, table: Table, mark: Watermark) -> None:
-        now, before = (each.partition(QUERY_SEPARATOR)[2] for each in (table.incarnation, mark.incarnation))
+        now, before = (text.partition(QUERY_SEPARATOR)[2] for text in (table.incarnation, mark.incarnation))
         at = json.dumps(mark.positions)
         super().__init__(
             "the dataset was read by another query than the job file's, whose rows below the watermark would be"
@@ -64,7 +64,7 @@ def plan_table(
     connection: sa.Connection,
     table: Table,
     state: DatasetState | None,
-    again: Watermark | None = None,
+    retried_end: Watermark | None = None,
     *,
     from_latest: bool,
     limit: int,
@@ -77,7 +77,7 @@ def plan_table(
         connection: a connection in a transaction.
         table: the table.
         state: stored state of the dataset.
-        again: end of a failed range that is read again first; ignored if none of its rows is left.
+        retried_end: end of a failed range that is read again first; ignored if none of its rows is left.
         from_latest: whether a table that was never read begins at its present end. It then gets a work unit even if
             that is empty, so that its position is stored.
         limit: approximate number of rows that one run reads, 0 for all. Rows of one value are read together.
@@ -94,7 +94,7 @@ def plan_table(
     end = _end(connection, table, stored, note)
     low = stored if stored is not None else end if from_latest else beginning
     high = end if at_or_past(end, low) else low
-    newest, high = high, end_of_retry(again, table.incarnation, low, high)
+    newest, high = high, end_of_retry(retried_end, table.incarnation, low, high)
     size = _count(connection, table, low, high)
     if not size and high != newest:
         high, size = newest, _count(connection, table, low, newest)
@@ -112,7 +112,7 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
     rows = connection.scalars(table.nulls()).one() if table.may_be_null else 0
     if not rows:
         return ""
-    column, where = table.rules.watermark, f"source.overrides.{table.name}.where"
+    column, location = table.rules.watermark, f"source.overrides.{table.name}.where"
     error = SourceError(
         "rows have no value in the watermark column, and are never read",
         id="WATERMARK_VALUE_INVALID",
@@ -120,7 +120,7 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
         column=column,
         expected="a value in every row",
         found=f"NULL in {rows} rows",
-        todo=f"set a value in each row, or exclude the rows by {where}: {column} IS NOT NULL",
+        todo=f"set a value in each row, or exclude the rows by {location}: {column} IS NOT NULL",
     )
     return str(error)
 

@@ -19,7 +19,7 @@ from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.plan import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
-from distcommit.sources.sql.tables import Reflected, reflect, reflect_one, table_names, table_of, whole_table_of
+from distcommit.sources.sql.tables import Reflected, full_table_of, reflect, reflect_table, table_names, table_of
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class PlanRules(Protocol):
 
 
 def plan_tables(
-    database: Database, rules: PlanRules, wanted: Callable[[str], bool], states: SourceState
+    database: Database, rules: PlanRules, predicate: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
     """Plan the wanted tables and queries of the job.
 
@@ -63,7 +63,7 @@ def plan_tables(
     with database.reading() as connection:
         names = set(select.names).union(table_names(connection, select.schema) if select.patterns else ())
     tables, queries = {name for name in names if select.has_table(name)}, set(select.queries)
-    remaining = iter(sorted(name for name in tables | queries if wanted(name)))
+    remaining = iter(sorted(name for name in tables | queries if predicate(name)))
     while chunk := list(islice(remaining, _CHUNK)):
         reflected = _reflected(database, [name for name in chunk if name not in queries], select.schema)
         for name in chunk:
@@ -95,24 +95,24 @@ def _plan_one(
     database: Database,
     rules: PlanRules,
     name: str,
-    found: Reflected | None,
+    table_description: Reflected | None,
     states: SourceState,
 ) -> Iterator[DatasetPlan | DatasetProblem | SkippedDataset]:
     select, state = rules.selection, states.get(name)
-    asked = select.rules_of(name)
+    requested = select.rules_of(name)
     untold, notes = "", list[str]()
     with database.reading(name) as connection:
-        if asked.query is not None:
-            reflected = query_columns(connection, name, asked)
+        if requested.query is not None:
+            reflected = query_columns(connection, name, requested)
         else:
-            reflected = found or reflect_one(connection, name, select.schema)
-        reflected = reflected.with_keys(name, asked.keys)
-        where = (reflected, asked, connection.dialect.name, select.schema)
+            reflected = table_description or reflect_table(connection, name, select.schema)
+        reflected = reflected.with_keys(name, requested.keys)
+        location = (reflected, requested, connection.dialect.name, select.schema)
         planned: DatasetPlan | None
-        if not asked.watermark:
-            planned = plan_snapshot(name, state, connection.scalars(whole_table_of(name, *where).count()).one())
+        if not requested.watermark:
+            planned = plan_snapshot(name, state, connection.scalars(full_table_of(name, *location).count()).one())
         else:
-            table = table_of(name, *where)
+            table = table_of(name, *location)
             untold = missing_values_warning(connection, table)
             planned = plan_table(
                 connection,

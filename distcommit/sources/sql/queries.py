@@ -104,8 +104,8 @@ def _check(tokens: list[re.Match[str]], dialect: str) -> None:
     if ";" in words:
         raise SettingError("must be one statement, and has several, separated by ;")
     _check_brackets(words)
-    if marks := [token[0] for token in tokens if token.lastgroup == "mark"]:
-        raise SettingError(f"must not have a placeholder, {marks[0]}; write its value instead")
+    if run_markers := [token[0] for token in tokens if token.lastgroup == "mark"]:
+        raise SettingError(f"must not have a placeholder, {run_markers[0]}; write its value instead")
     if dialect == "mysql":
         _require_only_reads(tokens)
 
@@ -165,14 +165,14 @@ def _unquoted(word: str) -> str:
 def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
     """Yield the tokens of a text, without white space and comments."""
     at, scanner = 0, _SCANNERS[dialect]
-    while found := scanner.match(text, at):
-        at = found.end()
-        if found.lastgroup == "open":
-            at = _end_of_nested(text, found.start()) if dialect == "postgresql" and found[0] == "/*" else 0
+    while match := scanner.match(text, at):
+        at = match.end()
+        if match.lastgroup == "open":
+            at = _end_of_nested(text, match.start()) if dialect == "postgresql" and match[0] == "/*" else 0
             if not at:
-                raise SettingError(_NOT_CLOSED.format(text[found.start() : found.start() + 30]))
-        elif found.lastgroup not in ("space", "comment"):
-            yield found
+                raise SettingError(_NOT_CLOSED.format(text[match.start() : match.start() + 30]))
+        elif match.lastgroup not in ("space", "comment"):
+            yield match
 
 
 def _end_of_nested(text: str, begin: int) -> int:
@@ -197,9 +197,9 @@ def _check_brackets(words: list[str]) -> None:
 
 def _require_only_reads(tokens: list[re.Match[str]]) -> None:
     bare = " ".join("''" if token.lastgroup == "quoted" else token[0] for token in tokens)
-    if found := _MORE_THAN_READING.search(bare):
+    if match := _MORE_THAN_READING.search(bare):
         raise SettingError(
-            f"has {found[1]}: it must not lock rows or write them elsewhere. Remove it (write a column of that name in"
+            f"has {match[1]}: it must not lock rows or write them elsewhere. Remove it (write a column of that name in"
             " backticks)"
         )
 

@@ -87,8 +87,8 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
     if connection.dialect.name == "sqlite":
         columns = _of_sqlite(connection, rules)
     else:
-        asked: sa.Select[Any] = sa.select(sa.literal_column("*")).select_from(source_of(name, rules, None)).limit(0)
-        with connection.execute(asked) as result:
+        statement: sa.Select[Any] = sa.select(sa.literal_column("*")).select_from(source_of(name, rules, None)).limit(0)
+        with connection.execute(statement) as result:
             columns = (
                 _of_postgresql(connection, result) if connection.dialect.name == "postgresql" else _of_mysql(result)
             )
@@ -116,14 +116,14 @@ def _twice(names: list[str], dialect: str) -> list[str]:
 def _of_postgresql(connection: sa.Connection, result: sa.CursorResult[Any]) -> list[ReflectedColumn]:
     """Return columns by oids. For a domain, the server names its base type."""
     described = _cursor(result).description
-    others = {each.type_code for each in described} - {*_POSTGRESQL, _NUMERIC}
+    other_codes = {field.type_code for field in described} - {*_POSTGRESQL, _NUMERIC}
     declared = dict(_POSTGRESQL)
-    if others:
-        asked = _OTHER_TYPES.bindparams(sa.bindparam("oids", sorted(others), expanding=True))
-        for oid, kind, name in connection.execute(asked):
+    if other_codes:
+        requested = _OTHER_TYPES.bindparams(sa.bindparam("oids", sorted(other_codes), expanding=True))
+        for oid, kind, name in connection.execute(requested):
             declared[oid] = types.Enum() if kind == "e" else _POSTGRESQL_EXTENSIONS.get(name, _Unknown(name))
-    columns = ((each, declared.get(each.type_code)) for each in described)
-    return [_column(each.name, known or types.Numeric(each.precision, each.scale)) for each, known in columns]
+    columns = ((field, declared.get(field.type_code)) for field in described)
+    return [_column(field.name, engine or types.Numeric(field.precision, field.scale)) for field, engine in columns]
 
 
 def _of_mysql(result: sa.CursorResult[Any]) -> list[ReflectedColumn]:

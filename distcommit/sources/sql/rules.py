@@ -105,7 +105,7 @@ def reads_table(target: Target, url: str, schema: str | None, selection: Tables)
     if parts.scheme == "mysql":
         its_schema = its_schema or unquote(parts.path.strip("/"))
     queries = (selection.rules_of(name).query for name in selection.queries)
-    for name_parts in (found for query in queries if query for found in tables_in(query.body, parts.scheme)):
+    for name_parts in (results for query in queries if query for results in tables_in(query.body, parts.scheme)):
         if table.lower() == name_parts[1].lower() and not (
             its_schema and name_parts[0] and name_parts[0].lower() != its_schema.lower()
         ):

@@ -162,13 +162,13 @@ class SqlSource(SettingsModel, SourceSettings):
                 if value is None:
                     yield SettingError(f"must be set with table_type: {self.table_type}", name)
             return
-        why = "must not be set with table_type: snapshot_only"
+        reason = "must not be set with table_type: snapshot_only"
         defaults = {"watermark": "", "lookback": None, "records_per_dataset": 0, "start": "earliest"}
-        yield from (SettingError(why, name) for name, unset in defaults.items() if getattr(self, name) != unset)
-        for table, each in self.overrides.items():
+        yield from (SettingError(reason, name) for name, unset in defaults.items() if getattr(self, name) != unset)
+        for table, table_overrides in self.overrides.items():
             for name in ("watermark", "lookback"):
-                if getattr(each, name) not in ("", None):
-                    yield SettingError(why, "overrides", table, name)
+                if getattr(table_overrides, name) not in ("", None):
+                    yield SettingError(reason, "overrides", table, name)
 
     @property
     def is_snapshot(self) -> bool:
@@ -182,7 +182,7 @@ class SqlSource(SettingsModel, SourceSettings):
     def supports_retry_ranges(self) -> bool:
         return not self.is_snapshot
 
-    def pins(self) -> Mapping[str, FixedSetting]:
+    def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """The database's name (the path of a SQLite file), because servers may be renamed, and the schema. Watermark
         column and query are in each dataset's watermark, as its incarnation."""
         return {
@@ -224,12 +224,12 @@ class SqlSource(SettingsModel, SourceSettings):
         database = self._database()
         from distcommit.sources.sql.planning import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
-        def wanted(table: str) -> bool:
+        def predicate(table: str) -> bool:
             state = states.get(table)
             return owned(table) and (state is None or state.status is DatasetStatus.IDLE)
 
         try:
-            yield from plan_tables(database, self, wanted, states)
+            yield from plan_tables(database, self, predicate, states)
         finally:
             database.close()
 
@@ -243,9 +243,9 @@ class SqlSource(SettingsModel, SourceSettings):
         """The incarnations of datasets whose column and query in the job file are still those of their state."""
         rules = {urn: self.selection.rules_of(urn) for urn in states}
         return {
-            urn: kept
-            for urn, kept in stored_incarnations(states, {}).items()
-            if is_incarnation_of(kept, rules[urn].watermark, rules[urn].query_id)
+            urn: stored
+            for urn, stored in stored_incarnations(states, {}).items()
+            if is_incarnation_of(stored, rules[urn].watermark, rules[urn].query_id)
         }
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:

@@ -20,17 +20,17 @@ from distcommit.sources.sql.rules import QUERY_SEPARATOR, TableRules
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 
 __all__ = [
+    "FullTable",
     "Reflected",
     "Table",
-    "WholeTable",
+    "full_table_of",
     "reflect",
     "reflect_columns",
-    "reflect_one",
+    "reflect_table",
     "source_of",
     "table_names",
     "table_of",
     "types_may_be_unknown",
-    "whole_table_of",
 ]
 
 _IN_SCHEMA = (
@@ -78,7 +78,7 @@ class Reflected:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeTable:
+class FullTable:
     """A table that is read whole: its name, its rules and its columns."""
 
     name: str
@@ -94,8 +94,8 @@ class WholeTable:
         """Count the rows."""
         return self._of(sa.func.count())
 
-    def _of(self, *asked: sa.ColumnElement[Any]) -> sa.Select[Any]:
-        return sa.select(*asked).select_from(self.source).where(*_chosen(self.rules))
+    def _of(self, *statement: sa.ColumnElement[Any]) -> sa.Select[Any]:
+        return sa.select(*statement).select_from(self.source).where(*_chosen(self.rules))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +183,8 @@ class Table:
                 todo="correct the row, exclude it by source.overrides.TABLE.where, or set another column",
             ) from error
 
-    def _of(self, *asked: sa.ColumnElement[Any]) -> sa.Select[Any]:
-        return sa.select(*asked).select_from(self.source)
+    def _of(self, *statement: sa.ColumnElement[Any]) -> sa.Select[Any]:
+        return sa.select(*statement).select_from(self.source)
 
     def _chosen(self) -> list[sa.ColumnElement[Any]]:
         return _chosen(self.rules)
@@ -201,14 +201,14 @@ class Table:
         return time_at(position) if self.has_zone else time_at(position).replace(tzinfo=None)
 
 
-def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schema: str | None) -> Table:
+def table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, schema: str | None) -> Table:
     """Return the table with its columns.
 
     Raises:
         SourceError: if the watermark column, or a column to read, is missing or of an unsupported type.
     """
-    declared = {column["name"]: column for column in found.columns}
-    columns = _columns(name, found, rules, dialect)
+    declared = {column["name"]: column for column in reflected.columns}
+    columns = _columns(name, reflected, rules, dialect)
     mark = declared.get(rules.watermark)
     kind = kind_of(mark["type"], dialect) if mark else None
     if mark is None or kind is None:
@@ -221,14 +221,14 @@ def table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schem
         mark=watermark_expression(rules.watermark, mark["type"], kind, dialect),
         kind=kind,
         has_zone=bool(getattr(mark["type"], "timezone", False)),
-        is_unique=rules.watermark in found.unique,
+        is_unique=rules.watermark in reflected.unique,
         may_be_null=mark["nullable"],
     )
 
 
-def whole_table_of(name: str, found: Reflected, rules: TableRules, dialect: str, schema: str | None) -> WholeTable:
+def full_table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, schema: str | None) -> FullTable:
     """Return the table for reading it whole. Raises like `table_of`."""
-    return WholeTable(name, rules, source_of(name, rules, schema), _columns(name, found, rules, dialect))
+    return FullTable(name, rules, source_of(name, rules, schema), _columns(name, reflected, rules, dialect))
 
 
 def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
@@ -239,13 +239,13 @@ def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
     return sa.text(f"({body}\n) AS distcommit_query")
 
 
-def _columns(name: str, found: Reflected, rules: TableRules, dialect: str) -> tuple[Column, ...]:
-    declared = {column["name"]: column for column in found.columns}
+def _columns(name: str, reflected: Reflected, rules: TableRules, dialect: str) -> tuple[Column, ...]:
+    declared = {column["name"]: column for column in reflected.columns}
     columns: list[Column] = []
-    for asked in rules.columns or declared:
-        column = column_of(asked, declared[asked]["type"], dialect) if asked in declared else None
+    for requested in rules.columns or declared:
+        column = column_of(requested, declared[requested]["type"], dialect) if requested in declared else None
         if column is None:
-            raise _unreadable(name, asked, declared)
+            raise _unreadable(name, requested, declared)
         columns.append(column)
     return tuple(columns)
 
@@ -275,22 +275,22 @@ def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None)
     parents = set(connection.scalars(_PARENTS, {"schema": schema}) if is_postgresql else ())
     return {
         name[1]: Reflected(
-            found,
+            described,
             frozenset(
-                each[0]
-                for each in (
+                item[0]
+                for item in (
                     keys[name]["constrained_columns"] if name in keys else [],
                     *(constraint["column_names"] for constraint in constraints.get(name, [])),
                 )
-                if len(each) == 1 and name[1] not in parents
+                if len(item) == 1 and name[1] not in parents
             ),
             tuple(keys[name]["constrained_columns"]) if name in keys else (),
         )
-        for name, found in columns.items()
+        for name, described in columns.items()
     }
 
 
-def reflect_one(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
+def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
     """Describe one table or view.
 
     Raises:

@@ -82,4 +82,6 @@ def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucke
 
 def remove_notes(fs: FileSystem, staging_root: str, noted: Iterable[NotedAttempt]) -> None:
     """Delete notes. Missing ones are ignored."""
-    run_parallel(fs.parallel_calls, lambda each: fs.delete(f"{staging_root}/{attempt_note(each.folder)}"), list(noted))
+    run_parallel(
+        fs.parallel_calls, lambda attempt: fs.delete(f"{staging_root}/{attempt_note(attempt.folder)}"), list(noted)
+    )

@@ -49,8 +49,8 @@ def first_published(fs: FileSystem, root: str) -> str | None:
     for path in subfolders:
         if job_folder := _job_folder(fs, path):
             raise _inside(path, f"{job_folder} inside {root}")
-        if found := first_published(fs, path):
-            return found
+        if actual := first_published(fs, path):
+            return actual
     return None
 
 
@@ -77,12 +77,12 @@ def _claim_of(fs: FileSystem, folder: str) -> str:
     return "" if owner is None else f"a folder of job {owner.job!r}"
 
 
-def _inside(root: str, found: str) -> ConfigurationError:
+def _inside(root: str, actual: str) -> ConfigurationError:
     return ConfigurationError(
         "a job's folder is inside a folder of another job",
         id="JOB_FOLDERS_INVALID",
         path=root,
         expected="folders that are not inside one another",
-        found=found,
+        found=actual,
         todo="correct paths.store, paths.staging or paths.output; folders of several jobs may be side by side",
     )

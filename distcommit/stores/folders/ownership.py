@@ -39,7 +39,7 @@ class Owner(msgspec.Struct, frozen=True):
     store: str
 
 
-class Mark(StrEnum):
+class Marker(StrEnum):
     """The run markers in an output.
 
     BEGAN: the run may publish. ENDED: it has ended. CLEAN: it has ended and left no sequence open. REBUILD: set from
@@ -61,16 +61,16 @@ def claim(fs: FileSystem, root: str, owner: Owner) -> None:
         StaleStoreError: if another store of the same job has claimed it.
         ConfigurationError: if another job has claimed it.
     """
-    found = read_claim(fs, root)
-    if found is None:
+    current_owner = read_claim(fs, root)
+    if current_owner is None:
         # The store's creator may have died before its sync, and a claim must not outlive the store.
         fs.sync([owner.store], owner.store)
         fs.make_folders(f"{root}/{OWNERSHIP_FOLDER}")
         fs.put_if_absent(f"{root}/{OWNERSHIP_FOLDER}/{OWNER}", encode_document(owner))
         fs.sync([f"{root}/{OWNERSHIP_FOLDER}"], root)
-        found = read_claim(fs, root) or owner
-    if found.store_id != owner.store_id:
-        raise wrong_owner_error(root, found, owner.job, f"the store with id {owner.store_id} at {owner.store}")
+        current_owner = read_claim(fs, root) or owner
+    if current_owner.store_id != owner.store_id:
+        raise wrong_owner_error(root, current_owner, owner.job, f"the store with id {owner.store_id} at {owner.store}")
 
 
 def read_claim(fs: FileSystem, root: str) -> Owner | None:
@@ -94,14 +94,14 @@ def read_claim(fs: FileSystem, root: str) -> Owner | None:
         return None
 
 
-def wrong_owner_error(root: str, found: Owner, job: str, store: str = "no store") -> DistcommitError:
+def wrong_owner_error(root: str, owner: Owner, job: str, store: str = "no store") -> DistcommitError:
     """Return the error for a folder that another job or store has claimed."""
-    if found.job == job:
+    if owner.job == job:
         return StaleStoreError(
             "the folder was filled from another store of the job",
             id="FOLDER_OF_ANOTHER_STORE",
             path=root,
-            expected=f"the store with id {found.store_id}, which was at {found.store}",
+            expected=f"the store with id {owner.store_id}, which was at {owner.store}",
             found=store,
             todo="correct paths.store, or restore that store; if it is lost, and paths.store does not exist,"
             " `distcommit store rebuild` recreates it from the published files",
@@ -111,27 +111,27 @@ def wrong_owner_error(root: str, found: Owner, job: str, store: str = "no store"
         id="FOLDER_OF_ANOTHER_JOB",
         path=root,
         expected=f"a folder that belongs to job {job!r}",
-        found=f"job {found.job!r}, with its store at {found.store}",
+        found=f"job {owner.job!r}, with its store at {owner.store}",
         todo="give each job its own paths.output and paths.staging; they may be side by side in one folder",
     )
 
 
-def read_marks(fs: FileSystem, output: str) -> dict[Mark, int]:
+def read_markers(fs: FileSystem, output: str) -> dict[Marker, int]:
     """Return the newest epoch of each marker; 0 if there is none."""
-    newest = dict.fromkeys(Mark, 0)
+    newest = dict.fromkeys(Marker, 0)
     for entry in fs.list_folder(f"{output}/{OWNERSHIP_FOLDER}"):
         epoch, mark = run_marker_of(entry.name) or (0, "")
         if mark in newest:
-            newest[Mark(mark)] = max(newest[Mark(mark)], epoch)
+            newest[Marker(mark)] = max(newest[Marker(mark)], epoch)
     return newest
 
 
-def newest_end(marks: dict[Mark, int]) -> int:
+def newest_end(run_markers: dict[Marker, int]) -> int:
     """Return the newest ended epoch of these markers."""
-    return max(marks[Mark.ENDED], marks[Mark.CLEAN])
+    return max(run_markers[Marker.ENDED], run_markers[Marker.CLEAN])
 
 
-def put_mark(fs: FileSystem, output: str, epoch: int, mark: Mark) -> None:
+def put_run_marker(fs: FileSystem, output: str, epoch: int, mark: Marker) -> None:
     """Put a marker, durably, and delete older ones of its kind."""
     folder = f"{output}/{OWNERSHIP_FOLDER}"
     fs.make_folders(folder)

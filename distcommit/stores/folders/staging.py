@@ -121,29 +121,29 @@ class StagedFiles:
         return all(self._has_all_of(state, result) for result in state.branches)
 
     def _has_all_of(self, state: TaskState, result: BranchResult) -> bool:
-        outputs, whole, seen = result.files, True, 0
+        outputs, is_complete, observed = result.files, True, 0
         name_of_result = (state.work_unit_id, state.attempt, result.branch)
         if outputs and self._is_exactly(outputs):  # nearly always true, and much cheaper
             self._whole.add(name_of_result)
             return True
-        while seen < len(outputs):  # one folder after the other
-            first = outputs[seen]
+        while observed < len(outputs):  # one folder after the other
+            first = outputs[observed]
             folder, slash, _ = first.staged_path.rpartition("/")
             target, target_slash, _ = first.final_path.rpartition("/")
             staged_in, final_in = folder + slash, target + target_slash
-            names, begin = self._names_in(folder), seen
-            while seen < len(outputs):
-                file = outputs[seen]
+            names, begin = self._names_in(folder), observed
+            while observed < len(outputs):
+                file = outputs[observed]
                 name, final_name = file.staged_path[len(staged_in) :], file.final_path[len(final_in) :]
                 if "/" in name or not file.staged_path.startswith(staged_in):
                     break
                 file_id = names.get(name, _MISSING)
                 if file_id != file.file_id and (file_id == _MISSING or (file_id and file.file_id)):
                     return False
-                whole = whole and name == final_name and file.final_path.startswith(final_in)
-                seen += 1
-            whole = whole and len(names) == seen - begin
-        if whole:
+                is_complete = is_complete and name == final_name and file.final_path.startswith(final_in)
+                observed += 1
+            is_complete = is_complete and len(names) == observed - begin
+        if is_complete:
             self._whole.add(name_of_result)
         return True
 
@@ -162,7 +162,7 @@ class StagedFiles:
             and [file.final_path for file in outputs] == [final_in + name for name in names]
         )
 
-    def are_whole(self, state: TaskState, result: BranchResult) -> bool:
+    def is_complete(self, state: TaskState, result: BranchResult) -> bool:
         """Return whether each folder of a branch contains exactly its files, under their final names and for one target
         folder, so that it can be renamed as one. Valid after `has_all_of` was true."""
         return (state.work_unit_id, state.attempt, result.branch) in self._whole

@@ -29,7 +29,7 @@ from distcommit.stores.state.documents import decode_document, encode_document
 TOMBSTONE_VERSION = 1
 
 
-class RetiredFile(msgspec.Struct, frozen=True):
+class SupersededFile(msgspec.Struct, frozen=True):
     """A retired file.
 
     Attributes:
@@ -45,16 +45,16 @@ class RetiredFile(msgspec.Struct, frozen=True):
     checksum: str
     records: int
 
-    def matches(self, fs: FileSystem, path: str, found: FileStatus) -> bool:
-        """Return whether the file at the absolute `path`, with status `found`, is this file."""
+    def matches(self, fs: FileSystem, path: str, file_status: FileStatus) -> bool:
+        """Return whether the file at the absolute `path`, with status `file_status`, is this file."""
         return (
-            not found.is_folder
-            and found.size_bytes == self.size_bytes
+            not file_status.is_folder
+            and file_status.size_bytes == self.size_bytes
             and self.checksum in ("", f"{fs.checksum(path):016x}" if self.checksum else "")
         )
 
 
-Retires = Publish | Literal["retain"]
+Publishing = Publish | Literal["expire"]
 """How the published files of a sequence relate to the retired ones; `retain`: nothing is published, old files
 expire."""
 
@@ -66,13 +66,13 @@ class ReplacedRecords(msgspec.Struct, frozen=True, omit_defaults=True):
         incarnation: incarnation of the positions.
         branches: all branches of the flow when the records were read.
         offsets: positions by branch, as text of `OffsetSets`.
-        retained: whether the records expired, so that nothing replaces them.
+        is_expired: whether the records expired, so that nothing replaces them.
     """
 
     incarnation: str
     branches: tuple[str, ...]
     offsets: dict[str, str]
-    retained: bool = False
+    is_expired: bool = False
 
 
 class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,9 +87,9 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
         attempt: id of the attempt. The committer that stages a replacement has an attempt id of its own.
         base: the dataset's done epoch on which this was planned: the newest epoch of retired files.
         branch: the branch that had rejected the reprocessed records; empty: all. Empty in a replacement.
-        fed: number of reprocessed records; 0 in a replacement.
-        written: records that the branches wrote of these; several may come of one. 0 in a replacement.
-        rejected: records that were rejected again; 0 in a replacement.
+        records_reprocessed: number of reprocessed records; 0 in a replacement.
+        records_written: records that the branches wrote of these; several may come of one. 0 in a replacement.
+        records_rejected: records that were rejected again; 0 in a replacement.
         files: the retired files.
         publish: how a replacement replaces; "append" if this is not one.
         published: paths below the output of the sequence's other files, in a replacement.
@@ -104,11 +104,11 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: str
     base: int
     branch: str
-    fed: int
-    written: int
-    rejected: int
-    files: tuple[RetiredFile, ...]
-    publish: Retires = "append"
+    records_reprocessed: int
+    records_written: int
+    records_rejected: int
+    files: tuple[SupersededFile, ...]
+    publish: Publishing = "append"
     published: tuple[str, ...] = ()
     replaced: tuple[ReplacedRecords, ...] = ()
 
@@ -139,10 +139,10 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def build_replacement(
     identity: AttemptIdentity,
-    publish: Retires,
+    publish: Publishing,
     base: int,
     published: Iterable[str],
-    files: Iterable[RetiredFile],
+    files: Iterable[SupersededFile],
     replaced: Iterable[ReplacedRecords],
 ) -> Tombstone:
     """Return the tombstone of a sequence that retires `files` and publishes `published`, which may be empty."""
@@ -155,9 +155,9 @@ def build_replacement(
         attempt=identity.attempt,
         base=base,
         branch="",
-        fed=0,
-        written=0,
-        rejected=0,
+        records_reprocessed=0,
+        records_written=0,
+        records_rejected=0,
         files=tuple(files),
         publish=publish,
         published=tuple(published),
@@ -207,7 +207,7 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
     return tombstone
 
 
-def retired_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[str, list[Tombstone]]:
+def superseded_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[str, list[Tombstone]]:
     """Return the retired files by path below the output, with the tombstones that name them: one each in a valid
     output.
 
@@ -215,16 +215,16 @@ def retired_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[str,
         tombstones: of one dataset.
         done_epoch: the dataset's done epoch. Tombstones of newer epochs are ignored.
     """
-    retired: dict[str, list[Tombstone]] = {}
+    superseded: dict[str, list[Tombstone]] = {}
     for tombstone in tombstones:
         if tombstone.epoch <= done_epoch:
             for file in tombstone.files:
-                retired.setdefault(file.path, []).append(tombstone)
-    return retired
+                superseded.setdefault(file.path, []).append(tombstone)
+    return superseded
 
 
 def newest_replacements(tombstones: Iterable[Tombstone], done_epoch: int) -> list[Tombstone]:
-    """Return the replacements that no other retires: at most one in a valid output. Arguments as of `retired_by`."""
+    """Return the replacements that no other retires: at most one in a valid output. Arguments as of `superseded_by`."""
     done = [tombstone for tombstone in tombstones if tombstone.epoch <= done_epoch]
-    retired = retired_by(done, done_epoch)
-    return [tombstone for tombstone in done if tombstone.is_replacement and tombstone.path not in retired]
+    superseded = superseded_by(done, done_epoch)
+    return [tombstone for tombstone in done if tombstone.is_replacement and tombstone.path not in superseded]

@@ -24,7 +24,7 @@ _COLUMNS = ["dataset_urn", "work_unit_id", "outcome", "records_read", "bytes_rea
 _CHECK = "branches.list.element.checks.list.element"
 _NESTED = [
     "branches.list.element.branch",
-    "branches.list.element.records_diverted",
+    "branches.list.element.records_rejected",
     f"{_CHECK}.checker",
     f"{_CHECK}.mandatory",
     f"{_CHECK}.passed",
@@ -107,7 +107,7 @@ def _attempt(row: dict[str, Any], writer: str) -> Attempt:
         attempt_ms=row["finished_ms"] - row["started_ms"],
         records_read=row["records_read"],
         bytes_read=row["bytes_read"],
-        records_rejected=sum(branch["records_diverted"] for branch in branches),
+        records_rejected=sum(branch["records_rejected"] for branch in branches),
         flow=FlowCounts(checks=tuple(checks)),
     )
     return Attempt(row["dataset_urn"], row["work_unit_id"], writer, row["started_ms"], row["finished_ms"], counts)

@@ -51,7 +51,7 @@ def expire_history(
     run_id: str,
     partition: int,
     partitions: int,
-    kept: Retention,
+    retention: Retention,
     refused: Collection[int] = (),
 ) -> None:
     """Delete the expired history of runs before this one. Each partition deletes the table folders with its number,
@@ -68,7 +68,7 @@ def expire_history(
         run_id: the run that deletes.
         partition: the partition that deletes.
         partitions: number of partitions.
-        kept: retention.
+        retention: retention.
         refused: buckets that could not be recovered. Their task states are kept, as they show whether a log has lost
             its newest segments.
 
@@ -84,7 +84,7 @@ def expire_history(
     for table in _TABLES:
         entries = fs.list_folder(f"{store_root}/{table}")
         runs = sorted(entry.name for entry in entries if entry.is_folder and entry.name < own)
-        for run in runs[: -kept.tables]:
+        for run in runs[: -retention.tables]:
             folder = f"{store_root}/{table}/{run}"
             for entry in fs.list_folder(folder):
                 owner = partition_of(entry.name) if entry.is_folder else None
@@ -94,12 +94,12 @@ def expire_history(
             if not any(entry.is_folder for entry in fs.list_folder(folder)):
                 delete_tree(fs, folder)
     if partition == 0:
-        _delete_old_records(fs, f"{store_root}/{RUNS}", kept.runs)
-        _delete_old_folders(fs, f"{store_root}/{LOCK}", own, kept.runs)
+        _delete_old_records(fs, f"{store_root}/{RUNS}", retention.runs)
+        _delete_old_folders(fs, f"{store_root}/{LOCK}", own, retention.runs)
         _delete_old_folders(
-            fs, f"{store_root}/{PROGRESS}", own, kept.tables
+            fs, f"{store_root}/{PROGRESS}", own, retention.tables
         )  # of dead runs: live ones delete their own
-        _delete_old_folders(fs, f"{store_root}/{READING}", own, kept.tables)
+        _delete_old_folders(fs, f"{store_root}/{READING}", own, retention.tables)
 
 
 def _delete_old_folders(fs: FileSystem, folder: str, own: str, keep: int) -> None:

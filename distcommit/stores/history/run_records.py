@@ -44,11 +44,11 @@ class RunFacts(msgspec.Struct, frozen=True):
     """Process id of the driver."""
     job_file: str = ""
     """Path of the job file on that host."""
-    locked: bool = True
+    is_locked: bool = True
     """Whether the run holds the job lock; else it gives a sign of life in its own folder."""
-    kept_runs: int = 0
+    retained_runs: int = 0
     """Number of older runs whose records are kept."""
-    kept_tables: int = 0
+    retained_tables: int = 0
     """Number of older runs whose tables are kept."""
 
 
@@ -65,7 +65,7 @@ class RunBeginning(msgspec.Struct, frozen=True):
     """The run's epoch."""
     command: str
     """The command that started the run."""
-    who: str
+    requested_by: str
     """The user or service that gave the command."""
     began_ms: int
     """Begin of the run, in milliseconds since 1970."""
@@ -80,7 +80,7 @@ class CancelRequest(msgspec.Struct, frozen=True):
     """Format version."""
     epoch: int
     """Epoch of the run."""
-    who: str
+    requested_by: str
     """The user or service that requested it."""
     at_ms: int
     """Time of the request, in milliseconds since 1970."""
@@ -112,7 +112,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     """The run's epoch."""
     command: str
     """The command that started the run."""
-    who: str
+    requested_by: str
     """The user or service that gave the command."""
     began_ms: int
     """Begin of the run."""
@@ -221,11 +221,11 @@ def record_path(store_root: str, name: str) -> str:
 
 
 def _read(
-    fs: FileSystem, store_root: str, name: str, kind: type[_Document], version: int, what: str
+    fs: FileSystem, store_root: str, name: str, kind: type[_Document], version: int, subject: str
 ) -> _Document | None:
     path = record_path(store_root, name)
     try:
         data = fs.read(path)
     except FileNotFoundError:
         return None
-    return decode_document(data, kind, version, what, path)
+    return decode_document(data, kind, version, subject, path)

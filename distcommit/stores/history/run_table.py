@@ -76,7 +76,7 @@ class DatasetOutcome(StrEnum):
     """It was ready or failed, and the run publishes all datasets or none."""
     FAILED = "failed"
     """Nothing was committed, because of a failure."""
-    LEFT = "left"
+    POSTPONED = "postponed"
     """Its sequence is pending."""
     QUARANTINED = "quarantined"
     """Its sequence is quarantined."""
@@ -280,11 +280,11 @@ def _row(row: Mapping[str, Any]) -> TableRow:
     )
 
 
-def _corrupt(path: str, found: str) -> CorruptError:
+def _corrupt(path: str, actual: str) -> CorruptError:
     return CorruptError(
         f"{_WHAT} is corrupt",
         id="RUN_STATISTICS_CORRUPT",
         path=path,
-        found=found[:500],
+        found=actual[:500],
         todo="delete it: nothing depends on it",
     )

@@ -175,7 +175,7 @@ class LogCommitStepStore(CommitStepStore):
             urn, steps, end.close, end.lose, partial(end.fail, steps, self._context, self._max_attempts)
         )
 
-    def release(self, store: str, urn: str, how: str, who: str = "") -> None:
+    def release(self, store: str, urn: str, how: str, user: str = "") -> None:
         """Release a quarantined dataset, and record the release.
 
         Args:
@@ -183,7 +183,7 @@ class LogCommitStepStore(CommitStepStore):
             urn: the dataset.
             how: "retry": its sequence can be committed again; "accept": it counts as done, and its watermark moves;
                 "abandon": it is undone, and its watermark stays; "restart": it is undone, and its watermark is deleted.
-            who: the operator, for the record.
+            user: the operator, for the record.
 
         Raises:
             ConflictError: if the dataset is neither quarantined nor (except for "retry") being abandoned, or if it
@@ -196,18 +196,18 @@ class LogCommitStepStore(CommitStepStore):
                 "how to release is unknown", id="ARGUMENT_INVALID", expected=", ".join(Release), found=how
             )
         in_doubt = operator_actions.release(
-            self._opened(store).store, urn, Release(how), who or _WHO, self._context.committers
+            self._opened(store).store, urn, Release(how), user or _WHO, self._context.committers
         )
         if in_doubt:
             raise _in_doubt_error(store, urn, in_doubt)
 
-    def quarantine(self, store: str, urn: str, who: str = "") -> None:
+    def quarantine(self, store: str, urn: str, user: str = "") -> None:
         """Quarantine a pending sequence until it is released: for one that can never be committed.
 
         Raises:
             ConflictError: if the dataset is not pending.
         """
-        operator_actions.quarantine(self._opened(store).store, urn, who or _WHO)
+        operator_actions.quarantine(self._opened(store).store, urn, user or _WHO)
 
     def watermark(self, store: str, urn: str) -> Watermark | None:
         """Return the dataset's watermark, which moves when a sequence is closed. Reads only."""

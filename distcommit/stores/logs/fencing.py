@@ -14,13 +14,13 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.nested_roots import require_apart
 from distcommit.stores.folders.ownership import (
     OWNER_VERSION,
-    Mark,
+    Marker,
     Owner,
     claim,
     newest_end,
-    put_mark,
+    put_run_marker,
     read_claim,
-    read_marks,
+    read_markers,
 )
 from distcommit.stores.logs.generation import require_current_generation
 from distcommit.stores.logs.log import CommitLog
@@ -63,8 +63,8 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
     require_newest(store)
     epoch = fence_job(store, run_id)
     if unsealed:
-        put_mark(store.fs, store.roots.output, epoch, Mark.UNSEALED)
-    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+        put_run_marker(store.fs, store.roots.output, epoch, Marker.UNSEALED)
+    put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)
     return epoch
 
 
@@ -127,7 +127,7 @@ def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
     try:
         fold = store.job_log().refresh()
         if fold.has_ended and fold.fence_epoch == epoch:
-            put_mark(store.fs, store.roots.output, epoch, Mark.CLEAN if clean else Mark.ENDED)
+            put_run_marker(store.fs, store.roots.output, epoch, Marker.CLEAN if clean else Marker.ENDED)
     except OSError:  # the run's results are not affected; the next run marks the output again
         logger.warning(
             "the output cannot be marked", extra={"epoch": epoch, "output": store.roots.output}, exc_info=True
@@ -147,9 +147,9 @@ def newer_runs(store: JobStore) -> str:
     log, fenced = store.job_log(), -1
     while (fold := log.refresh()).fence_epoch != fenced:
         fenced = fold.fence_epoch
-        marks = read_marks(store.fs, store.roots.output)
-    newest, ended = max(marks.values()), newest_end(marks)
-    if marks[Mark.REBUILD] > ended:
+        run_markers = read_markers(store.fs, store.roots.output)
+    newest, ended = max(run_markers.values()), newest_end(run_markers)
+    if run_markers[Marker.REBUILD] > ended:
         return UNFINISHED_REBUILD
     if newest > fold.fence_epoch:
         return f"runs up to epoch {newest} in the output, up to {fold.fence_epoch} in the store"
@@ -168,7 +168,7 @@ def older_output(store: JobStore) -> str:
         return ""  # no run has published anything yet
     if read_claim(store.fs, store.roots.output) is None:
         return "an unclaimed output"
-    began = read_marks(store.fs, store.roots.output)[Mark.BEGAN]
+    began = read_markers(store.fs, store.roots.output)[Marker.BEGAN]
     if fold.began_epoch > began:
         return f"runs up to epoch {fold.began_epoch} in the store, up to {began} in the output"
     return ""

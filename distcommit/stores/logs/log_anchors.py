@@ -21,7 +21,7 @@ from distcommit.core.work import TaskOutcome, TaskState
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
-from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, require_fence
 from distcommit.stores.logs.generation import require_current_generation, require_not_moved
 from distcommit.stores.logs.log import CommitLog, checkpoint_every
@@ -43,7 +43,7 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
             bucket,
             log,
             expected=f"segment {head.number} with checksum {head.checksum}",
-            found=f"another segment {head.number}" if newest >= head.number else f"segment {newest} as the newest",
+            actual=f"another segment {head.number}" if newest >= head.number else f"segment {newest} as the newest",
         )
     return fold
 
@@ -53,7 +53,7 @@ def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog,
     also check that the log contains every sequence which that run has published. `past`: past task states, shared by
     all buckets of the caller."""
     fold, head = require_head(job_fold, bucket, log), job_fold.heads.get(bucket)
-    is_whole = head.is_whole if head is not None else not job_fold.began_epoch  # no run has written a CUT yet
+    is_whole = head.is_complete if head is not None else not job_fold.began_epoch  # no run has written a CUT yet
     if fold.fence_epoch <= job_fold.ended_epoch and is_whole:
         return fold
     published = [
@@ -63,10 +63,10 @@ def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog,
         return fold
     fold = log.refresh()  # a live run seals before it publishes
     for state, path in published:
-        sealed_later = read_marks(store.fs, store.roots.output)[Mark.UNSEALED] >= state.epoch  # at-least-once
+        sealed_later = read_markers(store.fs, store.roots.output)[Marker.UNSEALED] >= state.epoch  # at-least-once
         if _is_unsealed(state, fold) and not sealed_later:
             raise _lost_tail(
-                bucket, log, expected=f"a sequence of {state.dataset_urn}, epoch {state.epoch}", found=f"only {path}"
+                bucket, log, expected=f"a sequence of {state.dataset_urn}, epoch {state.epoch}", actual=f"only {path}"
             )
     return fold
 
@@ -80,17 +80,17 @@ def _published_unsealed(store: JobStore, bucket: int, fold: Fold, past: PastStat
     for state in past.of(fold.fence_run_id, bucket):
         if state.outcome is not TaskOutcome.FAILED and _is_unsealed(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
-            found = run_parallel(store.fs.parallel_calls, store.fs.status, paths)
-            yield from ((state, path) for path, status in zip(paths, found, strict=True) if status is not None)
+            file_status = run_parallel(store.fs.parallel_calls, store.fs.status, paths)
+            yield from ((state, path) for path, status in zip(paths, file_status, strict=True) if status is not None)
 
 
-def _lost_tail(bucket: int, log: CommitLog, *, expected: str, found: str) -> LostTailError:
+def _lost_tail(bucket: int, log: CommitLog, *, expected: str, actual: str) -> LostTailError:
     return LostTailError(
         "a bucket's log has lost its newest segments",
         bucket=bucket,
         log=log.folder,
         expected=expected,
-        found=found,
+        found=actual,
         todo="restore the newest segments; if they are lost, `distcommit store rebuild` repairs the store from the"
         " published files. The bucket's datasets are skipped until then",
     )
@@ -137,14 +137,14 @@ def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_ep
                 )
 
 
-def record_cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> int:
+def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
     """Record in the job log the heads of the buckets' logs after replay. Return the epoch of the run before, if its end
     is not in the job log, else 0.
 
     Args:
         store: the store.
         epoch: the run's epoch.
-        seen: durable heads of the buckets that this run has fenced and checked.
+        heads: durable heads of the buckets that this run has fenced and checked.
 
     Raises:
         FencedError: if a newer run has begun.
@@ -152,12 +152,12 @@ def record_cut_began(store: JobStore, epoch: int, seen: Iterable[Head]) -> int:
     log = store.job_log(epoch)
     before = log.refresh()
     dead_epoch = before.began_epoch if before.began_epoch > before.ended_epoch else 0
-    fold = run_alone(log.settle(partial(next_record.cut, epoch=epoch, phase=CutPhase.BEGAN, seen=tuple(seen))))
+    fold = run_alone(log.settle(partial(next_record.cut, epoch=epoch, phase=CutPhase.BEGAN, reported=tuple(heads))))
     require_fence(fold, epoch, log.folder)
     return dead_epoch
 
 
-def record_cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decided_from: int = 0) -> None:
+def record_cut_ended(store: JobStore, epoch: int, heads: Iterable[Head], *, decided_from: int = 0) -> None:
     """Record in the job log that a run has ended, unless a newer one has begun, and checkpoint if that is due.
 
     Arguments as of `record_cut_began` and `CommitLog.checkpoint`.
@@ -166,15 +166,15 @@ def record_cut_ended(store: JobStore, epoch: int, seen: Iterable[Head], *, decid
     at_least = checkpoint_every(log.refresh())
     run_alone(
         log.settle(
-            partial(next_record.end, epoch=epoch, seen=tuple(seen), at_least=at_least, decided_from=decided_from)
+            partial(next_record.end, epoch=epoch, reported=tuple(heads), at_least=at_least, decided_from=decided_from)
         )
     )
     log.truncate()
 
 
-def discard_heads(store: JobStore, epoch: int, who: str) -> None:
+def discard_heads(store: JobStore, epoch: int, user: str) -> None:
     """Forget all heads, so that the logs count as they are, on an operator's decision. Only for the newest epoch."""
-    run_alone(store.job_log(epoch).settle(partial(next_record.discard_heads, epoch=epoch, who=who)))
+    run_alone(store.job_log(epoch).settle(partial(next_record.discard_heads, epoch=epoch, user=user)))
 
 
 def durable_heads(store: JobStore) -> Iterator[Head]:
@@ -188,19 +188,19 @@ def durable_heads(store: JobStore) -> Iterator[Head]:
 
 
 @contextmanager
-def by_hand(store: JobStore, bucket: int, who: str) -> Iterator[CommitLog]:
+def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
     """Open a bucket's log for an operator action. When the block ends, the log's head is recorded in the job log.
 
     Raises:
         LostTailError: if the log has lost its newest segments; nothing was done.
         ConflictError: if the number of buckets was changed, or a change is in progress.
     """
-    with many_by_hand(store, who) as open_log:
+    with many_by_hand(store, user) as open_log:
         yield open_log(bucket)
 
 
 @contextmanager
-def many_by_hand(store: JobStore, who: str) -> Iterator[Callable[[int], CommitLog]]:
+def many_by_hand(store: JobStore, user: str) -> Iterator[Callable[[int], CommitLog]]:
     """As `by_hand`, for the logs of several buckets, opened one by one with the yielded function."""
     job_log = store.job_log()
     job_fold = job_log.refresh()
@@ -223,5 +223,7 @@ def many_by_hand(store: JobStore, who: str) -> Iterator[Callable[[int], CommitLo
             run_alone(open_logs[head.bucket][0].make_durable())
         if changed_heads:
             run_alone(
-                job_log.settle(partial(next_record.heads, generation=store.generation, seen=changed_heads, who=who))
+                job_log.settle(
+                    partial(next_record.heads, generation=store.generation, reported=changed_heads, user=user)
+                )
             )

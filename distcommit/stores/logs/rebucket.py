@@ -20,9 +20,9 @@ from distcommit.core.support.io_batching import BatchedWork, run_alone, run_batc
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import SchemaIds
 from distcommit.protocol import next_record
+from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.renaming import NamedNow, renamed
-from distcommit.stores.folders.ownership import Mark, newest_end, put_mark, read_marks
+from distcommit.stores.folders.ownership import Marker, newest_end, put_run_marker, read_markers
 from distcommit.stores.logs.fencing import end_run, fence_job, require_fence, require_newest
 from distcommit.stores.logs.generation import require_current_generation
 from distcommit.stores.logs.log import CommitLog
@@ -45,12 +45,12 @@ class Move:
     Attributes:
         buckets: number of buckets.
         settings: new values of the fixed settings by which datasets are named or grouped, as the store records them.
-        named_now: maps old names of datasets to new ones, if they change. Follows from the settings.
+        current_names: maps old names of datasets to new ones, if they change. Follows from the settings.
     """
 
     buckets: int
     settings: Mapping[str, str] = field(default_factory=dict)
-    named_now: NamedNow | None = None
+    current_names: NamedNow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Rebucketed:
         store: the store in its new generation.
         epoch: epoch of the move; 0 if there was nothing to do.
         datasets: number of datasets in the new logs.
-        went_on: whether this resumed the move of an earlier command.
+        is_resumed: whether this resumed the move of an earlier command.
     """
 
     store: JobStore
     epoch: int = 0
     datasets: int = 0
-    went_on: bool = False
+    is_resumed: bool = False
 
 
 def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[str], None]) -> Rebucketed:
@@ -103,7 +103,7 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
         _require_movable(store, move, run_parallel(store.fs.parallel_calls, CommitLog.refresh, _logs(store)))
     report_step("fence")
     epoch = fence_job(store, run_id, moving=True)
-    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)
+    put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)
     _require_whole_logs(store, store.job_log(epoch).refresh())
     fenced = run_batched(
         [with_ids(_fence_log(log, run_id), log=log.folder) for log in _logs(store, epoch)], store.fs.parallel_buckets
@@ -124,14 +124,14 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
     _switch(store, epoch, after)
     record_cut_ended(after, epoch, durable_heads(after))
     end_run(after, epoch, clean=True)
-    return Rebucketed(after, epoch, datasets, went_on=fold.under_way is not None)
+    return Rebucketed(after, epoch, datasets, is_resumed=fold.under_way is not None)
 
 
 def _require_whole_logs(store: JobStore, job_fold: Fold) -> None:
     """Check that no log has lost its tail and that the output is not older: after the move both would go undetected."""
     require_current_generation(store, job_fold, moving=True)  # heads belong to the current generation
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
-    ended, past = newest_end(read_marks(store.fs, store.roots.output)), PastStates(store.fs, store.roots.store)
+    ended, past = newest_end(read_markers(store.fs, store.roots.output)), PastStates(store.fs, store.roots.store)
     for bucket, log in enumerate(_logs(store)):
         fold = require_intact(store, job_fold, bucket, log, past)
         if job_fold.began_epoch:
@@ -172,7 +172,7 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
             found=_first_names(busy),
             todo="`distcommit recover` it, or release quarantined datasets, then repeat this; nothing was changed",
         )
-    stopped = sorted(state.dataset_urn for state in states if state.is_stopped) if move.named_now else []
+    stopped = sorted(state.dataset_urn for state in states if state.is_stopped) if move.current_names else []
     if stopped:
         raise ConflictError(
             "stopped datasets cannot be renamed",
@@ -183,11 +183,13 @@ def _require_movable(store: JobStore, move: Move, folds: Sequence[Fold]) -> None
             todo="`distcommit dataset release JOB.yaml DATASET retry`, run it with its former configuration, then"
             " repeat this; nothing was changed",
         )
-    after = renamed(states, move.named_now) if move.named_now else states
+    after = renamed(states, move.current_names) if move.current_names else states
     for state in after:
         store.bucket_of(state.dataset_urn)  # raises before any change if the sink names no group for it
-    if move.named_now:
-        plan_copies(store, states, after, move.named_now, epoch=0)  # raises before any change if a schema is unreadable
+    if move.current_names:
+        plan_copies(
+            store, states, after, move.current_names, epoch=0
+        )  # raises before any change if a schema is unreadable
 
 
 def _first_names(names: Sequence[str]) -> str:
@@ -234,19 +236,19 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
     """Create the new logs, durably, and check that each has exactly the required content: anything else (from a backup
     or another program) would count from the switch on. Return the number of datasets in them."""
     logs = _logs(after, epoch)
-    make_beginnings = partial(next_record.beginnings, ended, after.buckets, after.bucket_of, move.named_now)
+    make_beginnings = partial(next_record.beginnings, ended, after.buckets, after.bucket_of, move.current_names)
     beginnings = make_beginnings()
-    if move.named_now:
-        beginnings = make_beginnings(_rename_schemas(after, ended, beginnings, move.named_now))
+    if move.current_names:
+        beginnings = make_beginnings(_rename_schemas(after, ended, beginnings, move.current_names))
 
     def make(log_and_beginning: tuple[CommitLog, Checkpoint]) -> str:
         log, beginning = log_and_beginning
         log.create(beginning)
-        found = [segment.record if isinstance(segment, Segment) else segment for _, segment in log.segments()]
-        return "" if found == [beginning] else log.folder
+        errors = [segment.record if isinstance(segment, Segment) else segment for _, segment in log.segments()]
+        return "" if errors == [beginning] else log.folder
 
-    found = run_parallel(after.fs.parallel_calls, make, list(zip(logs, beginnings, strict=True)))
-    foreign_folders = [folder for folder in found if folder]
+    results = run_parallel(after.fs.parallel_calls, make, list(zip(logs, beginnings, strict=True)))
+    foreign_folders = [folder for folder in results if folder]
     if foreign_folders:
         job_log = after.job_log(epoch)
         require_fence(job_log.refresh(), epoch, job_log.folder)  # after a switch by another process runs write there

@@ -90,13 +90,13 @@ def checksum_in(data: bytes) -> str:
     return header["sum"].decode() if header else ""
 
 
-def _corrupt(path: str, found: str) -> CorruptError:
+def _corrupt(path: str, actual: str) -> CorruptError:
     return CorruptError(
         "a log segment is corrupt",
         id="LOG_SEGMENT_CORRUPT",
         path=path,
         expected=f"a segment of format version {FORMAT_VERSION}",
-        found=found,
+        found=actual,
         todo="restore this file from a backup; if it is lost, `distcommit store rebuild` repairs a log from the"
         " published files. The datasets of this log are skipped until then",
     )

@@ -68,34 +68,34 @@ class RetryResult:
 
 
 def release(
-    store: JobStore, urn: str, how: Release, who: str, committers: Mapping[str, OpensCommitter] | None = None
+    store: JobStore, urn: str, action: Release, user: str, committers: Mapping[str, OpensCommitter] | None = None
 ) -> Sequence[CommitStep]:
     """Release a quarantined dataset; see `retry`, `accept`, whose result is returned, `abandon` and `restart`."""
-    match how:
+    match action:
         case Release.RETRY:
-            retry(store, urn, who)
+            retry(store, urn, user)
         case Release.ACCEPT:
-            return accept(store, urn, who, committers)
+            return accept(store, urn, user, committers)
         case Release.ABANDON:
-            abandon(store, urn, who, committers)
+            abandon(store, urn, user, committers)
         case Release.RESTART:
-            restart(store, urn, who, committers)
+            restart(store, urn, user, committers)
     return ()
 
 
-def retry_all(store: JobStore, who: str) -> RetryResult:
+def retry_all(store: JobStore, user: str) -> RetryResult:
     """Let the next run replay every quarantined dataset, with all attempts, and read every stopped one. Idempotent."""
     retried = RetryResult()
-    with many_by_hand(store, who) as open_log:
+    with many_by_hand(store, user) as open_log:
         for bucket in range(store.buckets):
             try:
                 log = open_log(bucket)
                 for state in log.refresh().datasets.copy().values():
-                    if state.unread is not None and state.is_stopped:
-                        _read_again(log, state.dataset_urn, state.unread, who)
+                    if state.read_failure is not None and state.is_stopped:
+                        _read_again(log, state.dataset_urn, state.read_failure, user)
                         retried.datasets.append(state.dataset_urn)
                     if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
-                        _act(log, OperatorAction.RETRY, state.sequence, who)
+                        _act(log, OperatorAction.RETRY, state.sequence, user)
                         retried.datasets.append(state.dataset_urn)
             except ConflictError:
                 raise
@@ -104,7 +104,7 @@ def retry_all(store: JobStore, who: str) -> RetryResult:
     return retried
 
 
-def quarantine(store: JobStore, urn: str, who: str) -> None:
+def quarantine(store: JobStore, urn: str, user: str) -> None:
     """Quarantine a pending dataset until an operator releases it: for a sequence that cannot be finished without
     failing, as with a sink that is gone for good.
 
@@ -112,7 +112,7 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
         ConflictError: if the dataset is not pending, or is held by a run that has not decided to publish: the next run
             drops the sequence.
     """
-    with by_hand(store, store.bucket_of(urn), who) as log:
+    with by_hand(store, store.bucket_of(urn), user) as log:
         state = log.refresh().state_of(urn)
         if state.open is None or state.status is not DatasetStatus.PENDING:
             raise _wrong_status(urn, state, "pending")
@@ -126,24 +126,24 @@ def quarantine(store: JobStore, urn: str, who: str) -> None:
                 found=f"epoch {sequence.epoch}, which has not decided to publish",
                 todo="run the job, or `distcommit recover`: the sequence is dropped, and its records are read again",
             )
-        after = _act(log, OperatorAction.QUARANTINE, sequence, who).state_of(urn)
+        after = _act(log, OperatorAction.QUARANTINE, sequence, user).state_of(urn)
         if after.status is not DatasetStatus.QUARANTINED:
             raise _wrong_status(urn, after, "still pending")
 
 
-def retry(store: JobStore, urn: str, who: str) -> None:
+def retry(store: JobStore, urn: str, user: str) -> None:
     """Let the next run replay a quarantined dataset's sequence, with all attempts. A dataset that was stopped after too
     many failed runs is read again, from its watermark.
 
     Raises:
         ConflictError: if the dataset is neither quarantined nor stopped.
     """
-    with by_hand(store, store.bucket_of(urn), who) as log:
+    with by_hand(store, store.bucket_of(urn), user) as log:
         state = log.refresh().state_of(urn)
-        if state.unread is not None and state.is_stopped:
-            _read_again(log, urn, state.unread, who)
+        if state.read_failure is not None and state.is_stopped:
+            _read_again(log, urn, state.read_failure, user)
             return
-        _act(log, OperatorAction.RETRY, _require_status(log, urn), who)
+        _act(log, OperatorAction.RETRY, _require_status(log, urn), user)
 
 
 NotPublished = Callable[[SealedSequence], tuple[SkippedRange, ...]]
@@ -153,7 +153,7 @@ NotPublished = Callable[[SealedSequence], tuple[SkippedRange, ...]]
 def accept(
     store: JobStore,
     urn: str,
-    who: str,
+    user: str,
     committers: Mapping[str, OpensCommitter] | None = None,
     not_published: NotPublished = lambda sequence: (),
 ) -> Sequence[CommitStep]:
@@ -169,20 +169,20 @@ def accept(
             if files that it replaces would be read beside it, as its tombstone is not published: nothing was changed.
         OSError: if prepared attempts cannot be noted: nothing was changed.
     """
-    with by_hand(store, store.bucket_of(urn), who) as log:
+    with by_hand(store, store.bucket_of(urn), user) as log:
         sequence = _require_status(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
         if log.refresh().state_of(urn).status is DatasetStatus.QUARANTINED:
             _require_published_tombstone(store, sequence)
         in_doubt = InDoubt(store, sequence, committers or {})
         unpublished = not_published(sequence)
-        _act(log, OperatorAction.GIVEN_UP, sequence, who, unpublished)
-        after = _act(log, OperatorAction.ACCEPT, sequence, who, unpublished).state_of(urn)
+        _act(log, OperatorAction.GIVEN_UP, sequence, user, unpublished)
+        after = _act(log, OperatorAction.ACCEPT, sequence, user, unpublished).state_of(urn)
         if sequence.epoch not in after.accepted_epochs:
             raise _wrong_status(urn, after, "still quarantined")
     return in_doubt.roll_back()
 
 
-def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
+def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
     """Undo a quarantined dataset's sequence: the next run reads its records again, from the present watermark.
 
     First no run may execute it any more (REVOKING). Then each target withdraws its commit, in reverse order, as targets
@@ -199,12 +199,12 @@ def abandon(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensC
         DistcommitError: if a step cannot be undone; the dataset stays revoking, and a repeated call resumes.
     """
     context = StepContext(store.fs, store.roots.staging, store.roots.output, committers or {}, store.store_id)
-    with by_hand(store, store.bucket_of(urn), who) as log:
+    with by_hand(store, store.bucket_of(urn), user) as log:
         sequence = _require_status(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
-        _abandon(log, sequence, context, who)
+        _abandon(log, sequence, context, user)
 
 
-def restart(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
+def restart(store: JobStore, urn: str, user: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
     """Abandon a quarantined dataset's sequence, and delete its watermark and the state of its targets. The next run
     reads the dataset from its beginning into the target that exists then.
 
@@ -214,16 +214,16 @@ def restart(store: JobStore, urn: str, who: str, committers: Mapping[str, OpensC
     Raises:
         ConflictError, DistcommitError: as `abandon`.
     """
-    abandon(store, urn, who, committers)
-    set_watermark(store, urn, None, who)
+    abandon(store, urn, user, committers)
+    set_watermark(store, urn, None, user)
 
 
-def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who: str) -> None:
+def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, user: str) -> None:
     urn = sequence.dataset_urn
     steps = list(load_steps(sequence.steps, context))[::-1]  # files are sealed first and undone last: they never refuse
     irrevocable = next((step for step in steps if not step.can_be_abandoned()), None)
     if irrevocable is not None:
-        _act(log, OperatorAction.RESTORED, sequence, who)
+        _act(log, OperatorAction.RESTORED, sequence, user)
         raise ConflictError(
             "this kind of commit step cannot be abandoned",
             id="ROLLBACK_NOT_SUPPORTED",
@@ -231,7 +231,7 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who
             step=repr(irrevocable),
             todo="release the dataset with retry or accept, or give the step `withdraw` and `undo`",
         )
-    fold = _act(log, OperatorAction.REVOKING, sequence, who)
+    fold = _act(log, OperatorAction.REVOKING, sequence, user)
     if fold.sequence(_name(sequence)) is None or fold.state_of(urn).status is not DatasetStatus.REVOKING:
         raise _wrong_status(urn, fold.state_of(urn), "still quarantined")  # a run may publish it, or has
     withdrawn: list[CommitStep] = []
@@ -241,11 +241,11 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, who
             withdrawn.append(step)
     except ConflictError:
         if _allow_again(withdrawn):
-            _act(log, OperatorAction.RESTORED, sequence, who)
+            _act(log, OperatorAction.RESTORED, sequence, user)
         raise
     for step in steps:
         require_success(step_name(step), "undo", step.undo())
-    _act(log, OperatorAction.ABANDONED, sequence, who)
+    _act(log, OperatorAction.ABANDONED, sequence, user)
 
 
 def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
@@ -258,19 +258,19 @@ def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
     return True
 
 
-def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: str) -> None:
+def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: str) -> None:
     """Set an idle dataset's watermark, in either direction; None deletes it. A run that has planned the dataset cannot
     seal it any more. Going back publishes records again, going forward skips them: the operator decides that.
 
     Raises:
         ConflictError: if the dataset has a sequence that is not done.
     """
-    with by_hand(store, store.bucket_of(urn), who) as log:
+    with by_hand(store, store.bucket_of(urn), user) as log:
         before = log.refresh().state_of(urn)
         if before.status is not DatasetStatus.IDLE:
             raise _wrong_status(urn, before, "idle")
-        wanted = partial(next_record.set_watermark, before=before, watermark=watermark, who=who)
-        fold = run_alone(log.settle(wanted))
+        requested = partial(next_record.set_watermark, before=before, watermark=watermark, user=user)
+        fold = run_alone(log.settle(requested))
         after = fold.state_of(urn)
         if after.watermark != watermark or (fold.moved_to and after == before):
             require_not_moved(store, fold)
@@ -278,25 +278,25 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, who: s
 
 
 def set_watermarks(
-    store: JobStore, wanted: Mapping[str, Watermark], before: Mapping[str, Watermark | None], who: str
+    store: JobStore, requested: Mapping[str, Watermark], before: Mapping[str, Watermark | None], user: str
 ) -> None:
     """Set the watermarks of many idle datasets, those of a bucket all or none. After a crash a repeated call resumes.
 
     Args:
         store: the job's store.
-        wanted: the new watermarks, by dataset.
+        requested: the new watermarks, by dataset.
         before: the watermarks on which the operator decided; a dataset with another one is not changed.
-        who: the operator.
+        user: the operator.
 
     Raises:
         ConflictError: if a dataset is not idle, or has moved meanwhile: nothing was done to its bucket.
     """
     buckets: dict[int, dict[str, Watermark]] = {}
-    for urn, watermark in wanted.items():
+    for urn, watermark in requested.items():
         buckets.setdefault(store.bucket_of(urn), {})[urn] = watermark
-    with many_by_hand(store, who) as open_log:
+    with many_by_hand(store, user) as open_log:
         for bucket, bucket_watermarks in sorted(buckets.items()):
-            set_bucket = partial(next_record.set_watermarks, wanted=bucket_watermarks, before=before, who=who)
+            set_bucket = partial(next_record.set_watermarks, requested=bucket_watermarks, before=before, user=user)
             after = run_alone(open_log(bucket).settle(set_bucket))
             for urn, watermark in bucket_watermarks.items():
                 if not next_record.is_set(after, urn, watermark):
@@ -334,17 +334,21 @@ def _name(sequence: SealedSequence) -> SequenceName:
     return SequenceName(sequence.dataset_urn, sequence.epoch)
 
 
-def _read_again(log: CommitLog, urn: str, unread: ReadFailure, who: str) -> None:
-    name = SequenceName(urn, unread.epoch)
-    run_alone(log.settle(partial(next_record.by_hand, action=OperatorAction.READ_AGAIN, name=name, who=who)))
+def _read_again(log: CommitLog, urn: str, failure: ReadFailure, user: str) -> None:
+    name = SequenceName(urn, failure.epoch)
+    run_alone(
+        log.settle(partial(next_record.operator_decision, action=OperatorAction.READ_AGAIN, name=name, user=user))
+    )
 
 
 def _act(
-    log: CommitLog, action: OperatorAction, sequence: SealedSequence, who: str, skipped: tuple[SkippedRange, ...] = ()
+    log: CommitLog, action: OperatorAction, sequence: SealedSequence, user: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> Fold:
     """Append the action if the sequence has the status that it needs. The fold shows whether it had."""
     return run_alone(
-        log.settle(partial(next_record.by_hand, action=action, name=_name(sequence), who=who, skipped=skipped))
+        log.settle(
+            partial(next_record.operator_decision, action=action, name=_name(sequence), user=user, skipped=skipped)
+        )
     )
 
 

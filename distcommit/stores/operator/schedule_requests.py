@@ -25,10 +25,10 @@ REQUEST_VERSION = 1
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True):
-    """A request. `who`: who asked; `at_ms`: when, in milliseconds since 1970."""
+    """A request. `requested_by`: who asked; `at_ms`: when, in milliseconds since 1970."""
 
     version: int
-    who: str
+    requested_by: str
     at_ms: int
 
 
@@ -65,16 +65,16 @@ def paused_by(fs: FileSystem, store_root: str) -> str:
         paused = read_requests(fs, store_root).paused
     except OSError:
         return ""
-    return paused.who if paused else ""
+    return paused.requested_by if paused else ""
 
 
-def put_pause(store: JobStore, who: str, at_ms: int) -> bool:
+def put_pause(store: JobStore, user: str, at_ms: int) -> bool:
     """Pause the job, durably. Return False if it is paused already.
 
     Raises:
         DistcommitError: if the store cannot be written.
     """
-    return _put(store, PAUSED, ScheduleRequest(REQUEST_VERSION, who, at_ms))
+    return _put(store, PAUSED, ScheduleRequest(REQUEST_VERSION, user, at_ms))
 
 
 def delete_pause(store: JobStore) -> bool:
@@ -89,14 +89,14 @@ def delete_pause(store: JobStore) -> bool:
     return deleted
 
 
-def put_trigger(store: JobStore, who: str, at_ms: int) -> str:
+def put_trigger(store: JobStore, user: str, at_ms: int) -> str:
     """Request a run, durably. Raises as `put_pause`.
 
     Returns:
         the name of the request, which is among `Asked.triggers` until it is taken.
     """
     name = trigger_name(uuid.uuid4().hex)
-    _put(store, name, ScheduleRequest(REQUEST_VERSION, who, at_ms))
+    _put(store, name, ScheduleRequest(REQUEST_VERSION, user, at_ms))
     return name
 
 

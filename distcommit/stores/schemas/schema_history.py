@@ -101,8 +101,8 @@ class _DatasetSchemas:
         """
         path = f"{self.folder}/{numbered_name(schema_id)}"
         if path not in self.store.read:
-            found = read_stored_schema(self.store.fs, path)
-            if found is None:
+            stored_schema = read_stored_schema(self.store.fs, path)
+            if stored_schema is None:
                 raise CorruptError(
                     "the inferred columns of a dataset are lost",
                     id="SCHEMA_HISTORY_LOST",
@@ -112,7 +112,7 @@ class _DatasetSchemas:
                     found="the file does not exist",
                     todo="restore it from a backup of the store, or declare the converter's fields",
                 )
-            self.store.read[path] = found
+            self.store.read[path] = stored_schema
         return self.store.read[path].schema
 
     def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:

@@ -1,7 +1,7 @@
 """Expiry cutoffs: requests to expire old files, durable before any file is deleted. For operators, and for readers that
 miss expired files.
 
-<store>/horizons/<number>.json
+<store>/expiry_requests/<number>.json
 
 Tombstones name the files of a dataset that have expired; nothing else depends on these documents.
 """
@@ -16,7 +16,7 @@ import msgspec
 
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
-from distcommit.protocol.paths.store import EXPIRY_CUTOFFS, number_of, numbered_name
+from distcommit.protocol.paths.store import EXPIRY_REQUESTS, number_of, numbered_name
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
@@ -30,30 +30,30 @@ class ExpiryRequest(msgspec.Struct, frozen=True):
 
     Attributes:
         version: format version.
-        before_ms: files published before this time expire, in milliseconds since 1970.
-        asked_ms: time of the request, in milliseconds since 1970.
-        who: who asked.
+        cutoff_ms: files published before this time expire, in milliseconds since 1970.
+        requested_ms: time of the request, in milliseconds since 1970.
+        requested_by: who asked.
         after_epoch: newest run at that time. Readers of snapshots of epochs up to this one may miss files.
     """
 
     version: int
-    before_ms: int
-    asked_ms: int
-    who: str
+    cutoff_ms: int
+    requested_ms: int
+    requested_by: str
     after_epoch: int
 
 
-def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, who: str) -> ExpiryRequest:
+def put_expiry_request(store: JobStore, before_ms: int, asked_ms: int, user: str) -> ExpiryRequest:
     """Record a cutoff durably. Raises DistcommitError, OSError if that fails."""
-    fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_CUTOFFS}"
+    fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_REQUESTS}"
     epoch = store.job_log().refresh().fence_epoch
-    horizon = ExpiryRequest(EXPIRY_REQUEST_VERSION, before_ms, asked_ms, who, epoch)
+    cutoff = ExpiryRequest(EXPIRY_REQUEST_VERSION, before_ms, asked_ms, user, epoch)
     fs.make_folders(folder)
     number = max(_numbers(fs, folder), default=0) + 1
-    while not fs.put_if_absent(f"{folder}/{numbered_name(number)}", encode_document(horizon)):
+    while not fs.put_if_absent(f"{folder}/{numbered_name(number)}", encode_document(cutoff)):
         number += 1
     fs.sync([folder], store.roots.store)
-    return horizon
+    return cutoff
 
 
 def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
@@ -62,7 +62,7 @@ def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
     Raises:
         CorruptError, UnknownVersionError: if it cannot be read.
     """
-    fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_CUTOFFS}"
+    fs, folder = store.fs, f"{store.roots.store}/{EXPIRY_REQUESTS}"
     newest = max(_numbers(fs, folder), default=None)
     if newest is None:
         return None
@@ -86,10 +86,10 @@ def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> s
         store: the job's store.
         is_older: returns whether the missing files are older than a cutoff.
     """
-    horizon = readable_expiry_request(store)
-    if horizon is None or not is_older(horizon):
+    cutoff = readable_expiry_request(store)
+    if cutoff is None or not is_older(cutoff):
         return ""
-    return f", expired: {horizon.who} requested the deletion of files older than {shown_ms(horizon.before_ms)}"
+    return f", expired: {cutoff.requested_by} requested the deletion of files older than {shown_ms(cutoff.cutoff_ms)}"
 
 
 def shown_ms(time_ms: int) -> str:

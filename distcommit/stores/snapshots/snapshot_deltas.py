@@ -1,6 +1,6 @@
 """Snapshot deltas: the datasets of a bucket that differ from the deltas before.
 
-<store>/cuts/pieces/<epoch>-<bucket>-<number>-<checksum>.json
+<store>/snapshots/deltas/<epoch>-<bucket>-<number>-<checksum>.json
 
 The owner of the bucket writes them, immutable, when it reports the bucket's log head. The delta chain of a bucket is a
 base with all of its datasets and at most eight deltas; then a new base follows. So a run writes little if it changes
@@ -17,7 +17,7 @@ from xxhash import xxh3_64_intdigest
 
 from distcommit.core.errors import CorruptError, DistcommitError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
+from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, snapshot_delta_name
@@ -60,11 +60,11 @@ def published_datasets(fold: Fold) -> dict[str, DatasetSnapshot]:
 
 def checksum_of(datasets: Mapping[str, DatasetSnapshot]) -> str:
     """Return a checksum of datasets, independent of their order: 16 hexadecimal digits."""
-    total = sum(xxh3_64_intdigest(_ENCODER.encode(each)) for each in datasets.items())
+    total = sum(xxh3_64_intdigest(_ENCODER.encode(item)) for item in datasets.items())
     return f"{total % 2**64:016x}"
 
 
-def read_chain(fs: FileSystem, store_root: str, seen: BucketSnapshot) -> dict[str, DatasetSnapshot]:
+def read_chain(fs: FileSystem, store_root: str, bucket_snapshot: BucketSnapshot) -> dict[str, DatasetSnapshot]:
     """Return done epoch and watermark of a bucket's datasets.
 
     Raises:
@@ -72,28 +72,30 @@ def read_chain(fs: FileSystem, store_root: str, seen: BucketSnapshot) -> dict[st
         UnknownVersionError, CorruptError: if a delta cannot be read, or the datasets do not match their checksum.
     """
     datasets: dict[str, DatasetSnapshot] = {}
-    for index, name in enumerate(seen.pieces):
+    for index, name in enumerate(bucket_snapshot.deltas):
         path = f"{store_root}/{SNAPSHOT_DELTAS}/{name}"
-        piece = decode_document(fs.read(path), SnapshotDelta, DELTA_VERSION, "a snapshot delta", path)
-        if piece.bucket != seen.bucket or piece.is_base != (index == 0):
+        chunk = decode_document(fs.read(path), SnapshotDelta, DELTA_VERSION, "a snapshot delta", path)
+        if chunk.bucket != bucket_snapshot.bucket or chunk.is_base != (index == 0):
             raise _corrupt_chain(
-                path, f"{'the base' if index == 0 else 'a delta'} of bucket {seen.bucket}", "another delta"
+                path, f"{'the base' if index == 0 else 'a delta'} of bucket {bucket_snapshot.bucket}", "another delta"
             )
-        datasets |= piece.datasets
-    if checksum_of(datasets) != seen.total:
+        datasets |= chunk.datasets
+    if checksum_of(datasets) != bucket_snapshot.total:
         raise _corrupt_chain(
-            f"{store_root}/{SNAPSHOT_DELTAS}", f"a total of {seen.total} in bucket {seen.bucket}", checksum_of(datasets)
+            f"{store_root}/{SNAPSHOT_DELTAS}",
+            f"a total of {bucket_snapshot.total} in bucket {bucket_snapshot.bucket}",
+            checksum_of(datasets),
         )
     return datasets
 
 
-def _corrupt_chain(path: str, expected: str, found: str) -> CorruptError:
+def _corrupt_chain(path: str, expected: str, actual: str) -> CorruptError:
     return CorruptError(
         "snapshot deltas differ from those that the manifest names",
         id="SNAPSHOT_CORRUPT",
         path=path,
         expected=expected,
-        found=found,
+        found=actual,
         todo="restore the folder from a backup; the next run writes new ones for its own snapshots",
     )
 
@@ -118,34 +120,34 @@ def write_snapshot_entry(
     head, datasets = log.head(bucket), published_datasets(fold)
     sequences = [state.open for state in fold.datasets.values() if state.open is not None]
     total = checksum_of(datasets)
-    pieces: tuple[str, ...] = ()
+    chunks: tuple[str, ...] = ()
     if former is not None and former.total == total:
-        pieces = former.pieces
+        chunks = former.deltas
     elif not datasets:
         pass  # nothing is published yet
     else:
-        piece, earlier = _next_piece(store, former, bucket, datasets)
-        data = encode_document(piece)
+        chunk, earlier = _next_delta(store, former, bucket, datasets)
+        data = encode_document(chunk)
         name = snapshot_delta_name(log.epoch, bucket, head.number, f"{xxh3_64_intdigest(data):016x}")
         yield from _put_delta(store, name, data)
-        pieces = (*earlier, name)
+        chunks = (*earlier, name)
     return BucketSnapshot(
         bucket,
         head.number,
         head.checksum,
-        pieces,
+        chunks,
         total,
         open=len(sequences),
         decided_open=any(sequence.held and sequence.sequence.epoch in decided for sequence in sequences),
     )
 
 
-def _next_piece(
+def _next_delta(
     store: JobStore, former: BucketSnapshot | None, bucket: int, datasets: dict[str, DatasetSnapshot]
 ) -> tuple[SnapshotDelta, tuple[str, ...]]:
     """Return the next delta, and the names of the deltas before it. An unreadable chain is replaced by a new base."""
     base = SnapshotDelta(DELTA_VERSION, bucket, True, datasets)
-    if former is None or not former.pieces or len(former.pieces) >= _MAX_CHAIN:
+    if former is None or not former.deltas or len(former.deltas) >= _MAX_CHAIN:
         return base, ()
     try:
         earlier = read_chain(store.fs, store.roots.store, former)
@@ -154,8 +156,8 @@ def _next_piece(
         return base, ()
     if earlier.keys() - datasets.keys():
         return base, ()
-    changed = {urn: seen for urn, seen in datasets.items() if earlier.get(urn) != seen}
-    return SnapshotDelta(DELTA_VERSION, bucket, False, changed), former.pieces
+    changed = {urn: snapshot for urn, snapshot in datasets.items() if earlier.get(urn) != snapshot}
+    return SnapshotDelta(DELTA_VERSION, bucket, False, changed), former.deltas
 
 
 def _put_delta(store: JobStore, name: str, data: bytes) -> BatchedWork[None]:
@@ -175,4 +177,4 @@ def _put_delta(store: JobStore, name: str, data: bytes) -> BatchedWork[None]:
 
 def deltas_of(chains: Iterable[BucketSnapshot]) -> set[str]:
     """Return the names of all deltas of these chains."""
-    return {name for seen in chains for name in seen.pieces}
+    return {name for snapshot in chains for name in snapshot.deltas}

@@ -1,6 +1,6 @@
 """Snapshots, by which readers see whole commits only: of one dataset, or of all datasets at one point.
 
-<store>/cuts/<epoch>-<phase>.json     the manifest of a snapshot: for each bucket the head of its log and the delta
+<store>/snapshots/<epoch>-<phase>.json     the manifest of a snapshot: for each bucket the head of its log and the delta
                                       chain (`stores.snapshots.snapshot_deltas`) with the state of its datasets
 
 A run puts a manifest before it writes CUT to the job log. A manifest is valid if its CUT is the newest in the fold of
@@ -20,7 +20,7 @@ import msgspec
 from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.job_records import CutPhase
-from distcommit.core.records.snapshot_names import BucketSnapshot, SnapshotName
+from distcommit.core.records.snapshot_entries import BucketSnapshot, SnapshotName
 from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import (
@@ -39,16 +39,17 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_VERSION = 1
-KEPT_CUTS = 20
+RETAINED_SNAPSHOTS = 20
 """Default number of retained snapshots."""
 _TRIES = 3
 
 
 class SnapshotBucket(msgspec.Struct, frozen=True):
-    """A bucket in a snapshot. `epoch`: the run that wrote the entry, this one or an earlier one; `seen`: the entry."""
+    """A bucket in a snapshot. `epoch`: the run that wrote the entry, this one or an earlier one; `snapshot`: the
+    entry."""
 
     epoch: int
-    seen: BucketSnapshot
+    snapshot: BucketSnapshot
 
 
 class SnapshotManifest(msgspec.Struct, frozen=True):
@@ -62,8 +63,8 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
         time_ms: time of the snapshot, in milliseconds since 1970; never before its parent's.
         generation: generation of the bucket logs.
         parent: the previous snapshot; None if the chain starts here.
-        repeats: whether it repeats its parent, as a decided job is not published completely, or may not be.
-        settled: whether no bucket had an open sequence.
+        repeats_parent: whether it repeats its parent, as a decided job is not published completely, or may not be.
+        is_settled: whether no bucket had an open sequence.
         buckets: entries by bucket.
     """
 
@@ -74,8 +75,8 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
     time_ms: int
     generation: int
     parent: SnapshotName | None
-    repeats: bool
-    settled: bool
+    repeats_parent: bool
+    is_settled: bool
     buckets: dict[int, SnapshotBucket]
 
     @property
@@ -84,10 +85,10 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
         return self.epoch, self.phase
 
 
-def newest_cut(fold: Fold) -> SnapshotName | None:
+def newest_snapshot_name(fold: Fold) -> SnapshotName | None:
     """Return the newest CUT in the fold of the job log; None if there is none."""
-    cuts = ((fold.began_epoch, CutPhase.BEGAN), (fold.ended_epoch, CutPhase.ENDED))
-    return max(((epoch, int(phase)) for epoch, phase in cuts if epoch), default=None)
+    marked = ((fold.began_epoch, CutPhase.BEGAN), (fold.ended_epoch, CutPhase.ENDED))
+    return max(((epoch, int(phase)) for epoch, phase in marked if epoch), default=None)
 
 
 def snapshot_manifest_path(store_root: str, name: SnapshotName) -> str:
@@ -119,7 +120,7 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
 
 def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[SnapshotManifest]:
     """Yield the valid manifests that are retained, the newest first. Raises as `read_snapshot_manifest`."""
-    name = newest_cut(fold)
+    name = newest_snapshot_name(fold)
     while name is not None and (root := read_snapshot_manifest(fs, store_root, name)) is not None:
         yield root
         name = root.parent
@@ -129,7 +130,7 @@ def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
     """Return the parent of the next manifest: valid, readable and of this generation; None if the chain starts
     again."""
     try:
-        name = newest_cut(fold)
+        name = newest_snapshot_name(fold)
         root = read_snapshot_manifest(store.fs, store.roots.store, name) if name else None
     except DistcommitError as error:
         logger.warning("the chain of snapshots starts again: %s", error, extra={"store": store.roots.store})
@@ -146,7 +147,7 @@ def prepare_snapshots(store: JobStore) -> None:
 
 
 def put_snapshot(
-    store: JobStore, epoch: int, run_id: str, phase: CutPhase, seen: Iterable[BucketSnapshot], now_ms: int
+    store: JobStore, epoch: int, run_id: str, phase: CutPhase, snapshots: Iterable[BucketSnapshot], now_ms: int
 ) -> None:
     """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Must precede the CUT.
 
@@ -155,7 +156,8 @@ def put_snapshot(
         epoch: the run's epoch.
         run_id: the run's id.
         phase: which CUT.
-        seen: entries of the buckets, written by their owners since the run has fenced them. A bucket without an entry
+        snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
+        entry
             keeps the one of the previous snapshot.
         now_ms: milliseconds since 1970.
 
@@ -166,7 +168,7 @@ def put_snapshot(
     if fold.fence_epoch != epoch:
         return
     before = parent_manifest(store, fold)
-    entries = {entry.bucket: entry for entry in seen}
+    entries = {entry.bucket: entry for entry in snapshots}
     buckets, repeats = _next_buckets(store, fold, epoch, before, entries)
     root = SnapshotManifest(
         version=SNAPSHOT_VERSION,
@@ -176,26 +178,26 @@ def put_snapshot(
         time_ms=max(now_ms, before.time_ms if before else 0),
         generation=store.generation,
         parent=before.name if before else None,
-        repeats=repeats,
-        settled=len(entries) == store.buckets and not repeats and not any(entry.open for entry in entries.values()),
+        repeats_parent=repeats,
+        is_settled=len(entries) == store.buckets and not repeats and not any(entry.open for entry in entries.values()),
         buckets=buckets,
     )
     _put(store, root)
 
 
 def _next_buckets(
-    store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, seen: Mapping[int, BucketSnapshot]
+    store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, snapshots: Mapping[int, BucketSnapshot]
 ) -> tuple[dict[int, SnapshotBucket], bool]:
     """Return the buckets of the next snapshot, and whether it repeats the previous one because it would otherwise show
     a part of a decided job."""
     former = before.buckets if before else {}
-    missing = [bucket for bucket in range(store.buckets) if bucket not in seen]
-    repeats = any(entry.decided_open for entry in seen.values())
+    missing = [bucket for bucket in range(store.buckets) if bucket not in snapshots]
+    repeats = any(entry.decided_open for entry in snapshots.values())
     if missing:  # it is unknown whether these contain decided sequences
         oldest_missing = min(former[bucket].epoch if bucket in former else 0 for bucket in missing)
         may_be_partial = any(decided >= oldest_missing for decided in fold.decided_epochs)
-        repeats = repeats or may_be_partial or (before is not None and before.repeats)
-    now = {bucket: SnapshotBucket(epoch, entry) for bucket, entry in sorted(seen.items())}
+        repeats = repeats or may_be_partial or (before is not None and before.repeats_parent)
+    now = {bucket: SnapshotBucket(epoch, entry) for bucket, entry in sorted(snapshots.items())}
     return (dict(former) if repeats else {**former, **now}), repeats
 
 
@@ -235,20 +237,20 @@ def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come
         DistcommitError, OSError: if deletion fails; nothing that a retained snapshot needs was deleted.
     """
     fs, root_folder = store.fs, store.roots.store
-    kept: list[SnapshotManifest] = []
+    manifests: list[SnapshotManifest] = []
     max_kept = keep - 1 if is_to_come else keep
     fold = store.job_log(epoch).refresh()
     try:
         for root in valid_manifests(fs, root_folder, fold):
-            kept.append(root)
-            if len(kept) == max_kept:
+            manifests.append(root)
+            if len(manifests) == max_kept:
                 break
     except (CorruptError, UnknownVersionError) as error:
         logger.warning("older snapshots stay: %s", error)
         return
-    if not is_to_come and (not kept or kept[0].epoch != epoch):
+    if not is_to_come and (not manifests or manifests[0].epoch != epoch):
         return  # fenced
-    names = {root.name for root in kept}
+    names = {root.name for root in manifests}
     entries = fs.list_folder(f"{root_folder}/{SNAPSHOTS}")
     present = sorted(name for entry in entries if (name := snapshot_manifest_of(entry.name)) is not None)
     superseded = [name for name in present if name not in names and name[0] < epoch]
@@ -256,7 +258,7 @@ def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come
         fs.delete(snapshot_manifest_path(root_folder, name))
     if superseded:
         fs.sync([f"{root_folder}/{SNAPSHOTS}"], root_folder)
-    needed = deltas_of(entry.seen for root in kept for entry in root.buckets.values())
+    needed = deltas_of(entry.snapshot for root in manifests for entry in root.buckets.values())
     for entry in fs.list_folder(f"{root_folder}/{SNAPSHOT_DELTAS}"):
         delta_epoch = snapshot_delta_epoch(entry.name)
         if is_temporary(entry.name) or (delta_epoch is not None and delta_epoch < epoch and entry.name not in needed):
@@ -296,8 +298,8 @@ class OldestSnapshot:
             root = self._root[0]
             if root is None or root.generation != self.store.generation or bucket not in root.buckets:
                 return {}
-            chain = read_chain(fs, store_root, root.buckets[bucket].seen)
+            chain = read_chain(fs, store_root, root.buckets[bucket].snapshot)
         except (DistcommitError, OSError) as error:
             logger.warning("superseded files stay: %s", error, extra={"bucket": bucket})
             return {}
-        return {urn: seen.done_epoch for urn, seen in chain.items()}
+        return {urn: snapshot.done_epoch for urn, snapshot in chain.items()}

@@ -36,13 +36,13 @@ def decode_document(
     data: bytes,
     kind: type[Document],
     version: int,
-    what: str,
+    subject: str,
     path: str,
     *,
     error_id: str = "",
     todo: str = _RESTORE,
 ) -> Document:
-    """Decode a document of that version. `what`, `path`, `error_id` and `todo` are for the error.
+    """Decode a document of that version. `subject`, `path`, `error_id` and `todo` are for the error.
 
     Raises:
         UnknownVersionError: if the document is undamaged and of another version.
@@ -50,21 +50,21 @@ def decode_document(
     """
     body, label, check = data.rpartition(_LABEL)
     if not label or check != xxh3_64_hexdigest(body).encode() + b"\n":
-        raise _corrupt(what, path, f"bytes that do not match their checksum: {data[:80]!r}", error_id, todo)
+        raise _corrupt(subject, path, f"bytes that do not match their checksum: {data[:80]!r}", error_id, todo)
     try:
-        found = from_json(body, _Version).version
-        if found == version:
+        result = from_json(body, _Version).version
+        if result == version:
             return from_json(body, kind)
     except UNREADABLE as error:
-        raise _corrupt(what, path, f"{error}: {data[:80]!r}", error_id, todo) from error
+        raise _corrupt(subject, path, f"{error}: {data[:80]!r}", error_id, todo) from error
     raise UnknownVersionError(
-        f"{what} has an unknown format version",
+        f"{subject} has an unknown format version",
         path=path,
         expected=str(version),
-        found=str(found),
+        found=str(result),
         todo="run the version of distcommit that wrote it",
     )
 
 
-def _corrupt(what: str, path: str, found: str, error_id: str, todo: str) -> CorruptError:
-    return CorruptError(f"{what} is corrupt", id=error_id, path=path, found=found, todo=todo)
+def _corrupt(subject: str, path: str, actual: str, error_id: str, todo: str) -> CorruptError:
+    return CorruptError(f"{subject} is corrupt", id=error_id, path=path, found=actual, todo=todo)

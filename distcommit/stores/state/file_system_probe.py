@@ -100,9 +100,9 @@ def _full_problem(fs: FileSystem, folder: str) -> ConfigurationError | None:
     return None
 
 
-def _unsupported(fs: FileSystem, root: str, what: str) -> ConfigurationError:
+def _unsupported(fs: FileSystem, root: str, subject: str) -> ConfigurationError:
     return ConfigurationError(
-        f"this {fs.scheme} file system lacks an ability that exactly-once needs: {what}",
+        f"this {fs.scheme} file system lacks an ability that exactly-once needs: {subject}",
         id="FILE_SYSTEM_UNSUPPORTED",
         path=root,
         todo="choose another file system for the job's folders",

@@ -34,14 +34,14 @@ class RecordedSettings(msgspec.Struct, frozen=True):
     Attributes:
         version: format version.
         settings: fixed settings, as in the job file.
-        found: facts that the source has reported of itself.
-        noted: all values so far of settings that were not fixed.
+        source_facts: facts that the source has reported of itself.
+        unfixed_values: all values so far of settings that were not fixed.
     """
 
     version: int
     settings: dict[str, str]
-    found: dict[str, str] = {}
-    noted: dict[str, tuple[str, ...]] | msgspec.UnsetType = msgspec.UNSET
+    source_facts: dict[str, str] = {}
+    unfixed_values: dict[str, tuple[str, ...]] | msgspec.UnsetType = msgspec.UNSET
 
 
 def read_settings(store: JobStore) -> RecordedSettings:
@@ -53,28 +53,32 @@ def read_settings(store: JobStore) -> RecordedSettings:
     return _newest_record(store)[1]
 
 
-def require_settings(store: JobStore, pinned: FixedSettings, found: Mapping[str, FixedSetting] | None = None) -> None:
+def require_settings(
+    store: JobStore, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting] | None = None
+) -> None:
     """Compare with the recorded settings. A setting that is not recorded may have any value.
 
     Raises:
         ConfigurationError: if settings differ; names each of them and the remedy.
         UnknownVersionError, CorruptError: as `read_settings`.
     """
-    _require(store, read_settings(store), pinned, found or {})
+    _require(store, read_settings(store), fixed_settings, settings or {})
 
 
-def record_settings(store: JobStore, pinned: FixedSettings, found: Mapping[str, FixedSetting] | None = None) -> None:
+def record_settings(
+    store: JobStore, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting] | None = None
+) -> None:
     """Record settings that are not recorded yet, durably. Must precede everything stored that depends on them.
     Idempotent, also concurrently.
 
     Raises:
         DistcommitError: if they cannot be recorded; or as `require_settings`, as another run may have been first.
     """
-    fs, folder, found = store.fs, _folder(store), found or {}
+    fs, folder, settings = store.fs, _folder(store), settings or {}
     while True:
         number, recorded = _newest_record(store)
-        _require(store, recorded, pinned, found)
-        updated = _recorded_with(recorded, pinned, found)
+        _require(store, recorded, fixed_settings, settings)
+        updated = _recorded_with(recorded, fixed_settings, settings)
         if updated == recorded:
             break
         _put(store, number + 1, updated)
@@ -85,7 +89,7 @@ def record_settings(store: JobStore, pinned: FixedSettings, found: Mapping[str, 
             fs.delete(f"{folder}/{entry.name}")
 
 
-def record_settings_anew(store: JobStore, pinned: FixedSettings) -> str:
+def replace_unreadable_settings(store: JobStore, fixed_settings: FixedSettings) -> str:
     """Record settings, durably, above a document that cannot be read. Return the path of the unreadable one.
 
     Raises:
@@ -95,7 +99,7 @@ def record_settings_anew(store: JobStore, pinned: FixedSettings) -> str:
     number = _newest_number(store)
     if not number:
         raise FileNotFoundError(_folder(store))
-    _put(store, number + 1, _recorded_with(RecordedSettings(SETTINGS_VERSION, {}), pinned, {}))
+    _put(store, number + 1, _recorded_with(RecordedSettings(SETTINGS_VERSION, {}), fixed_settings, {}))
     store.fs.sync([_folder(store)], store.roots.store)
     return f"{_folder(store)}/{numbered_name(number)}"
 
@@ -159,16 +163,16 @@ def _newest_record(store: JobStore) -> tuple[int, RecordedSettings]:
 
 
 def _require(
-    store: JobStore, recorded: RecordedSettings, pinned: FixedSettings, found: Mapping[str, FixedSetting]
+    store: JobStore, recorded: RecordedSettings, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting]
 ) -> None:
-    values = {**recorded.settings, **recorded.found}
+    values = {**recorded.settings, **recorded.source_facts}
     if recorded.settings:  # else no run has recorded any, and any value is allowed
-        values = {**{name: pin.unrecorded for name, pin in pinned.settings.items() if pin.unrecorded}, **values}
-    now = {name: pinned.settings.get(name, _NOT_SET) for name in values if name not in recorded.found}
-    now |= {name: found[name] for name in recorded.found if name in found}
-    for name, noted_values in (recorded.noted or {}).items():
-        if name not in values and name in pinned.settings and pinned.settings[name].binds:
-            now[name] = pinned.settings[name]
+        values = {**{name: pin.unrecorded for name, pin in fixed_settings.settings.items() if pin.unrecorded}, **values}
+    now = {name: fixed_settings.settings.get(name, _NOT_SET) for name in values if name not in recorded.source_facts}
+    now |= {name: settings[name] for name in recorded.source_facts if name in settings}
+    for name, noted_values in (recorded.unfixed_values or {}).items():
+        if name not in values and name in fixed_settings.settings and fixed_settings.settings[name].binds:
+            now[name] = fixed_settings.settings[name]
             values[name] = now[name].value if set(noted_values) <= {now[name].value} else ", ".join(noted_values)
     changed = [name for name, pin in now.items() if pin.value != values[name]]
     if not changed:
@@ -181,27 +185,29 @@ def _require(
         setting=", ".join(changed),
         expected=", ".join(f"{name}: {values[name]}" for name in changed),
         found=", ".join(f"{name}: {now[name].value}" for name in changed),
-        todo=otherwise or f"restore it, or transfer the stored state to new folders: `{pinned.carried_by}`",
+        todo=otherwise or f"restore it, or transfer the stored state to new folders: `{fixed_settings.carried_by}`",
     )
 
 
 def _recorded_with(
-    recorded: RecordedSettings, pinned: FixedSettings, found: Mapping[str, FixedSetting]
+    recorded: RecordedSettings, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting]
 ) -> RecordedSettings:
     """Return the recorded settings together with the present ones."""
-    binding = {name: pin.value for name, pin in pinned.settings.items() if pin.binds and pin.value != pin.unrecorded}
+    binding = {
+        name: pin.value for name, pin in fixed_settings.settings.items() if pin.binds and pin.value != pin.unrecorded
+    }
     return RecordedSettings(
         SETTINGS_VERSION,
         {**recorded.settings, **binding},
-        {**recorded.found, **{name: pin.value for name, pin in found.items()}},
-        _noted_with(recorded, pinned) or msgspec.UNSET,
+        {**recorded.source_facts, **{name: pin.value for name, pin in settings.items()}},
+        _noted_with(recorded, fixed_settings) or msgspec.UNSET,
     )
 
 
-def _noted_with(recorded: RecordedSettings, pinned: FixedSettings) -> dict[str, tuple[str, ...]]:
+def _noted_with(recorded: RecordedSettings, fixed_settings: FixedSettings) -> dict[str, tuple[str, ...]]:
     """Return the noted values together with present values of settings that are not fixed and never were."""
-    noted = dict(recorded.noted or {})
-    for name, pin in pinned.settings.items():
+    noted = dict(recorded.unfixed_values or {})
+    for name, pin in fixed_settings.settings.items():
         if not pin.binds and name not in recorded.settings and pin.value not in noted.get(name, ()):
             noted[name] = (*noted.get(name, ()), pin.value)
     return noted

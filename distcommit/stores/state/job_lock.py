@@ -176,13 +176,13 @@ def is_alive(holder: LockRecord, clock: Clock) -> bool:
     return abs(clock.now_ms() - holder.renewed_ms) < holder.lease_ttl_s * 1000
 
 
-def is_overdue(holder: LockRecord, clock: Clock) -> bool:
+def is_renewal_late(holder: LockRecord, clock: Clock) -> bool:
     """Return whether a live holder is late with its renewal, which is due after a third of the lease: it is dead on
     another machine, frozen, or cut off from the store."""
     return is_alive(holder, clock) and clock.now_ms() - holder.renewed_ms > holder.lease_ttl_s * 500
 
 
-def release_overdue(fs: FileSystem, store_root: str, run_id: str, clock: Clock) -> bool:
+def release_late_lock(fs: FileSystem, store_root: str, run_id: str, clock: Clock) -> bool:
     """Take the lock, or the sign of life, from a run that is late with its renewal, so that others may begin at once.
     Safe, as safety depends on epochs: if the run wakes, it finds the lock taken over and continues until it is fenced.
 
@@ -191,7 +191,7 @@ def release_overdue(fs: FileSystem, store_root: str, run_id: str, clock: Clock) 
     """
     for folder in _folders(fs, store_root):
         number, holder = _newest(fs, folder)
-        if holder is None or holder.run_id != run_id or not is_overdue(holder, clock):
+        if holder is None or holder.run_id != run_id or not is_renewal_late(holder, clock):
             continue
         released = msgspec.structs.replace(holder, owner_id=uuid.uuid4().hex, released=True)
         return fs.put_if_absent(f"{folder}/{numbered_name(number + 1)}", msgspec.json.encode(released))

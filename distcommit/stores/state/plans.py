@@ -19,7 +19,7 @@ from distcommit.stores.state.stored_tables import check_table, decode_plan, enco
 MANIFEST_VERSION = 1
 
 
-class LentRange(msgspec.Struct, frozen=True, array_like=True):
+class LentUnits(msgspec.Struct, frozen=True, array_like=True):
     """A range of a bucket's plan that another partition than the owner reads.
 
     Attributes:
@@ -43,16 +43,16 @@ class Manifest(msgspec.Struct, frozen=True):
         run_id: the run's id.
         epoch: the run's epoch.
         files: file name by bucket, for buckets with work; buckets that were planned together share a file.
-        large: (bucket, work unit id) pairs; task i reads the work units in `large[i]`.
-        lent: ranges that are not read by the owner of their bucket. The owner reads everything else.
+        large_units: (bucket, work unit id) pairs; task i reads the work units in `large[i]`.
+        lent_ranges: ranges that are not read by the owner of their bucket. The owner reads everything else.
     """
 
     version: int
     run_id: str
     epoch: int
     files: dict[int, str]
-    large: tuple[tuple[tuple[int, str], ...], ...] = ()
-    lent: tuple[LentRange, ...] = ()
+    large_units: tuple[tuple[tuple[int, str], ...], ...] = ()
+    lent_ranges: tuple[LentUnits, ...] = ()
 
 
 def write_plans(

@@ -32,7 +32,8 @@ class ReadingNote(msgspec.Struct, frozen=True):
         dataset_urn: its dataset.
         work_unit_id: its id, unique in the run.
         partitions: its source partitions, by which a later run finds the work unit that begins there.
-        alone: whether it is the only work unit of its task, because a worker had died while reading it. If this worker
+        is_alone: whether it is the only work unit of its task, because a worker had died while reading it. If this
+        worker
             dies too, the work unit is the cause.
     """
 
@@ -40,7 +41,7 @@ class ReadingNote(msgspec.Struct, frozen=True):
     dataset_urn: str
     work_unit_id: str
     partitions: tuple[str, ...]
-    alone: bool = False
+    is_alone: bool = False
 
     def matches(self, unit: WorkUnit) -> bool:
         """Return whether a work unit of another run reads one of the same source partitions."""
@@ -72,7 +73,7 @@ class ReadingNotes:
         if not self._number:
             self._fs.make_folders(self._folder)
         note = ReadingNote(
-            NOTE_VERSION, unit.dataset_urn, unit.work_unit_id, tuple(sorted(_partitions(unit))), alone=alone
+            NOTE_VERSION, unit.dataset_urn, unit.work_unit_id, tuple(sorted(_partitions(unit))), is_alone=alone
         )
         previous, self._number = self._path(), self._number + 1
         writer = self._fs.create(self._path())
@@ -124,8 +125,8 @@ def delete_older_notes(fs: FileSystem, store_root: str, run_id: str) -> None:
 def _notes_in(fs: FileSystem, folder: str) -> dict[str, ReadingNote]:
     newest: dict[str, tuple[int, str]] = {}
     for entry in fs.list_folder(folder):
-        if (found := reading_note_of(entry.name)) is not None:
-            writer, number = found
+        if (results := reading_note_of(entry.name)) is not None:
+            writer, number = results
             newest[writer] = max(newest.get(writer, (0, "")), (number, entry.name))
     notes: dict[str, ReadingNote] = {}
     for _, name in sorted(newest.values()):

@@ -92,7 +92,7 @@ def _branch_value(result: BranchResult) -> tuple[Any, ...]:
         [*map(_file_values, result.files)],
         [*map(msgspec.msgpack.encode, result.infos)],
         result.records_written,
-        result.records_diverted,
+        result.records_rejected,
         _encode(result.holes).decode(),
         result.content_sum,
         [*map(_check_values, result.checks)],
@@ -265,11 +265,11 @@ def _read(data: bytes, path: str, schema: pa.Schema) -> dict[str, pa.ChunkedArra
     return columns
 
 
-def _corrupt(path: str, found: str) -> CorruptError:
+def _corrupt(path: str, actual: str) -> CorruptError:
     return CorruptError(
         "a table file is corrupt",
         path=path,
         expected="a Parquet file with this version's columns",
-        found=found[:500],
+        found=actual[:500],
         todo="restore or delete the file; a run without it plans and reads its data again",
     )

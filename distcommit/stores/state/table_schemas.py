@@ -40,7 +40,7 @@ BRANCH = [
     _required("files", _many(STAGED_FILE)),
     _required("infos", _many(pa.binary())),
     _required("records_written", pa.int64()),
-    _required("records_diverted", pa.int64()),
+    _required("records_rejected", pa.int64()),
     _required("holes", pa.string()),
     _required("content_sum", pa.string()),
     _required("checks", _many(CHECK)),
@@ -51,7 +51,7 @@ CONSTRUCT = pa.struct(
     [
         _required("branch", pa.string()),
         _required("construct", pa.string()),
-        *(_required(name, pa.int64()) for name in ("taken", "made", "rejected", "filtered", "noted")),
+        *(_required(name, pa.int64()) for name in ("records_in", "records_out", "rejected", "filtered", "noted")),
         _required("seconds", pa.float64()),
     ]
 )

@@ -222,7 +222,7 @@ class TaskStateTables:
         """Return all rows of a bucket for a reader that starts over. In an outage readers of other buckets do, too:
         their rows are cached until there are new files."""
         if owner.reread_at != len(owner.seen) or bucket not in owner.reread:
-            reread: dict[int | None, list[TaskState]] = {taken: [] for taken in owner.taken}
+            reread: dict[int | None, list[TaskState]] = {selected: [] for selected in owner.taken}
             for name in sorted(owner.seen):
                 with suppress(CorruptError):  # reported already
                     for state in self._read(owner, name):

@@ -26,25 +26,25 @@ class CommitStepContract(ABC):
         """Return the `number`th step of one dataset, prepared and not executed. Equal arguments give equal steps."""
 
     @abstractmethod
-    def observe(self, place: Path) -> Any:
+    def observe(self, folder: Path) -> Any:
         """Return the state of the target."""
 
-    def context(self, place: Path) -> StepContext:
+    def context(self, folder: Path) -> StepContext:
         """Return the context that stored steps are loaded with."""
-        return StepContext(LocalFileSystem(), str(place / "staging"), str(place / "output"))
+        return StepContext(LocalFileSystem(), str(folder / "staging"), str(folder / "output"))
 
-    def bind(self, step: CommitStep, place: Path) -> CommitStep:
+    def bind(self, step: CommitStep, folder: Path) -> CommitStep:
         """Add to a loaded step what is not stored with it."""
         return step
 
-    def lose(self, place: Path, number: int) -> bool:
+    def lose(self, folder: Path, number: int) -> bool:
         """Make the step's effect impossible to prove or repeat; return False if nothing can."""
         return False
 
-    def stored_and_loaded(self, step: CommitStep, place: Path) -> CommitStep:
+    def stored_and_loaded(self, step: CommitStep, folder: Path) -> CommitStep:
         """Return the step as another process loads it."""
-        (loaded,) = load_steps(dump_steps([step]), self.context(place))
-        return self.bind(loaded, place)
+        (loaded,) = load_steps(dump_steps([step]), self.context(folder))
+        return self.bind(loaded, folder)
 
     def test_step_is_pending_until_it_is_executed(self, tmp_path: Path) -> None:
         step, before = self.make_step(tmp_path, 1), self.observe(tmp_path)
@@ -166,8 +166,8 @@ class CommitStepStoreContract(ABC):
     """Sealed steps exist completely until they are committed. Other steps are never visible."""
 
     @abstractmethod
-    def open_store(self, place: Path) -> CommitStepStore:
-        """Return the store at `place` as another process opens it. Only stored data is shared."""
+    def open_store(self, folder: Path) -> CommitStepStore:
+        """Return the store at `folder` as another process opens it. Only stored data is shared."""
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Callable[[], CommitStepStore]:
@@ -184,10 +184,10 @@ class CommitStepStoreContract(ABC):
         assert opened.exists("job")
         return opened
 
-    def sealed(self, store: CommitStepStore, place: Path, urn: str, *names: str) -> CommitSequence:
+    def sealed(self, store: CommitStepStore, folder: Path, urn: str, *names: str) -> CommitSequence:
         """Put notes, seal them, and return the sequence."""
         for name in names:
-            assert store.put("job", urn, NoteCommitStep(str(place / name)))
+            assert store.put("job", urn, NoteCommitStep(str(folder / name)))
         assert store.get_commit_sequence("job", urn) is None
         assert not store.exists("job", urn)
         store.seal("job", urn)
@@ -195,7 +195,7 @@ class CommitStepStoreContract(ABC):
         sequence = store.get_commit_sequence("job", urn)
         assert sequence is not None
         assert sequence.dataset_urn == urn
-        assert [step.to_row() for step in sequence.steps] == [[str(place / name)] for name in names]
+        assert [step.to_row() for step in sequence.steps] == [[str(folder / name)] for name in names]
         return sequence
 
     @pytest.mark.parametrize("urn", ["d", "a/b", "..", "ünï côde", ".hidden", "x" * 500])

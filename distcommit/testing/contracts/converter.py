@@ -76,20 +76,22 @@ class ConverterContract(ABC):
         announced = converter.convert_schema(batch.schema)
         results: list[tuple[int, Any]] = []
         rejected: dict[int, str] = {}
-        for piece in converter.convert(batch):
-            piece.records.validate(full=True)
+        for chunk in converter.convert(batch):
+            chunk.records.validate(full=True)
             if announced is not None:
-                assert piece.records.schema.equals(announced), f"announced {announced}, got {piece.records.schema}"
-            rows = list(range(batch.num_rows)) if piece.rows is None else piece.rows.to_pylist()
-            assert len(rows) == piece.records.num_rows, "one row for each record"
+                assert chunk.records.schema.equals(announced), f"announced {announced}, got {chunk.records.schema}"
+            rows = list(range(batch.num_rows)) if chunk.rows is None else chunk.rows.to_pylist()
+            assert len(rows) == chunk.records.num_rows, "one row for each record"
             assert all(isinstance(row, int) and 0 <= row < batch.num_rows for row in rows)
-            assert all(isinstance(row, int) and 0 <= row < batch.num_rows for row in piece.rejected)
-            assert all(isinstance(why, str) and why for why in piece.rejected.values()), "rejected without a reason"
-            rejected.update(piece.rejected)
-            for field in piece.records.schema:
-                assert field.nullable or not piece.records.column(field.name).null_count, f"null in {field.name}"
-            columns = [name for name in piece.records.schema.names if name not in self.varying]
-            results += zip(rows, piece.records.select(columns).to_pylist(), strict=True)
+            assert all(isinstance(row, int) and 0 <= row < batch.num_rows for row in chunk.rejected)
+            assert all(isinstance(cause, str) and cause for cause in chunk.rejected.values()), (
+                "rejected without a reason"
+            )
+            rejected.update(chunk.rejected)
+            for field in chunk.records.schema:
+                assert field.nullable or not chunk.records.column(field.name).null_count, f"null in {field.name}"
+            columns = [name for name in chunk.records.schema.names if name not in self.varying]
+            results += zip(rows, chunk.records.select(columns).to_pylist(), strict=True)
         if not converter.makes_several:
             assert all(count == 1 for count in Counter(row for row, _ in results).values()), (
                 "several records of one row"
@@ -100,7 +102,7 @@ class ConverterContract(ABC):
     def hostile_batch(self) -> pa.RecordBatch:
         """Return records of the same schema with extreme values."""
         schema = self.make_batch().schema
-        columns = [_hostile(field, place) for place, field in enumerate(schema)]
+        columns = [_hostile(field, index) for index, field in enumerate(schema)]
         rows = max(len(column) for column in columns)
         filled = [(column * rows)[:rows] for column in columns]
         return pa.RecordBatch.from_arrays(
@@ -156,10 +158,10 @@ class ConverterContract(ABC):
             assert error.found or error.expected  # noqa: PT017 - the schema may also be accepted
 
 
-def _hostile(field: pa.Field, place: int) -> list[Any]:
+def _hostile(field: pa.Field, index: int) -> list[Any]:
     """Return allowed but unlikely values of a type, in another order for each column."""
     values = _values(field.type)
-    turned = values[place % len(values) :] + values[: place % len(values)] if values else []
+    turned = values[index % len(values) :] + values[: index % len(values)] if values else []
     return [*turned, None] if field.nullable else turned
 
 

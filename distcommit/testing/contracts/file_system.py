@@ -20,8 +20,8 @@ class FileSystemUnderTest(ABC):
     """The file system under test, and the operations that the contract's tests use."""
 
     @abstractmethod
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
-        """Return the file system and an empty working folder on it. `place` is an empty local folder."""
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
+        """Return the file system and an empty working folder on it. `folder` is an empty local folder."""
 
     def as_sent(self, fs: FileSystem) -> FileSystem:
         """Return the file system as another process receives it."""
@@ -109,8 +109,8 @@ class FileSystemContract(FileSystemUnderTest):
                 self.write(fs, path, b"x")
             return
         writer = fs.create(path)
-        for piece in (b"one", bytearray(b"two"), memoryview(b"three")):
-            assert writer.write(piece) == len(piece)
+        for chunk in (b"one", bytearray(b"two"), memoryview(b"three")):
+            assert writer.write(chunk) == len(chunk)
         assert (writer.size_bytes, writer.checksum) == (11, xxh3_64_intdigest(b"onetwothree"))
         closed = self.closed_status(fs, path, writer.close_file(sync=True))
         assert fs.read(path) == b"onetwothree"
@@ -177,10 +177,10 @@ class FileSystemContract(FileSystemUnderTest):
         fs.make_folder(f"{root}/below")
         fs.put_if_absent(f"{root}/2", b"first")
         for turn, many in enumerate((1, 3, 40)):
-            files = [(f"{root}/{'below/' * (place % 2)}{turn}-{place}", b"%d" % place * 1000) for place in range(many)]
-            taken = (f"{root}/2", b"second")
+            files = [(f"{root}/{'below/' * (index % 2)}{turn}-{index}", b"%d" % index * 1000) for index in range(many)]
+            selected = (f"{root}/2", b"second")
             impossible = [(f"{root}/missing/{turn}", b"x")] if fs.has_folders else []
-            answers = fs.put_all_if_absent([*files, taken, *impossible])
+            answers = fs.put_all_if_absent([*files, selected, *impossible])
             assert answers[: many + 1] == [True] * many + [False]
             assert [type(answer) for answer in answers[many + 1 :]] == [FileNotFoundError for _ in impossible]
             assert [fs.read(path) for path, _ in files] == [data for _, data in files]

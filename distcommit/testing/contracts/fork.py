@@ -66,9 +66,9 @@ class ForkContract(ABC):
 
     def test_record_is_sent_independently_of_its_batch(self, fork: ForkOperator) -> None:
         batch, branches = self.batch(), self.branches()
-        whole = self.chosen(fork, batch, branches)
-        assert [self.chosen(fork, batch.slice(row, 1), branches)[0] for row in range(batch.num_rows)] == whole
-        assert self.chosen(fork, batch.slice(1), branches) == whole[1:]
+        complete = self.chosen(fork, batch, branches)
+        assert [self.chosen(fork, batch.slice(row, 1), branches)[0] for row in range(batch.num_rows)] == complete
+        assert self.chosen(fork, batch.slice(1), branches) == complete[1:]
         assert self.chosen(fork, batch.slice(0, 0), branches) == []
 
     def test_repeated_call_returns_the_same_and_changes_nothing(self, fork: ForkOperator) -> None:

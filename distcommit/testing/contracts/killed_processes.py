@@ -39,12 +39,12 @@ class ForkServer:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
-    def killed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
+    def killed_at(self, line: int, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
         """Call `act` in a process that is killed before the `line`th line that it executes in these places.
 
         Args:
             line: the number of the line, from 1.
-            places: files, and folders whose direct files count.
+            locations: files, and folders whose direct files count.
             act: an importable function, such as `commit_all`.
             arguments: the function's arguments.
 
@@ -54,25 +54,25 @@ class ForkServer:
         Raises:
             AssertionError: if the process failed by itself, or did not end within two minutes.
         """
-        code, _ = self._result_of(line, places, act, *arguments)
+        code, _ = self._result_of(line, locations, act, *arguments)
         return code == _DIED
 
-    def failed_at(self, line: int, places: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
+    def failed_at(self, line: int, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
         """Call `act` in a process in which that line raises an OSError, like a broken connection.
 
         Returns whether the line was reached. Raises like `killed_at`, except for errors after that line.
         """
-        code, lines = self._result_of(-line, places, act, *arguments)
+        code, lines = self._result_of(-line, locations, act, *arguments)
         return code == _DIED or lines >= line
 
-    def lines_of(self, places: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
+    def lines_of(self, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
         """Call `act` in a process and return the number of lines that it executes in these places. Raises like
         `killed_at`."""
-        _, lines = self._result_of(_NEVER, places, act, *arguments)
+        _, lines = self._result_of(_NEVER, locations, act, *arguments)
         return lines
 
-    def _result_of(self, line: int, *asked: Any) -> tuple[int, int]:
-        self._pipe.send((line, *asked))
+    def _result_of(self, line: int, *requested: Any) -> tuple[int, int]:
+        self._pipe.send((line, *requested))
         assert self._pipe.poll(_LONGEST_S), f"a process that must end before line {line} took over {_LONGEST_S} s"
         code, lines = cast("tuple[int, int]", self._pipe.recv())
         assert code in (0, _DIED), f"the process failed by itself with exit code {code}; see its standard error"
@@ -100,7 +100,7 @@ def _serve(pipe: Connection, preloaded: Sequence[str]) -> None:
         importlib.import_module(name)
     while True:
         try:
-            line, places, act, *arguments = pipe.recv()
+            line, locations, act, *arguments = pipe.recv()
         except EOFError:
             return
         read_end, write_end = os.pipe()
@@ -108,7 +108,7 @@ def _serve(pipe: Connection, preloaded: Sequence[str]) -> None:
             warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which share no lock
             child = os.fork()
         if child == 0:
-            _act_until(line, frozenset(places), act, arguments, write_end)
+            _act_until(line, frozenset(locations), act, arguments, write_end)
         os.close(write_end)
         with open(read_end) as lines:
             come_to = int(lines.read() or 0)
@@ -123,7 +123,7 @@ def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[Com
 
 
 def _act_until(
-    line: int, places: Collection[str], act: Callable[..., None], arguments: Sequence[Any], write_end: int
+    line: int, locations: Collection[str], act: Callable[..., None], arguments: Sequence[Any], write_end: int
 ) -> NoReturn:
     """Call `act` in this process, which then ends, or is killed before that line in any thread. If it ends by itself,
     write the number of executed lines to `told`."""
@@ -131,7 +131,7 @@ def _act_until(
 
     @cache
     def is_there(file: str) -> bool:
-        return file in places or os.path.dirname(file) in places
+        return file in locations or os.path.dirname(file) in locations
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
         if not is_there(frame.f_code.co_filename):

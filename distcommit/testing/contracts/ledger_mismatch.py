@@ -21,9 +21,9 @@ class LedgerMismatch(SinkUnderTest):
     """A request names the epochs that the store expects at the target (`bases`). The ledger has the committed
     epochs."""
 
-    def has_ledger(self, place: Path) -> bool:
+    def has_ledger(self, folder: Path) -> bool:
         """Return whether the sink has a ledger for the audit. If not, the test does not apply."""
-        if self.sink(place).abilities.audit:
+        if self.sink(folder).abilities.audit:
             return True
         self.report_not_applicable("it cannot be audited")
         return False
@@ -40,7 +40,7 @@ class LedgerMismatch(SinkUnderTest):
             assert isinstance(one, FailedForGood)
             assert isinstance(another, FailedForGood)
         assert self.commit(tmp_path, other) == [Committed()], "other requests are unharmed"
-        assert self.seen(tmp_path) == [("a", 0), ("c", 2)], "nothing was written"
+        assert self.visible_records(tmp_path) == [("a", 0), ("c", 2)], "nothing was written"
         assert self.ledger(tmp_path) == {"a": (1, 1), "c": (4, 1)}
 
     def test_store_older_than_the_target_is_rejected(self, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ class LedgerMismatch(SinkUnderTest):
         for epoch in (3, 4):
             (outcome,) = self.commit(tmp_path, self.prepare(tmp_path, "a", epoch, [9], bases=(1,)))
             assert isinstance(outcome, FailedForGood), epoch
-        assert self.seen(tmp_path) == [("a", 1), ("a", 3)], "nothing was written"
+        assert self.visible_records(tmp_path) == [("a", 1), ("a", 3)], "nothing was written"
         accepted = self.prepare(tmp_path, "a", 5, [5], bases=(2, 3))  # either base is valid
         assert self.commit(tmp_path, accepted) == [Committed()]
         assert self.ledger(tmp_path) == {"a": (5, 3)}
@@ -69,7 +69,7 @@ class LedgerMismatch(SinkUnderTest):
             self.commit(tmp_path, request)  # the outcome is lost
             assert self.commit(tmp_path, request, other) == [AlreadyCommitted(), Committed()]
             assert self.commit(tmp_path, request) == [AlreadyCommitted()]
-        assert self.seen(tmp_path) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+        assert self.visible_records(tmp_path) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
 
     def test_zombie_of_an_older_run_changes_nothing(self, tmp_path: Path) -> None:
         """The zombie was paused before the newer run started. Its outcome is ignored."""
@@ -81,7 +81,7 @@ class LedgerMismatch(SinkUnderTest):
         for zombie in (old, unknown):
             (outcome,) = self.commit(tmp_path, zombie)
             assert isinstance(outcome, AlreadyCommitted | FailedForGood)
-            assert self.seen(tmp_path) == [("a", 1)]
+            assert self.visible_records(tmp_path) == [("a", 1)]
         assert self.commit(tmp_path, new) == [AlreadyCommitted()]
         assert self.ledger(tmp_path) == {"a": (2, 1)}
 
@@ -104,20 +104,20 @@ class LedgerMismatch(SinkUnderTest):
             return
         self._check_covered(tmp_path, {0, 3}, holes={1}, filtered={2})
 
-    def _check_holes_without_records(self, place: Path) -> None:
+    def _check_holes_without_records(self, folder: Path) -> None:
         """Without a record there is no info to carry holes, so the commit log must keep them."""
-        hole, writer = SkippedRange("0", 7, 9, "a hole", True, "topic-1"), self.writer(place, "a", 1, origin=_ORIGIN)
+        hole, writer = SkippedRange("0", 7, 9, "a hole", True, "topic-1"), self.writer(folder, "a", 1, origin=_ORIGIN)
         writer.note_holes([hole])
         prepared = writer.prepare_commit()
         assert not prepared.infos
         assert [*prepared.holes] == [hole]
 
     def _request_with_positions(
-        self, place: Path, epoch: int, offsets: tuple[int, ...], *, hole: int, filtered: int
+        self, folder: Path, epoch: int, offsets: tuple[int, ...], *, hole: int, filtered: int
     ) -> CommitRequest:
         """Return a request of an attempt whose writer received these positions of partition 0."""
         attempt = uuid.uuid4().hex
-        writer = self.writer(place, "a", epoch, attempt, origin=_ORIGIN)
+        writer = self.writer(folder, "a", epoch, attempt, origin=_ORIGIN)
         for offset in offsets:
             writer.write(batch_of(offset))
         writer.note_holes([SkippedRange("0", hole, hole + 1, "a hole", True, "topic-1")])
@@ -125,17 +125,17 @@ class LedgerMismatch(SinkUnderTest):
             "no other writer stores it"
         )
         infos = tuple(writer.prepare_commit().infos)
-        return self.stored(place, CommitRequest("a", epoch, infos, bases=(epoch - 1,), attempts=(attempt,)))
+        return self.stored(folder, CommitRequest("a", epoch, infos, bases=(epoch - 1,), attempts=(attempt,)))
 
-    def _check_covered(self, place: Path, offsets: set[int], *, holes: set[int], filtered: set[int]) -> None:
-        (row,) = self.ledger_rows(place)
+    def _check_covered(self, folder: Path, offsets: set[int], *, holes: set[int], filtered: set[int]) -> None:
+        (row,) = self.ledger_rows(folder)
         assert isinstance(row, LedgerRow)
         (part,) = row.covered
         assert part.incarnation == "topic-1"
         assert parsed(part.offsets).to_text() == _text(*offsets)
         assert parsed(part.holes).to_text() == _text(*holes)
         assert parsed(part.filtered.get(MAIN_BRANCH, "")).to_text() == _text(*filtered)
-        assert (part.rows, part.twice) == (len(offsets), 0)
+        assert (part.rows, part.duplicates) == (len(offsets), 0)
 
 
 def _text(*offsets: int) -> str:

@@ -21,21 +21,21 @@ class RollBacks(SinkUnderTest):
         self.commit(tmp_path, older)
         if committed:
             self.commit(tmp_path, request)
-        present = self.seen(tmp_path)
+        present = self.visible_records(tmp_path)
         try:
             for _ in range(2):
                 self.abandon(tmp_path, request)
         except ConflictError:
-            assert self.seen(tmp_path) == present, "a refused roll back changed the target"
+            assert self.visible_records(tmp_path) == present, "a refused roll back changed the target"
             self.report_not_applicable("the sink refuses and changes nothing")
             return
-        assert self.seen(tmp_path) == [("a", 0)]
+        assert self.visible_records(tmp_path) == [("a", 0)]
         (outcome,) = self.commit(tmp_path, request)
         assert isinstance(outcome, FailedForGood)
         assert self.commit(tmp_path, older) == [AlreadyCommitted()]
         assert self.commit(tmp_path, later) == [Committed()], "the next run reads it again"
         self.commit(tmp_path, request)
-        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
+        assert self.visible_records(tmp_path) == [("a", 0), ("a", 1)]
 
     def test_rolled_back_before_commit_nothing_remains_at_the_target(self, tmp_path: Path) -> None:
         """For a sink with `discards`."""
@@ -49,7 +49,7 @@ class RollBacks(SinkUnderTest):
         assert self.in_doubt(tmp_path) == 0
         (outcome,) = self.commit(tmp_path, request)
         assert isinstance(outcome, FailedForGood)
-        assert self.seen(tmp_path) == []
+        assert self.visible_records(tmp_path) == []
 
     def test_older_epochs_are_rejected_after_a_rebuild(self, tmp_path: Path) -> None:
         """A rebuild does so without infos: a late committer belongs to a store that no longer exists."""
@@ -60,12 +60,12 @@ class RollBacks(SinkUnderTest):
             for _ in range(2):
                 self.abandon(tmp_path, CommitRequest("a", 4, ()))
         except ConflictError:
-            assert self.seen(tmp_path) == [("a", 0)]
+            assert self.visible_records(tmp_path) == [("a", 0)]
             return
         assert isinstance(self.commit(tmp_path, late)[0], FailedForGood)
-        assert self.seen(tmp_path) == [("a", 0)], "the committed request stays"
+        assert self.visible_records(tmp_path) == [("a", 0)], "the committed request stays"
         assert self.commit(tmp_path, later) == [Committed()]
-        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
+        assert self.visible_records(tmp_path) == [("a", 0), ("a", 1)]
 
     def test_rolled_back_request_can_be_allowed_again_without_older_ones(self, tmp_path: Path) -> None:
         """Needed if another target of the dataset cannot be rolled back. For a sink with `allow`."""
@@ -76,13 +76,13 @@ class RollBacks(SinkUnderTest):
             for _ in range(2):
                 self.allow(tmp_path, request)
         except (ConflictError, NotImplementedError):
-            assert self.seen(tmp_path) == []
+            assert self.visible_records(tmp_path) == []
             self.report_not_applicable("the sink does not support it")
             return
-        assert self.seen(tmp_path) == []
+        assert self.visible_records(tmp_path) == []
         (outcome,) = self.commit(tmp_path, older)
         assert isinstance(outcome, FailedForGood), "the older request is abandoned for good"
         assert self.commit(tmp_path, request) == [Committed()]
         self.allow(tmp_path, request)
         assert self.commit(tmp_path, request) == [AlreadyCommitted()]
-        assert self.seen(tmp_path) == [("a", 2)]
+        assert self.visible_records(tmp_path) == [("a", 2)]

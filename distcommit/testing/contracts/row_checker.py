@@ -66,9 +66,9 @@ class RowCheckerContract(ABC):
                 assert self.answers(checker, batch.slice(row, 1)) == [answer]
         if passing.schema.equals(failing.schema):
             mixed = pa.Table.from_batches([failing.slice(1), passing, failing]).combine_chunks().to_batches()[0]
-            wanted = [False] * (failing.num_rows - 1) + [True] * passing.num_rows + [False] * failing.num_rows
-            assert self.answers(checker, mixed) == wanted
-            assert self.answers(checker, mixed.slice(1)) == wanted[1:]
+            requested = [False] * (failing.num_rows - 1) + [True] * passing.num_rows + [False] * failing.num_rows
+            assert self.answers(checker, mixed) == requested
+            assert self.answers(checker, mixed.slice(1)) == requested[1:]
 
     def test_empty_batch_gives_no_answers(self, checker: RowChecker) -> None:
         assert self.answers(checker, self.passing().slice(0, 0)) == []

@@ -77,14 +77,14 @@ class SinkContract(LedgerMismatch, RollBacks):
             return
         requests = {urn: self.prepare(tmp_path, urn, 4, [0], [1]) for urn in urns}
         if self.lose(tmp_path, requests["a"]):
-            lost, *held = self.commit_atomically(tmp_path, *requests.values())
+            lost, *held_back = self.commit_atomically(tmp_path, *requests.values())
             assert isinstance(lost, FailedForGood)
-            assert held == [HeldBack("a")] * len(held)
-            assert self.seen(tmp_path) == []
+            assert held_back == [HeldBack("a")] * len(held_back)
+            assert self.visible_records(tmp_path) == []
             del requests["a"]
         assert self.commit_atomically(tmp_path, *requests.values()) == [Committed()] * len(requests)
         assert self.commit_atomically(tmp_path, *requests.values()) == [AlreadyCommitted()] * len(requests)
-        assert self.seen(tmp_path) == [(urn, offset) for urn in requests for offset in (0, 1)]
+        assert self.visible_records(tmp_path) == [(urn, offset) for urn in requests for offset in (0, 1)]
 
     # -- before commit
 
@@ -92,11 +92,11 @@ class SinkContract(LedgerMismatch, RollBacks):
         writer = self.writer(tmp_path, "a", 1)
         for offset in range(3):
             writer.write(batch_of(offset))
-            assert self.seen(tmp_path) == []
+            assert self.visible_records(tmp_path) == []
         request = CommitRequest("a", 1, tuple(writer.prepare_commit().infos))
-        assert self.seen(tmp_path) == []
+        assert self.visible_records(tmp_path) == []
         assert self.commit(tmp_path, request) == [Committed()]
-        assert self.seen(tmp_path) == [("a", 0), ("a", 1), ("a", 2)]
+        assert self.visible_records(tmp_path) == [("a", 0), ("a", 1), ("a", 2)]
 
     def test_prepared_request_is_the_same_after_storing(self, tmp_path: Path) -> None:
         writer = self.writer(tmp_path, "a", 1)
@@ -112,56 +112,56 @@ class SinkContract(LedgerMismatch, RollBacks):
         failed.abort()
         loser.prepare_commit()
         winner = self.prepare(tmp_path, "a", 1, [0])
-        assert self.seen(tmp_path) == []
+        assert self.visible_records(tmp_path) == []
         assert self.commit(tmp_path, winner) == [Committed()]
-        assert self.seen(tmp_path) == [("a", 0)]
+        assert self.visible_records(tmp_path) == [("a", 0)]
         dead.abort()
-        assert self.seen(tmp_path) == [("a", 0)]
+        assert self.visible_records(tmp_path) == [("a", 0)]
 
     def test_empty_attempt_can_be_aborted_or_committed(self, tmp_path: Path) -> None:
         self.writer(tmp_path, "a", 1).abort()
         request = self.prepare(tmp_path, "a", 1, [])
         if request.infos:
             assert self.commit(tmp_path, request) == [Committed()]
-        assert self.seen(tmp_path) == []
+        assert self.visible_records(tmp_path) == []
 
     def test_aborted_attempts_are_discarded_and_others_are_kept(self, tmp_path: Path) -> None:
         """For a sink with `discards`: attempts that were not chosen, and attempts that died."""
         if not self.sink(tmp_path).discards:
             self.report_not_applicable("its writers leave nothing at the target")
             return
-        lost = [self.lost(tmp_path, "a", 1, died=died) for died in (False, True)]
+        aborted = [self.lost(tmp_path, "a", 1, died=died) for died in (False, True)]
         chosen, waiting = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "b", 1, [1])
         assert self.commit(tmp_path, chosen) == [Committed()]
-        assert self.in_doubt(tmp_path) >= len(lost)
-        for some in (lost[:1], lost, lost):  # repeated after a partial call, and with nothing left
+        assert self.in_doubt(tmp_path) >= len(aborted)
+        for some in (aborted[:1], aborted, aborted):  # repeated after a partial call, and with nothing left
             self.discard(tmp_path, *some)
         assert self.commit(tmp_path, waiting) == [Committed()]
         assert self.in_doubt(tmp_path) == 0
-        assert self.seen(tmp_path) == [("a", 0), ("b", 1)]
+        assert self.visible_records(tmp_path) == [("a", 0), ("b", 1)]
         committed = self.lost(tmp_path, "a", 2, died=False)  # as by a store restored from a copy
         request = CommitRequest("a", 2, committed.infos, attempts=(committed.attempt,))
         assert self.commit(tmp_path, self.stored(tmp_path, request)) == [Committed()]
         self.discard(tmp_path, committed)
         self.discard(tmp_path, replace(committed, infos=()))
-        assert self.seen(tmp_path) == [("a", 0), ("a", 0), ("b", 1)]
+        assert self.visible_records(tmp_path) == [("a", 0), ("a", 0), ("b", 1)]
 
     # -- commit, again and again
 
     def test_repeated_commit_changes_nothing(self, tmp_path: Path) -> None:
         request = self.prepare(tmp_path, "a", 1, [0, 1], [2])
         assert self.commit(tmp_path, request) == [Committed()]
-        before = self.seen(tmp_path)
+        before = self.visible_records(tmp_path)
         assert before == [("a", 0), ("a", 1), ("a", 2)]
         assert self.commit(tmp_path, request) == [AlreadyCommitted()]
-        assert self.seen(tmp_path) == before
+        assert self.visible_records(tmp_path) == before
 
     def test_repeated_commit_without_staged_files_changes_nothing(self, tmp_path: Path) -> None:
         request = self.prepare(tmp_path, "a", 1, [0, 1])
         assert self.commit(tmp_path, request) == [Committed()]
         shutil.rmtree(tmp_path / "staging")
         assert self.commit(tmp_path, request) == [AlreadyCommitted()]
-        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
+        assert self.visible_records(tmp_path) == [("a", 0), ("a", 1)]
 
     def test_repeated_commit_after_later_epochs_changes_nothing(self, tmp_path: Path) -> None:
         requests = [self.prepare(tmp_path, "a", epoch, [epoch]) for epoch in (2, 3, 7)]
@@ -170,14 +170,14 @@ class SinkContract(LedgerMismatch, RollBacks):
         for request in requests:  # a request that is long done may get any outcome
             (outcome,) = self.commit(tmp_path, request)
             assert isinstance(outcome, AlreadyCommitted | FailedForGood)
-        assert self.seen(tmp_path) == [("a", 2), ("a", 3), ("a", 7)]
+        assert self.visible_records(tmp_path) == [("a", 2), ("a", 3), ("a", 7)]
 
     def test_each_request_of_a_batch_has_its_own_outcome(self, tmp_path: Path) -> None:
         a, b, c = (self.prepare(tmp_path, urn, 4, [0], [1]) for urn in ("a", "b/ü", "c"))
         assert self.commit(tmp_path, b) == [Committed()]
         assert self.commit(tmp_path, a, b, c) == [Committed(), AlreadyCommitted(), Committed()]
         assert self.commit(tmp_path) == []
-        assert self.seen(tmp_path) == [(urn, offset) for urn in ("a", "b/ü", "c") for offset in (0, 1)]
+        assert self.visible_records(tmp_path) == [(urn, offset) for urn in ("a", "b/ü", "c") for offset in (0, 1)]
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Commits two datasets of two infos each. The committer is killed before each line of its module that it
@@ -188,45 +188,45 @@ class SinkContract(LedgerMismatch, RollBacks):
         """Kill before every `apart`th line of the committer's module, or of `module` alone if it is given."""
         with fork_server(self.preloaded) as processes:
             for line in itertools.count(1, apart):
-                place = tmp_path / str(line)
-                place.mkdir(parents=True)
-                places = [module] if module else [self.committers_file(place), *self.committer_bases]
-                if not self._is_committed_after_a_kill(processes, line, place, places):
+                folder = tmp_path / str(line)
+                folder.mkdir(parents=True)
+                locations = [module] if module else [self.committers_file(folder), *self.committer_bases]
+                if not self._is_committed_after_a_kill(processes, line, folder, locations):
                     assert line > 1, "no line of the committer's module was executed"
                     break
-                shutil.rmtree(place)
+                shutil.rmtree(folder)
             if not module:
                 self._kill_beside(processes, tmp_path / "beside", _KILLS_BESIDE)
 
     def _kill_beside(self, processes: ForkServer, folder: Path, kills: int) -> None:
         """Kill before some lines of the committer's folder and the shared folders, the same lines in each run of a test
         class."""
-        whole = folder / "whole"
-        whole.mkdir(parents=True)
-        places = [*self.committers_folders(whole), *SHARED]
-        requests = tuple(self._to_commit(whole))
-        lines = processes.lines_of(places, commit_all, self.sink(whole), self.context(whole), requests)
-        assert self.seen(whole) == _SEEN
+        complete = folder / "whole"
+        complete.mkdir(parents=True)
+        locations = [*self.committers_folders(complete), *SHARED]
+        requests = tuple(self._to_commit(complete))
+        lines = processes.lines_of(locations, commit_all, self.sink(complete), self.context(complete), requests)
+        assert self.visible_records(complete) == _SEEN
         chosen = random.Random(type(self).__name__).sample(range(1, lines + 1), min(kills, lines))
         for line in sorted(chosen):
-            place = folder / str(line)
-            place.mkdir()
-            self._is_committed_after_a_kill(processes, line, place, places)
-            shutil.rmtree(place)
+            location = folder / str(line)
+            location.mkdir()
+            self._is_committed_after_a_kill(processes, line, location, locations)
+            shutil.rmtree(location)
 
-    def _to_commit(self, place: Path) -> list[CommitRequest]:
-        return [self.prepare(place, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
+    def _to_commit(self, folder: Path) -> list[CommitRequest]:
+        return [self.prepare(folder, urn, 1, [0], [1, 2]) for urn in ("a", "b")]
 
     def _is_committed_after_a_kill(
-        self, processes: ForkServer, line: int, place: Path, modules: Collection[str]
+        self, processes: ForkServer, line: int, folder: Path, modules: Collection[str]
     ) -> bool:
         """Return whether the committer reached that line."""
-        requests = self._to_commit(place)
-        died = processes.killed_at(line, modules, commit_all, self.sink(place), self.context(place), tuple(requests))
-        assert len(set(self.seen(place))) == len(self.seen(place))
-        again = self.commit(place, *requests)
+        requests = self._to_commit(folder)
+        died = processes.killed_at(line, modules, commit_all, self.sink(folder), self.context(folder), tuple(requests))
+        assert len(set(self.visible_records(folder))) == len(self.visible_records(folder))
+        again = self.commit(folder, *requests)
         assert all(isinstance(outcome, Committed | AlreadyCommitted) for outcome in again), (line, again)
-        assert self.seen(place) == _SEEN, line
+        assert self.visible_records(folder) == _SEEN, line
         return died
 
     def test_ledger_records_the_committed_epoch_and_rows_of_each_dataset(self, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ class SinkContract(LedgerMismatch, RollBacks):
             assert outcomes.count(Committed()) <= 1
         self.commit(tmp_path, *requests)
         assert self.commit(tmp_path, *requests) == [AlreadyCommitted()] * 3
-        assert self.seen(tmp_path) == [(urn, offset) for urn in ("a", "b", "c") for offset in (0, 1)]
+        assert self.visible_records(tmp_path) == [(urn, offset) for urn in ("a", "b", "c") for offset in (0, 1)]
 
     def test_lost_output_never_counts_as_committed(self, tmp_path: Path) -> None:
         request, other = self.prepare(tmp_path, "a", 1, [0], [1]), self.prepare(tmp_path, "b", 1, [0])
@@ -262,9 +262,9 @@ class SinkContract(LedgerMismatch, RollBacks):
             (outcome,) = self.commit(tmp_path, request)
             assert isinstance(outcome, FailedForGood)
             assert outcome.reason
-            assert self.seen(tmp_path) == []
+            assert self.visible_records(tmp_path) == []
         assert isinstance(self.commit(tmp_path, request, other)[1], Committed), "other requests are unharmed"
-        assert self.seen(tmp_path) == [("b", 0)]
+        assert self.visible_records(tmp_path) == [("b", 0)]
 
     # -- probes
 
@@ -272,12 +272,12 @@ class SinkContract(LedgerMismatch, RollBacks):
         self.probe(tmp_path)
         first, second = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
         self.probe(tmp_path)
-        assert self.seen(tmp_path) == []
+        assert self.visible_records(tmp_path) == []
         assert self.commit(tmp_path, first) == [Committed()]
         self.probe(tmp_path)
-        assert self.seen(tmp_path) == [("a", 0)]
+        assert self.visible_records(tmp_path) == [("a", 0)]
         assert self.commit(tmp_path, first, second) == [AlreadyCommitted(), Committed()]
-        assert self.seen(tmp_path) == [("a", 0), ("a", 1)]
+        assert self.visible_records(tmp_path) == [("a", 0), ("a", 1)]
 
     def test_probe_raises_during_an_outage(self, tmp_path: Path) -> None:
         self.commit(tmp_path, self.prepare(tmp_path, "a", 1, [0]))

@@ -40,19 +40,19 @@ class SinkUnderTest(ABC):
     """Whether two branches of a dataset may write to one target."""
 
     @abstractmethod
-    def make_sink(self, place: Path) -> CommitterSink:
+    def make_sink(self, folder: Path) -> CommitterSink:
         """Return the sink, with a separate target for each place."""
 
     @abstractmethod
-    def observe(self, place: Path) -> Sequence[tuple[str, int]]:
+    def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
         """Return dataset and offset of each visible record at the target, with repetitions, in any order. Empty if the
         target does not exist or exists in part."""
 
-    def lose(self, place: Path, request: CommitRequest) -> bool:
+    def lose(self, folder: Path, request: CommitRequest) -> bool:
         """Make it impossible to commit the prepared output; return False if nothing can."""
         return False
 
-    def cut_off(self, place: Path) -> bool:
+    def cut_off(self, folder: Path) -> bool:
         """Make the target unusable for good, as in an outage; return False if nothing can."""
         return False
 
@@ -61,39 +61,39 @@ class SinkUnderTest(ABC):
         transactions, data files of no table. For a sink with `discards`; must be above 0 after an aborted attempt."""
         raise NotImplementedError(f"{type(self).__name__} must count the objects that its sink's `discard` removes")
 
-    def report_not_applicable(self, why: str) -> None:  # noqa: B027 - optional hook
+    def report_not_applicable(self, reason: str) -> None:  # noqa: B027 - optional hook
         """Receive the reason why a test does not apply to the sink."""
 
     # -- helpers
 
-    def sink(self, place: Path) -> CommitterSink:
+    def sink(self, folder: Path) -> CommitterSink:
         """Return the sink as an executor receives it, after pickling."""
-        sent: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(place)))
+        sent: CommitterSink = pickle.loads(pickle.dumps(self.make_sink(folder)))
         return sent
 
-    def context(self, place: Path) -> StepContext:
+    def context(self, folder: Path) -> StepContext:
         """Return the context of steps and committers."""
         return StepContext(
             LocalFileSystem(),
-            str(place / "staging"),
-            str(place / "output"),
-            self.make_sink(place).committers,
+            str(folder / "staging"),
+            str(folder / "output"),
+            self.make_sink(folder).committers,
             store_id=_STORE,
         )
 
-    def committers_file(self, place: Path) -> str:
+    def committers_file(self, folder: Path) -> str:
         """Return the file of the committer's class."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         committer.close()
         return inspect.getsourcefile(type(committer)) or ""
 
-    def committers_folders(self, place: Path) -> list[str]:
+    def committers_folders(self, location: Path) -> list[str]:
         """Return the folder of that file, and the folders in it."""
-        return [folder for folder, *_ in os.walk(os.path.dirname(self.committers_file(place)))]
+        return [folder for folder, *_ in os.walk(os.path.dirname(self.committers_file(location)))]
 
     def writer(
         self,
-        place: Path,
+        location: Path,
         urn: str,
         epoch: int,
         attempt: str = "",
@@ -103,23 +103,23 @@ class SinkUnderTest(ABC):
     ) -> SinkWriter:
         """Open the writer of a new attempt."""
         attempt = attempt or uuid.uuid4().hex
-        folder = place / "staging" / attempt
+        folder = location / "staging" / attempt
         folder.mkdir(parents=True)
         identity = AttemptIdentity(f"run-{epoch}", epoch, urn, f"00000_{epoch:06d}", attempt, branch, store_id=_STORE)
-        area = StagingArea(LocalFileSystem(), str(folder), attempt, str(place / "output"))
-        return self.sink(place).open_writer(identity, area, origin)
+        area = StagingArea(LocalFileSystem(), str(folder), attempt, str(location / "output"))
+        return self.sink(location).open_writer(identity, area, origin)
 
-    def lost(self, place: Path, urn: str, epoch: int, *, died: bool) -> AbortedAttempt:
+    def lost(self, folder: Path, urn: str, epoch: int, *, died: bool) -> AbortedAttempt:
         """Return an aborted attempt that has prepared a record. If it died, its infos are unknown."""
         attempt = uuid.uuid4().hex
-        writer = self.writer(place, urn, epoch, attempt)
+        writer = self.writer(folder, urn, epoch, attempt)
         writer.write(batch_of(0))
         infos = tuple(writer.prepare_commit().infos)
         return AbortedAttempt(epoch, f"00000_{epoch:06d}", attempt, attempt, () if died else infos)
 
     def prepare(
         self,
-        place: Path,
+        folder: Path,
         urn: str,
         epoch: int,
         *work_units: Sequence[int],
@@ -134,31 +134,31 @@ class SinkUnderTest(ABC):
         infos: list[Any] = []
         attempts = [uuid.uuid4().hex for _ in work_units]
         for offsets, attempt in zip(work_units, attempts, strict=True):
-            writer = self.writer(place, urn, epoch, attempt, branch=branch)
+            writer = self.writer(folder, urn, epoch, attempt, branch=branch)
             for offset in offsets:
                 writer.write(batch_of(offset))
             infos += writer.prepare_commit().infos
         request = CommitRequest(urn, epoch, tuple(infos), branch, bases=bases, attempts=tuple(attempts))
-        return self.stored(place, request)
+        return self.stored(folder, request)
 
-    def stored(self, place: Path, request: CommitRequest) -> CommitRequest:
+    def stored(self, folder: Path, request: CommitRequest) -> CommitRequest:
         """Return the request as another process reads it from the commit log."""
-        sink = self.sink(place)
-        context = self.context(place)
+        sink = self.sink(folder)
+        context = self.context(folder)
         (step,) = load_steps(dump_steps([SinkCommitStep(sink, request, context.for_committers)]), context)
         assert isinstance(step, SinkCommitStep)
         return step.request
 
-    def commit(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
+    def commit(self, folder: Path, *requests: CommitRequest) -> list[CommitOutcome]:
         """Commit the requests."""
-        return self._committed(place, requests, SinkCommitter.commit.__name__)
+        return self._committed(folder, requests, SinkCommitter.commit.__name__)
 
-    def commit_atomically(self, place: Path, *requests: CommitRequest) -> list[CommitOutcome]:
+    def commit_atomically(self, folder: Path, *requests: CommitRequest) -> list[CommitOutcome]:
         """Commit the requests, all or none."""
-        return self._committed(place, requests, SinkCommitter.commit_atomically.__name__)
+        return self._committed(folder, requests, SinkCommitter.commit_atomically.__name__)
 
-    def _committed(self, place: Path, requests: Sequence[CommitRequest], how: str) -> list[CommitOutcome]:
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
+    def _committed(self, folder: Path, requests: Sequence[CommitRequest], how: str) -> list[CommitOutcome]:
+        committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             outcomes = list(getattr(committer, how)(list(requests)))
         finally:
@@ -166,59 +166,61 @@ class SinkUnderTest(ABC):
         assert len(outcomes) == len(requests), "one outcome for each request"
         return outcomes
 
-    def withdraw(self, place: Path, *requests: CommitRequest) -> None:
+    def withdraw(self, folder: Path, *requests: CommitRequest) -> None:
         """Roll the requests back."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             committer.abort(list(requests))
         finally:
             committer.close()
 
-    def abandon(self, place: Path, *requests: CommitRequest) -> None:
+    def abandon(self, folder: Path, *requests: CommitRequest) -> None:
         """Roll the requests back for good and discard their prepared output."""
-        self.withdraw(place, *requests)
+        self.withdraw(folder, *requests)
         for request in requests:
-            SinkCommitStep(self.sink(place), request, self.context(place).for_committers).undo()
+            SinkCommitStep(self.sink(folder), request, self.context(folder).for_committers).undo()
 
-    def allow(self, place: Path, *requests: CommitRequest) -> None:
+    def allow(self, folder: Path, *requests: CommitRequest) -> None:
         """Allow the requests again."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             committer.allow(list(requests))
         finally:
             committer.close()
 
-    def discard(self, place: Path, *lost: AbortedAttempt) -> None:
+    def discard(self, folder: Path, *aborted_attempts: AbortedAttempt) -> None:
         """Discard aborted attempts."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
-            committer.discard(list(lost))
+            committer.discard(list(aborted_attempts))
         finally:
             committer.close()
 
-    def probe(self, place: Path) -> None:
+    def probe(self, folder: Path) -> None:
         """Probe the target."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             committer.probe()
         finally:
             committer.close()
 
-    def ledger(self, place: Path) -> dict[str, tuple[int, int]]:
+    def ledger(self, folder: Path) -> dict[str, tuple[int, int]]:
         """Return the newest committed epoch and the number of rows of each dataset."""
-        return {row.dataset_urn: (row.epoch, sum(part.rows for part in row.covered)) for row in self.ledger_rows(place)}
+        return {
+            row.dataset_urn: (row.epoch, sum(part.rows for part in row.covered)) for row in self.ledger_rows(folder)
+        }
 
-    def ledger_rows(self, place: Path) -> list[LedgerRow]:
+    def ledger_rows(self, folder: Path) -> list[LedgerRow]:
         """Return all ledger rows."""
-        committer = self.sink(place).open_committer(self.context(place).for_committers)
+        committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
             return [*committer.ledger()]
         finally:
             committer.close()
 
-    def seen(self, place: Path) -> list[tuple[str, int]]:
+    def visible_records(self, folder: Path) -> list[tuple[str, int]]:
         """Return the visible records in order."""
-        return sorted((urn, int(offset)) for urn, offset in self.observe(place))
+        return sorted((urn, int(offset)) for urn, offset in self.observe(folder))
 
 
 def batch_of(offset: int) -> pa.RecordBatch:

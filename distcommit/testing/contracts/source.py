@@ -125,12 +125,12 @@ class SourceContract(ABC):
 
     def test_only_owned_datasets_are_planned(self, source: Source) -> None:
         for urn in self.holds():
-            planned = self.planned(source.plan(lambda asked, urn=urn: asked == urn, SourceState()))  # type: ignore[misc]
+            planned = self.planned(source.plan(lambda requested, urn=urn: requested == urn, SourceState()))  # type: ignore[misc]
             assert [plan.dataset_urn for plan in planned] == [urn]
         assert self.planned(source.plan(lambda urn: False, SourceState())) == []
 
     def test_fixed_settings_and_facts_are_the_same_each_time(self, source: Source) -> None:
-        assert source.pins() == self.make_source().pins()
+        assert source.fixed_settings() == self.make_source().fixed_settings()
         facts = [fact for _ in range(2) for fact in source.plan(bool, SourceState()) if isinstance(fact, SourceFact)]
         assert facts[: len(facts) // 2] == facts[len(facts) // 2 :]
 
@@ -156,8 +156,8 @@ class SourceContract(ABC):
             done = self.read_to(extractor, plan, [first])
             again = self.plan(source, {urn: DatasetState(urn, watermark=done)}).get(urn)
             read = self.count(extractor, first)
-            rest = sum(self.count(extractor, unit) for unit in again.work_units) if again else 0
-            assert read + rest == sum(self.holds()[urn].values())
+            remainder = sum(self.count(extractor, unit) for unit in again.work_units) if again else 0
+            assert read + remainder == sum(self.holds()[urn].values())
             assert again is None or again.planned_low == done
 
     def test_work_unit_yields_the_same_records_each_time(self, source: Source, extractor: Extractor) -> None:
@@ -175,7 +175,7 @@ class SourceContract(ABC):
         failed attempt up to this position."""
         for plan in self.plan(source).values():
             for unit in plan.work_units:
-                whole = self.rows_by_partition(source, extractor.extract(unit))
+                complete = self.rows_by_partition(source, extractor.extract(unit))
                 small = replace(unit, properties={**unit.properties, "max_bytes": "1"})
                 batches = sum(1 for _ in extractor.extract(small))
                 for count in sorted({1, batches // 2, batches}) if batches else ():
@@ -187,9 +187,9 @@ class SourceContract(ABC):
                         continue
                     assert unit.can_end_at(reached)
                     assert all(at_or_past(reached.positions[h.partition], h.high) for h in extraction.holes())
-                    rest = self.rows_by_partition(source, extractor.extract(replace(unit, low=reached)))
-                    both = {name: [*first_rows.get(name, ()), *rest.get(name, ())] for name in whole}
-                    assert self.comparable(source, both) == self.comparable(source, whole)
+                    remainder = self.rows_by_partition(source, extractor.extract(replace(unit, low=reached)))
+                    both = {name: [*first_rows.get(name, ()), *remainder.get(name, ())] for name in complete}
+                    assert self.comparable(source, both) == self.comparable(source, complete)
 
     @staticmethod
     def comparable(source: Source, rows: Mapping[object, Iterable[object]]) -> dict[object, list[object]]:

@@ -55,7 +55,7 @@ class TaskCheckerContract(ABC):
         batches, counts = attempt
         for batch in batches:
             for first in range(0, batch.num_rows, rows or max(batch.num_rows, 1)):
-                check.see(batch.slice(first, rows) if rows else batch)
+                check.inspect(batch.slice(first, rows) if rows else batch)
         passed, detail = check.outcome(counts)
         assert isinstance(passed, bool)
         assert isinstance(detail, str)
@@ -79,10 +79,10 @@ class TaskCheckerContract(ABC):
         assert not self.judged(checker.begin(), self.fails(), rows)
 
     def test_repeated_call_returns_the_same(self, checker: TaskChecker) -> None:
-        for attempt, wanted in ((self.passes(), True), (self.fails(), False)):
+        for attempt, requested in ((self.passes(), True), (self.fails(), False)):
             check = checker.begin()
-            assert self.judged(check, attempt) is wanted
-            assert check.outcome(attempt[1])[0] is wanted
+            assert self.judged(check, attempt) is requested
+            assert check.outcome(attempt[1])[0] is requested
 
     def test_empty_attempt_gets_an_outcome(self, checker: TaskChecker) -> None:
         self.judged(checker.begin(), ([], BranchCounts(read=0, written=0, rejected=0, filtered=0)))

@@ -79,7 +79,7 @@ class Fault:
     _opened: str = field(default="", init=False)
 
     @property
-    def seen(self) -> int:
+    def counted_calls(self) -> int:
         """Return the number of counted calls."""
         return len(self.sites)
 
@@ -89,7 +89,7 @@ class Fault:
             self._opened = arguments[0]
         if name in _UNTOUCHED or not self.concerns(name, arguments):
             return False
-        number = self.seen
+        number = self.counted_calls
         paths = [argument for argument in arguments if isinstance(argument, str)]
         self.sites.append(Operation(name, paths[-1] if paths else self._opened).site)
         return self.first <= number < self.first + self.times

@@ -96,8 +96,8 @@ class ModelSource(Source):
             if state.watermark is not None and state.watermark.incarnation not in ("", dataset.incarnation):
                 yield DatasetProblem(urn, f"expected {state.watermark.incarnation}, found {dataset.incarnation}")
                 continue
-            again = states.to_read_again(urn)
-            plan = _plan(urn, _up_to(again, dataset, state.watermark), state.watermark)
+            retried_end = states.to_read_again(urn)
+            plan = _plan(urn, _up_to(retried_end, dataset, state.watermark), state.watermark)
             if plan.work_units or self.careless:
                 units = tuple(structs.replace(unit, size=unit.size * self.weight) for unit in plan.work_units)
                 yield structs.replace(plan, work_units=units)
@@ -138,13 +138,15 @@ def _nonsense(states: SourceState) -> Iterator[Planned]:
     yield from (twice, twice)
 
 
-def _up_to(again: Watermark | None, dataset: ModelDataset, stored: Watermark | None) -> ModelDataset:
+def _up_to(retried_end: Watermark | None, dataset: ModelDataset, stored: Watermark | None) -> ModelDataset:
     """Return the dataset up to the end of the range to read again."""
-    if again is None or again.incarnation != dataset.incarnation:
+    if retried_end is None or retried_end.incarnation != dataset.incarnation:
         return dataset
     reached = stored.positions if stored else {}
     ends = {
-        partition: min(end, max(as_offset(again.positions.get(partition, end)), as_offset(reached.get(partition, 0))))
+        partition: min(
+            end, max(as_offset(retried_end.positions.get(partition, end)), as_offset(reached.get(partition, 0)))
+        )
         for partition, end in dataset.partitions.items()
     }
     return replace(dataset, partitions=ends)

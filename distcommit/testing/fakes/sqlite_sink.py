@@ -156,8 +156,8 @@ class SqliteCommitter(SinkCommitter):
 
     def _row(self, request: CommitRequest) -> LedgerRow | None:
         """Return the ledger row of the dataset and branch."""
-        where = "SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)"
-        stored = self._db.execute(where, self._key(request)).fetchone()
+        location = "SELECT row FROM ledger WHERE (store, dataset, branch) = (?, ?, ?)"
+        stored = self._db.execute(location, self._key(request)).fetchone()
         return from_json(stored[0], LedgerRow) if stored else None
 
     def _load(self, request: CommitRequest) -> None:

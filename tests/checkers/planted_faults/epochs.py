@@ -21,7 +21,7 @@ EPOCHS = (
         "set-closes-the-epoch-before",
         "a watermark set by hand closes the epoch before the newest, so that a running plan may seal",
         (
-            "protocol.folding",
+            "protocol.record_effects",
             "_set",
             "max(state.closed_epoch, fold.fence_epoch)",
             "max(state.closed_epoch, fold.fence_epoch - 1)",

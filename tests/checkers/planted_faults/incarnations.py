@@ -15,7 +15,7 @@ INCARNATIONS = (
         (
             "app.auditing.audit",
             "_Dataset.key",
-            'incarnation if is_other(incarnation, self.incarnation) else ""',
+            'incarnation if is_other_incarnation(incarnation, self.incarnation) else ""',
             '""',
         ),
         tests=_SEES,
@@ -24,7 +24,12 @@ INCARNATIONS = (
         FaultClass.INCARNATION,
         "earlier-incarnations-forgotten",
         "the store forgets how far the incarnation before was read",
-        ("protocol.setting", "earlier_readings_after", "(*others, EarlierReading(before, state.origin))", "()"),
+        (
+            "protocol.watermark_setting",
+            "earlier_readings_after",
+            "(*other_readings, EarlierReading(before, state.origin))",
+            "()",
+        ),
         tests=_SEES,
     ),
     fault(
@@ -32,8 +37,8 @@ INCARNATIONS = (
         "origin-of-the-incarnation-before",
         "positions of a new incarnation begin where those of the old one did",
         (
-            "protocol.setting",
-            "reach_after",
+            "protocol.watermark_setting",
+            "reach_after_setting",
             'before is None or before.incarnation not in ("", watermark.incarnation)',
             "before is None",
         ),
@@ -44,8 +49,8 @@ INCARNATIONS = (
         "rebuilt-in-no-incarnation",
         "a rebuild does not know of which incarnation the positions are that it finds",
         (
-            "app.auditing.continued",
-            "Continued.watermark",
+            "app.auditing.continuation",
+            "Continuation.watermark",
             "Watermark(positions, self.incarnation)",
             "Watermark(positions)",
         ),
@@ -57,7 +62,7 @@ INCARNATIONS = (
         (
             "core.interfaces.source",
             "stored_incarnations",
-            'state.watermark is not None and before and there not in ("", before)',
+            'state.watermark is not None and before and present not in ("", before)',
             "False",
         ),
         tests=_SEES,

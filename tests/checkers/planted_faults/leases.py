@@ -63,10 +63,10 @@ LEASES = (
         (
             "spark.cancellation",
             "CancellableLaunch.__call__",
-            "self.require_wanted()\ntry:\n    return self.launch(function, settings, tasks, kind)\n"
-            "except (JobFailedError, ConfigurationError, ProcessLostError):\n    self.require_wanted()\n    raise",
+            "self.check_cancellation()\ntry:\n    return self.launch(function, settings, tasks, kind)\n"
+            "except (JobFailedError, ConfigurationError, ProcessLostError):\n    self.check_cancellation()\n    raise",
             "try:\n    return self.launch(function, settings, tasks, kind)\n"
-            "except (JobFailedError, ConfigurationError, ProcessLostError):\n    self.require_wanted()\n    raise",
+            "except (JobFailedError, ConfigurationError, ProcessLostError):\n    self.check_cancellation()\n    raise",
         ),
         tests=_CANCEL,
     ),
@@ -77,7 +77,7 @@ LEASES = (
         (
             "spark.cancellation",
             "CancellableLaunch.__call__",
-            "self.require_wanted()\nraise",
+            "self.check_cancellation()\nraise",
             "raise",
         ),
         tests=_CANCEL,

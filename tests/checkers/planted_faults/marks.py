@@ -9,7 +9,7 @@ MARKS = (
         FaultClass.MARK,
         "clean-whatever-is-left",
         "a run that left something open marks the output as clean",
-        ("stores.logs.fencing", "end_run", "Mark.CLEAN if clean else Mark.ENDED", "Mark.CLEAN"),
+        ("stores.logs.fencing", "end_run", "Marker.CLEAN if clean else Marker.ENDED", "Marker.CLEAN"),
     ),
     fault(
         FaultClass.MARK,
@@ -18,8 +18,8 @@ MARKS = (
         (
             "app.admin.rebuild",
             "rebuild_store",
-            "put_mark(fs, roots.output, epoch, Mark.REBUILD)\n_fence(store, epoch, run_id)",
-            "_fence(store, epoch, run_id)\nput_mark(fs, roots.output, epoch, Mark.REBUILD)",
+            "put_run_marker(fs, roots.output, epoch, Marker.REBUILD)\n_fence(store, epoch, run_id)",
+            "_fence(store, epoch, run_id)\nput_mark(fs, roots.output, epoch, Marker.REBUILD)",
         ),
     ),
     fault(
@@ -29,9 +29,9 @@ MARKS = (
         (
             "app.admin.rebuild",
             "rebuild_store",
-            "_set_aside(store, epoch, plan.set_aside, tick)\n_end(store, epoch, who)\n"
-            "put_mark(fs, roots.output, epoch, Mark.CLEAN)",
-            "_end(store, epoch, who)\nput_mark(fs, roots.output, epoch, Mark.CLEAN)\n"
+            "_set_aside(store, epoch, plan.set_aside, tick)\n_end(store, epoch, user)\n"
+            "put_run_marker(fs, roots.output, epoch, Marker.CLEAN)",
+            "_end(store, epoch, user)\nput_mark(fs, roots.output, epoch, Marker.CLEAN)\n"
             "_set_aside(store, epoch, plan.set_aside, tick)",
         ),
     ),
@@ -42,9 +42,9 @@ MARKS = (
         (
             "stores.logs.fencing",
             "begin_run",
-            "put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)",
-            "if not read_marks(store.fs, store.roots.output)[Mark.BEGAN]:\n"
-            "    put_mark(store.fs, store.roots.output, epoch, Mark.BEGAN)",
+            "put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)",
+            "if not read_markers(store.fs, store.roots.output)[Marker.BEGAN]:\n"
+            "    put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)",
         ),
     ),
     fault(

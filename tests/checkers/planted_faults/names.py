@@ -18,8 +18,8 @@ NAMES = (
         (
             "steps.publishing",
             "_Batch._missing_in",
-            "{file.final_path[cut:]: file.file_id for file in files} == there",
-            "{steps[index].file.final_path[cut:] for index in group.indices} == set(there)",
+            "{file.final_path[cut:]: file.file_id for file in files} == present",
+            "{steps[index].file.final_path[cut:] for index in group.indices} == set(present)",
         ),
     ),
     fault(

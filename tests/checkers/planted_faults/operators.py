@@ -34,9 +34,9 @@ OPERATORS = (
         (
             "app.auditing.audit",
             "audit_store",
-            "result.gaps or result.pending or result.unknown_files_count or result.staged_left_count"
+            "result.gaps or result.pending or result.unknown_files_count or result.orphaned_files_count"
             " or result.unreadable",
-            "result.gaps or result.unknown_files_count or result.staged_left_count or result.unreadable",
+            "result.gaps or result.unknown_files_count or result.orphaned_files_count or result.unreadable",
         ),
         tests=_WALK,
     ),
@@ -56,8 +56,8 @@ OPERATORS = (
         "skipped-positions-stay-skipped",
         "positions that are read again after a watermark was set back stay recorded as skipped",
         (
-            "protocol.setting",
-            "reach_after",
+            "protocol.watermark_setting",
+            "reach_after_setting",
             "skipped = [part for skip in skipped for part in _part_before(skip, partition, at, incarnation)]",
         ),
         tests=("tests/spec/test_set_model.py", *_WALK),
@@ -78,7 +78,11 @@ OPERATORS = (
         FaultClass.OPERATOR,
         "retained-files-are-gaps",
         "the audit takes what retention has deleted for missing",
-        ("app.auditing.audit", "_Audit.dataset", "found.coverage[found.key(each.incarnation)].replace(each)"),
+        (
+            "app.auditing.audit",
+            "_Audit.dataset",
+            "checked.coverage[checked.key(replaced.incarnation)].replace(replaced)",
+        ),
         tests=_WALK,
     ),
     fault(
@@ -88,7 +92,7 @@ OPERATORS = (
         (
             "app.auditing.audit",
             "_Audit.dataset",
-            "gone_files(logged, folder.paths, folder.retired_paths) if folder.is_read else []",
+            "missing_files(logged, folder.paths, folder.superseded_paths) if folder.is_read else []",
             "[]",
         ),
         tests=("tests/unit/app/auditing/test_missing_files.py",),

@@ -9,7 +9,7 @@ READERS = (
         FaultClass.READER,
         "snapshot-not-looked-at-again",
         "a reader does not look whether its snapshot is kept once it has listed the files",
-        ("app.reading.readers", "Cut.paths", "self._require_kept()"),
+        ("app.reading.readers", "Snapshot.paths", "self._require_unexpired()"),
         tests=("tests/unit/app/reading/test_readers.py",),
     ),
     fault(
@@ -59,6 +59,6 @@ READERS = (
         "retired-for-older-snapshots-too",
         "a reader of an older snapshot lacks what was replaced after it",
         ("app.reading.live_files", "live_files", "published_epoch(entry.name) <= done_epoch", "True"),
-        ("app.reading.live_files", "live_files", "retired_by(stones, done_epoch)", "retired_by(stones, 1 << 62)"),
+        ("app.reading.live_files", "live_files", "superseded_by(stones, done_epoch)", "superseded_by(stones, 1 << 62)"),
     ),
 )

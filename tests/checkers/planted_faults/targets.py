@@ -138,7 +138,7 @@ TARGETS = (
         FaultClass.GROUP,
         "undecoded-member-holds-nobody",
         "a group is committed without a member whose infos can not be decoded",
-        ("steps.sink", "SinkCommitStep._commit", "errors and whole", "False"),
+        ("steps.sink", "SinkCommitStep._commit", "errors and is_complete", "False"),
         tests=("tests/unit/steps/test_sink.py",),
     ),
     fault(
@@ -172,7 +172,7 @@ TARGETS = (
         (
             "sinks.table_formats.committer",
             "DataFileCommitter.decide",
-            "batch.whole and refused is not None",
+            "batch.is_atomic and refused is not None",
             "False",
         ),
         tests=_DELTA_CONTRACT,

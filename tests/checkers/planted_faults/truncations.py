@@ -31,13 +31,13 @@ TRUNCATIONS = (
         FaultClass.TRUNCATION,
         "mark-deleted",
         "who puts a mark takes it away with the older ones of its kind",
-        ("stores.folders.ownership", "put_mark", "other_epoch < epoch", "other_epoch <= epoch"),
+        ("stores.folders.ownership", "put_run_marker", "other_epoch < epoch", "other_epoch <= epoch"),
     ),
     fault(
         FaultClass.TRUNCATION,
         "one-run-fewer-kept",
         "of the runs whose tables are kept, one more is deleted",
-        ("stores.history.retention", "expire_history", "runs[: -kept.tables]", "runs[: 1 - kept.tables]"),
+        ("stores.history.retention", "expire_history", "runs[: -retention.tables]", "runs[: 1 - retention.tables]"),
     ),
     fault(
         FaultClass.TRUNCATION,

@@ -40,14 +40,15 @@ VIEWS = (
         (
             "app.admin.rebuild",
             "rebuild_store",
-            "known = known_states(store)\nplan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)",
+            "dataset_states = stored_states(store)\nplan = planned(store, dataset_states, flow, "
+            "accept_gaps=accept_gaps, tick=tick)",
         ),
         (
             "app.admin.rebuild",
             "rebuild_store",
             "claim_folders(store)",
-            "claim_folders(store)\nknown = known_states(store)\n"
-            "plan = planned(store, known, flow, accept_gaps=accept_gaps, tick=tick)",
+            "claim_folders(store)\nknown = stored_states(store)\n"
+            "plan = planned(store, dataset_states, flow, accept_gaps=accept_gaps, tick=tick)",
         ),
     ),
     fault(
@@ -57,8 +58,8 @@ VIEWS = (
         (
             "stores.logs.fencing",
             "newer_runs",
-            "max(marks.values())",
-            "max(read_marks(store.fs, store.roots.output).values())",
+            "max(run_markers.values())",
+            "max(read_markers(store.fs, store.roots.output).values())",
         ),
     ),
     fault(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from distcommit.app.admin.rebuild import known_states
-from distcommit.app.auditing.published import read_published
+from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.auditing.published_files import read_published
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import error_branch_of
 from distcommit.sinks.files.footer import read_records
@@ -21,9 +21,9 @@ Places = Callable[[str, int], Iterable[str]]
 
 def _live(store: JobStore) -> dict[str, list[str]]:
     """Return the live places of each value."""
-    done, places = known_states(store), dict[str, list[str]]()
+    done, places = stored_states(store), dict[str, list[str]]()
     for folder in read_published(store.fs, store.roots.output):
-        for file in folder.live(done[folder.dataset_urn].done_epoch):
+        for file in folder.live_files(done[folder.dataset_urn].done_epoch):
             name = file.footer.branch
             place = error_branch_of(name) if file.footer.kind == "rejected" else name
             for value in read_records(store.fs, file.path).column("value").to_pylist():
@@ -33,15 +33,15 @@ def _live(store: JobStore) -> dict[str, list[str]]:
 
 def misplaced(store: JobStore, source: ModelSource, *flows: Places) -> str:
     """Return a misplaced record, if any: each must be where one of these flows puts it, and no others may exist."""
-    found = _live(store)
+    results = _live(store)
     for urn, dataset in source.datasets.items():
         for partition, end in dataset.partitions.items():
             for offset in range(end):
                 value = f"{urn}/{partition}/{offset}"
-                live, expected = sorted(found.pop(value, [])), [sorted(places(value, offset)) for places in flows]
+                live, expected = sorted(results.pop(value, [])), [sorted(places(value, offset)) for places in flows]
                 if live not in expected:
                     return f"{value} is in {live}, expected in one of {expected}"
-    return f"no reader has read {found}" if found else ""
+    return f"no reader has read {results}" if results else ""
 
 
 def by_offset(_: str, offset: int) -> Iterable[str]:

@@ -51,9 +51,9 @@ def _forks_zombie(machine: SimulatedPosix) -> Mapping[str, Act]:
 
 def _optional(flow: TaskFlow, *, fails: bool) -> TaskFlow:
     """Return the flow with an optional branch `right` that may fail."""
-    left, right = flow.branches
+    remaining, right = flow.branches
     stages = (Stage("broken", Broken()),) if fails else right.stages
-    return replace(flow, branches=(left, replace(right, stages=stages, optional=True)))
+    return replace(flow, branches=(remaining, replace(right, stages=stages, optional=True)))
 
 
 def _forks_optional(machine: SimulatedPosix) -> Mapping[str, Act]:

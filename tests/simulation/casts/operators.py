@@ -134,10 +134,10 @@ def _imports(store: JobStore, scene: Scene) -> None:
     """Set the watermarks of many datasets at once to their present values."""
     log = store.bucket_log(0)
     watermarks = {urn: state.watermark for urn, state in log.refresh().datasets.items()}
-    wanted = {urn: watermark for urn, watermark in watermarks.items() if watermark is not None}
-    operator_actions.set_watermarks(store, wanted, wanted, "person")
+    requested = {urn: watermark for urn, watermark in watermarks.items() if watermark is not None}
+    operator_actions.set_watermarks(store, requested, requested, "person")
     fold = log.refresh()
-    if any(fold.state_of(urn).closed_epoch < fold.fence_epoch for urn in wanted):
+    if any(fold.state_of(urn).closed_epoch < fold.fence_epoch for urn in requested):
         raise AssertionError("the live run may still seal imported datasets")
 
 

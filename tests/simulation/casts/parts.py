@@ -137,7 +137,9 @@ def plan_all(settings: RunSettings) -> RunSettings:
     manifest = build_manifest(
         settings, [plan_partition(settings, partition) for partition in range(settings.partitions)]
     )
-    put_manifest(settings.store.fs, settings.store.roots.store, structs.replace(manifest, large=(), lent=()))
+    put_manifest(
+        settings.store.fs, settings.store.roots.store, structs.replace(manifest, large_units=(), lent_ranges=())
+    )
     return settings
 
 
@@ -171,8 +173,8 @@ def in_turn(*acts: Act) -> Act:
     """Return a part that runs these parts in turn."""
 
     def act(store: JobStore, scene: Scene) -> None:
-        for each in acts:
-            each(store, scene)
+        for item in acts:
+            item(store, scene)
 
     return act
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.reading.readers import Cut, read_store
-from distcommit.core.errors import CutGoneError, StaleStoreError
+from distcommit.app.reading.readers import Snapshot, read_store
+from distcommit.core.errors import SnapshotExpiredError, StaleStoreError
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.job_store import JobStore
@@ -34,12 +34,12 @@ _TOGETHER = replace(_APPENDS, job_level=True)
 _REPLACES = World(files=FileSink(compression="none", publish="replace"))
 
 
-def _offsets_of(cut: Cut, urn: str) -> list[tuple[str, int]]:
+def _offsets_of(cut: Snapshot, urn: str) -> list[tuple[str, int]]:
     table = cut.to_arrow(urn)
     return sorted(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True)) if len(table) else []
 
 
-def _wrong_with(world: World, cut: Cut, seen: Mapping[str, list[tuple[str, int]]], aged_epoch: int) -> str:
+def _wrong_with(world: World, cut: Snapshot, seen: Mapping[str, list[tuple[str, int]]], aged_epoch: int) -> str:
     """Return whatever is not a whole commit: a snapshot's watermark of a dataset defines its records.
 
     Expired records are complete up to `aged_epoch`, and absent after it.
@@ -48,7 +48,7 @@ def _wrong_with(world: World, cut: Cut, seen: Mapping[str, list[tuple[str, int]]
         reached = cut.datasets[urn].watermark
         ends = {} if reached is None else {partition: int(str(end)) for partition, end in reached.positions.items()}
         for partition, end in ends.items():
-            first = max([0, *(each for each in _ENDS if each < end)]) if world.files.publish == "replace" else 0
+            first = max([0, *(number for number in _ENDS if number < end)]) if world.files.publish == "replace" else 0
             positions = [at for of_partition, at in offsets if of_partition == partition]
             if partition == "0" and 0 < aged_epoch < cut.datasets[urn].done_epoch:
                 first = end
@@ -70,14 +70,14 @@ def _reads(world: World, *, aged_epoch: int = 0) -> Act:
         for _ in range(_READS):
             try:
                 cut = read_store(store, ROOTS.output, MAIN_BRANCH, None, None)
-                seen = {urn: _offsets_of(cut, urn) for urn in cut.datasets}
-            except CutGoneError:
+                observed = {urn: _offsets_of(cut, urn) for urn in cut.datasets}
+            except SnapshotExpiredError:
                 if aged_epoch:
                     continue
                 raise AssertionError("a snapshot that is kept went while it was read") from None
             except StaleStoreError as error:
                 raise AssertionError(f"a reader is refused beside a run: {error}") from error
-            wrong = _wrong_with(world, cut, seen, aged_epoch)
+            wrong = _wrong_with(world, cut, observed, aged_epoch)
             if wrong or (cut.epoch, cut.phase) < newest:
                 raise AssertionError(wrong or f"a reader is taken back from {newest} to {cut.epoch}.{cut.phase}")
             newest = (cut.epoch, cut.phase)
@@ -105,7 +105,7 @@ def _beside_retention(machine: SimulatedPosix) -> Mapping[str, Act]:
     for source in _AGED:
         TIMED.run(machine, source)
     states = TIMED.store(machine).bucket_log(0).refresh().datasets.values()
-    return {"reader": _reads(TIMED, aged_epoch=max(state.done_epoch for state in states)), "retain": _retains}
+    return {"reader": _reads(TIMED, aged_epoch=max(state.done_epoch for state in states)), "expire": _retains}
 
 
 _AGED = (timed_source(1, 1), timed_source(2, 2))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import new_run_id
@@ -54,7 +54,7 @@ def _last_run(cast: Cast, machine: SimulatedPosix) -> bool:
         rebucket(store, Move(under_way.buckets), new_run_id(), lambda step: None)
     done = cast.world.run(machine, cast.source).succeeded
     store = cast.world.store(machine)
-    if all(state.status is DatasetStatus.IDLE for state in known_states(store).values()):
+    if all(state.status is DatasetStatus.IDLE for state in stored_states(store).values()):
         rebucket(store, Move(store.buckets + 1), new_run_id(), lambda step: None)
     return done
 

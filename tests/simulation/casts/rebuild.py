@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import ConflictError, StaleStoreError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import SequenceName
@@ -19,7 +19,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.folders.ownership import Mark, put_mark, read_claim, read_marks
+from distcommit.stores.folders.ownership import Marker, put_run_marker, read_claim, read_markers
 from distcommit.stores.logs.fencing import newer_runs
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore, has_store, open_store
@@ -49,11 +49,11 @@ def _rebuilds(store: JobStore, scene: Scene) -> None:
         store = open_store(fs, ROOTS, _JOB, create=False)
         if not newer_runs(store):
             raise ConflictError("there is nothing to rebuild")
-        plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+        plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     else:
         owner = read_claim(fs, ROOTS.output)
         plan = plan_rebuild(store, {}, accept_gaps=False)
-        put_mark(fs, ROOTS.output, max(read_marks(fs, ROOTS.output).values()) + 1, Mark.REBUILD)
+        put_run_marker(fs, ROOTS.output, max(read_markers(fs, ROOTS.output).values()) + 1, Marker.REBUILD)
         lost = owner.store_id if owner is not None else ""
         store = open_store(fs, ROOTS, _JOB, WORLD.buckets, create=True, lost_store_id=lost)
     rebuild_store(store, plan, run_id, "person", accept_gaps=False)

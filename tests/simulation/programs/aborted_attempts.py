@@ -116,10 +116,10 @@ class _PreparedCommitter(SinkCommitter):
             if not fs.put_if_absent(note, _TAKEN_BACK) and fs.read(note) != _TAKEN_BACK:
                 raise ConflictError("a note that stands can't be taken back", dataset=request.dataset_urn)
 
-    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
+    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         if self.sink.down:
             raise ConnectionError("the target is down")
-        self._take_away([each.attempt for each in lost])
+        self._take_away([attempt.attempt for attempt in aborted_attempts])
 
     def _commit(self, request: CommitRequest) -> CommitOutcome:
         if request.dataset_urn == "a" and self.sink.refuses:

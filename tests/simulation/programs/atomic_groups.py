@@ -87,9 +87,15 @@ class _Committer(AggregatedCommitter[Sequence[CommitRequest]]):
             number, version = _newest(self.fs)
             rows = {row.dataset_urn: row for row in version.rows}
             answers = [answered(rows.get(request.dataset_urn), request) for request in aggregated]
-            new = [each for each, answer in zip(aggregated, answers, strict=True) if answer is None]
-            rows |= {each.dataset_urn: committed(rows.get(each.dataset_urn), each, ()) for each in new}
-            values = [*version.values, *(value for each in new for info in each.infos for value in info)]
+            new = [commit_request for commit_request, answer in zip(aggregated, answers, strict=True) if answer is None]
+            rows |= {
+                commit_request.dataset_urn: committed(rows.get(commit_request.dataset_urn), commit_request, ())
+                for commit_request in new
+            }
+            values = [
+                *version.values,
+                *(value for commit_request in new for info in commit_request.infos for value in info),
+            ]
             if not new or self._put(number, _Version(values, list(rows.values()), len(new))):
                 self.fs.sync([_TABLE], _TABLE)  # it may be of a crashed process
                 return [answer or Committed() for answer in answers]
@@ -143,15 +149,15 @@ def _all_or_none(machine: SimulatedPosix) -> str:
     if not (_run(machine, _THEN) and _run(machine, _AFTER)):
         return "a run after it does not succeed"
     fs = SimulatedFileSystem(machine)
-    wanted = sorted(
+    requested = sorted(
         f"{urn}/{p}/{offset}"
         for urn, dataset in _AFTER.datasets.items()
         for p, end in dataset.partitions.items()
         for offset in range(end)
     )
     values = sorted(_newest(fs)[1].values)
-    if values != wanted:
-        return f"the table has {values}, and not {wanted}"
+    if values != requested:
+        return f"the table has {values}, and not {requested}"
     parts = [version.new for _, version in _versions(fs) if version.new not in (0, len(_AFTER.datasets))]
     return f"commits have brought {parts} of two datasets" if parts else ""
 

@@ -12,14 +12,14 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import StaleStoreError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import new_run_id
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
+from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -62,17 +62,17 @@ def _commits(machine: SimulatedPosix) -> None:
 
 
 def _is_rebuilt(machine: SimulatedPosix) -> bool:
-    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    return 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]
+    marks = read_markers(SimulatedFileSystem(machine), ROOTS.output)
+    return 0 < marks[Marker.REBUILD] <= marks[Marker.CLEAN]
 
 
 def _rebuild(machine: SimulatedPosix) -> None:
     """Rebuild as the command does, after a run that the store does not contain has begun."""
     store = _WORLD.store(machine)
-    marks = read_marks(store.fs, ROOTS.output)
-    if not marks[Mark.REBUILD]:
-        put_mark(store.fs, ROOTS.output, max(marks.values()) + 1, Mark.BEGAN)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    marks = read_markers(store.fs, ROOTS.output)
+    if not marks[Marker.REBUILD]:
+        put_run_marker(store.fs, ROOTS.output, max(marks.values()) + 1, Marker.BEGAN)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     done = rebuild_store(store, plan, new_run_id(), "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
@@ -81,7 +81,7 @@ def _rebuild(machine: SimulatedPosix) -> None:
 def _finish(machine: SimulatedPosix) -> str:
     """Require that no run begins before the store is rebuilt; then a run makes everything exact."""
     if not _is_rebuilt(machine):
-        if read_marks(SimulatedFileSystem(machine), ROOTS.output)[Mark.REBUILD]:
+        if read_markers(SimulatedFileSystem(machine), ROOTS.output)[Marker.REBUILD]:
             require_refused([partial(_WORLD.run, machine, _MORE)], StaleStoreError)
         _rebuild(machine)
     if not _WORLD.run(machine, _MORE).succeeded:

@@ -284,7 +284,7 @@ class _OneCase:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call: Callable[..., Any] = getattr(self._machine, name)
-        return lambda *arguments: call(*(each.lower() if isinstance(each, str) else each for each in arguments))
+        return lambda *arguments: call(*(item.lower() if isinstance(item, str) else item for item in arguments))
 
 
 class _UntriedFileSystem(SimulatedFileSystem):

@@ -48,7 +48,7 @@ class _Folders(JobFolders):
 
     machine: SimulatedPosix | None = None
 
-    def places(self) -> tuple[FileSystem, Roots]:
+    def roots(self) -> tuple[FileSystem, Roots]:
         assert self.machine is not None
         return SimulatedFileSystem(self.machine), ROOTS
 
@@ -71,7 +71,7 @@ def _paths(machine: SimulatedPosix) -> dict[str, str]:
 def _damaged(*names: str, with_backup: bool = False) -> SimulatedPosix:
     """End a run, and truncate these files."""
     machine = new_machine()
-    run_pinned(_WORLD, machine, SOURCE, _folders(machine).pinned())
+    run_pinned(_WORLD, machine, SOURCE, _folders(machine).fixed_settings())
     for path, name in _paths(machine).items():
         if name in names:
             data = machine.read_file(path)
@@ -97,10 +97,10 @@ def _repair_and_run(machine: SimulatedPosix) -> str:
         machine.unlink(path)
     if repair_files(_folders(machine), new_run_id(), dry_run=True):
         _repair(machine)
-    if left := repair_files(_folders(machine), new_run_id(), dry_run=True):
-        return f"damaged still: {left}"
+    if remaining := repair_files(_folders(machine), new_run_id(), dry_run=True):
+        return f"damaged still: {remaining}"
     store = _WORLD.store(machine)
-    pinned = {name: pin.value for name, pin in _folders(machine).pinned().settings.items() if pin.binds}
+    pinned = {name: pin.value for name, pin in _folders(machine).fixed_settings().settings.items() if pin.binds}
     if not {*read_settings(store).settings.items()} <= {*pinned.items()}:
         return f"the settings are {read_settings(store)}"
     if problems := verify_store(store).problems:
@@ -127,7 +127,7 @@ def _put_back(machine: SimulatedPosix) -> str:
 
 def _run_on(machine: SimulatedPosix) -> str:
     before = _WORLD.watermarks(machine)
-    run_pinned(_WORLD, machine, _MORE, _folders(machine).pinned())
+    run_pinned(_WORLD, machine, _MORE, _folders(machine).fixed_settings())
     return _WORLD.violation(machine, _MORE, before)
 
 

@@ -10,22 +10,22 @@ from functools import partial
 
 import pyarrow as pa
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.auditing.coverage import covered_by
-from distcommit.app.auditing.published import read_published
+from distcommit.app.auditing.published_files import read_published
 from distcommit.app.reading.snapshot_choice import choose_snapshot
-from distcommit.core.errors import CutGoneError
+from distcommit.core.errors import SnapshotExpiredError
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.protocol.paths.output import REJECTED_FOLDER
-from distcommit.protocol.paths.store import EXPIRY_CUTOFFS
+from distcommit.protocol.paths.store import EXPIRY_REQUESTS
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
-from distcommit.stores.folders.ownership import Mark, read_claim, read_marks
+from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.snapshots.expiry_cutoffs import put_expiry_request, readable_expiry_request
 from distcommit.stores.state.job_store import open_store
@@ -91,7 +91,7 @@ def retain_old(machine: SimulatedPosix) -> None:
     store = TIMED.store(machine)
     put_expiry_request(store, _BEFORE_MS, _BEFORE_MS, "somebody")
     request = readable_expiry_request(store)
-    if request is None or request.before_ms != _BEFORE_MS:
+    if request is None or request.cutoff_ms != _BEFORE_MS:
         raise AssertionError(f"the expiry was not requested: {request}")
     for kept_snapshots in (None, 2):
         if not TIMED.retain(machine, _FIRST, _BEFORE_MS, kept_snapshots).succeeded:
@@ -101,11 +101,11 @@ def retain_old(machine: SimulatedPosix) -> None:
 def _live(machine: SimulatedPosix) -> _Ranges:
     """Return the records of partition 0 that a snapshot reader sees."""
     store = TIMED.store(machine)
-    done = known_states(store)
+    done = stored_states(store)
     ranges: _Ranges = {}
     for folder in read_published(store.fs, store.roots.output):
         epoch = done[folder.dataset_urn].done_epoch
-        offsets = covered_by((f.footer, f.offsets) for f in folder.live(epoch) if f.footer.epoch <= epoch)
+        offsets = covered_by((f.footer, f.offsets) for f in folder.live_files(epoch) if f.footer.epoch <= epoch)
         ranges[folder.dataset_urn] = {"0": list(offsets.ranges("0"))}
     return ranges
 
@@ -113,9 +113,9 @@ def _live(machine: SimulatedPosix) -> _Ranges:
 def _superseded_files(machine: SimulatedPosix) -> list[str]:
     """Return the files of superseded records that are still there."""
     store = TIMED.store(machine)
-    done = {urn: state.done_epoch for urn, state in known_states(store).items()}
+    done = {urn: state.done_epoch for urn, state in stored_states(store).items()}
     folders = read_published(store.fs, store.roots.output)
-    retired = ((folder, {file.path for file in folder.live(done[folder.dataset_urn])}) for folder in folders)
+    retired = ((folder, {file.path for file in folder.live_files(done[folder.dataset_urn])}) for folder in folders)
     return [file.path for folder, live in retired for file in folder.files if file.path not in live]
 
 
@@ -126,16 +126,16 @@ def _wrong(machine: SimulatedPosix, source: ModelSource, *, low: int, deleted: b
     reached = {urn: dict(watermark.positions) for urn, watermark in TIMED.watermarks(machine).items()}
     if not audit.exact or reached != ends:
         return f"watermarks are {reached}, expected {ends}: {audit}"
-    if audit.retained != sum(min(low, partitions["0"]) for partitions in ends.values()):
-        return f"{audit.retained} records were taken by retention, of each dataset {low} were to be"
+    if audit.expired != sum(min(low, partitions["0"]) for partitions in ends.values()):
+        return f"{audit.expired} records were taken by retention, of each dataset {low} were to be"
     for urn, partitions in _live(machine).items():
         expected = [(low, ends[urn]["0"])] if low < ends[urn]["0"] else []
         if partitions["0"] != expected:
             return f"of {urn} {partitions} are live, expected {expected}"
     if deleted and (gone := _superseded_files(machine)):
         return f"{gone} are left, which retention has deleted"
-    left = staged(machine)
-    return f"left behind in task output: {left}" if left else ""
+    remaining = staged(machine)
+    return f"left behind in task output: {remaining}" if remaining else ""
 
 
 def _retain_again(machine: SimulatedPosix) -> str:
@@ -160,7 +160,7 @@ def _untold(machine: SimulatedPosix) -> str:
     message = _gone_cut(machine)
     if "expired: somebody requested" not in message:
         return f"the operator of the expiry is not reported: {message}"
-    for path in files_below(machine, f"{ROOTS.store}/{EXPIRY_CUTOFFS}"):
+    for path in files_below(machine, f"{ROOTS.store}/{EXPIRY_REQUESTS}"):
         machine.unlink(path)
         put_file(machine, path, b"damaged")
     message = _gone_cut(machine)
@@ -171,7 +171,7 @@ def _gone_cut(machine: SimulatedPosix) -> str:
     """Return the record of the first run's expired snapshot; empty if it exists."""
     try:
         choose_snapshot(TIMED.store(machine), 1)
-    except CutGoneError as error:
+    except SnapshotExpiredError as error:
         return str(error)
     return ""
 
@@ -235,15 +235,15 @@ def _store_lost() -> SimulatedPosix:
 def _rebuild(machine: SimulatedPosix) -> None:
     store = TIMED.store(machine)
     done = rebuild_store(
-        store, plan_rebuild(store, known_states(store), accept_gaps=False), "rebuild", "person", accept_gaps=False
+        store, plan_rebuild(store, stored_states(store), accept_gaps=False), "rebuild", "person", accept_gaps=False
     )
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
 
 
 def _rebuild_and_retain(machine: SimulatedPosix) -> str:
-    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
+    marks = read_markers(SimulatedFileSystem(machine), ROOTS.output)
+    if not 0 < marks[Marker.REBUILD] <= marks[Marker.CLEAN]:
         _rebuild(machine)
     TIMED.run(machine, _FIRST)
     return _retain_again(machine)
@@ -266,7 +266,7 @@ def _retained() -> SimulatedPosix:
 
 
 EXPIRE = (
-    Program("retain", partial(_initial_machine, _FIRST), retain_old, _retain_again),
+    Program("expire", partial(_initial_machine, _FIRST), retain_old, _retain_again),
     Program("retain-then-run", partial(_initial_machine, _FIRST), retain_old, _run_instead),
     Program("retain-late", _retained, _ingest, _ingest_again),
     Program("retain-abandoned", _quarantined, _abandon, _abandon_and_retain),

@@ -96,10 +96,10 @@ def _occupied() -> SimulatedPosix:
 def _make_room_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
     for step in steps_of(fs):
-        found = fs.status(step.target)
-        if found is not None and found.is_folder:
+        file_status = fs.status(step.target)
+        if file_status is not None and file_status.is_folder:
             fs.delete_folder(step.target)
-        elif found is not None and fs.read(step.target).startswith(b"x"):
+        elif file_status is not None and fs.read(step.target).startswith(b"x"):
             fs.delete(step.target)
     return retry_and_run(machine)
 
@@ -150,8 +150,8 @@ def _run_and_look(machine: SimulatedPosix) -> str:
 def _put_back_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
     for step in steps_of(fs):
-        found = fs.status(step.source)
-        if found is not None and fs.read(step.source).startswith(b"x"):
+        file_status = fs.status(step.source)
+        if file_status is not None and fs.read(step.source).startswith(b"x"):
             fs.delete(step.source)
             fs.rename(ASIDE, step.source)
     return retry_and_run(machine)
@@ -169,8 +169,8 @@ def _abandon_and_run(machine: SimulatedPosix) -> str:
     """Delete that file; the datasets that it quarantined are read again."""
     store = _WORLD.store(machine)
     for step in steps_of(store.fs):
-        found = store.fs.status(folder_above(step.target))
-        if found is not None and not found.is_folder:
+        file_status = store.fs.status(folder_above(step.target))
+        if file_status is not None and not file_status.is_folder:
             store.fs.delete(folder_above(step.target))
     for state in store.bucket_log(0).refresh().datasets.values():
         if state.status is DatasetStatus.QUARANTINED:
@@ -282,8 +282,8 @@ def _file_for_attempt() -> SimulatedPosix:
 def _put_attempt_back_and_run(machine: SimulatedPosix) -> str:
     fs = SimulatedFileSystem(machine)
     for folder in {folder_above(step.source) for step in steps_of(fs)}:
-        found = fs.status(folder)
-        if found is not None and not found.is_folder:
+        file_status = fs.status(folder)
+        if file_status is not None and not file_status.is_folder:
             fs.delete(folder)
             fs.rename(ASIDE, folder)
     return retry_and_run(machine)

@@ -7,11 +7,11 @@ import os
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.app.admin.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import accept_store, plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.core.watermark import Watermark
 from distcommit.stores.folders.nested_roots import first_published
-from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.operator.operator_actions import set_watermarks
 from distcommit.stores.state.job_store import open_store
@@ -53,7 +53,7 @@ def _import(machine: SimulatedPosix) -> None:
 def _import_and_run(machine: SimulatedPosix) -> str:
     _import(machine)
     _WORLD.run(machine, _THIRD)
-    states = known_states(_WORLD.store(machine))
+    states = stored_states(_WORLD.store(machine))
     origins = {urn: dict(states[urn].origin) for urn in _POSITIONS}
     if origins != {urn: dict(watermark.positions) for urn, watermark in _POSITIONS.items()}:
         return f"imported datasets begin at {origins}"
@@ -70,17 +70,17 @@ def _pending() -> SimulatedPosix:
 def _no_imports(machine: SimulatedPosix) -> None:
     """Require that a bucket with a pending sequence or a moved watermark is left unchanged."""
     store, urn = _WORLD.store(machine), unsettled(machine).dataset_urn
-    wanted = {**_POSITIONS, urn: Watermark({"0": 1})}
+    requested = {**_POSITIONS, urn: Watermark({"0": 1})}
     require_refused(
         [
-            partial(set_watermarks, store, wanted, dict.fromkeys(wanted), "person"),
+            partial(set_watermarks, store, requested, dict.fromkeys(requested), "person"),
             partial(set_watermarks, store, _POSITIONS, dict.fromkeys(_POSITIONS, Watermark({"0": 9})), "person"),
         ]
     )
 
 
 def _nothing_was_set(machine: SimulatedPosix) -> str:
-    watermarks = {urn: state.watermark for urn, state in known_states(_WORLD.store(machine)).items()}
+    watermarks = {urn: state.watermark for urn, state in stored_states(_WORLD.store(machine)).items()}
     was_set = [urn for urn, watermark in _POSITIONS.items() if watermarks.get(urn) == watermark]
     return f"watermarks of {was_set} were set" if was_set else ""
 
@@ -94,7 +94,7 @@ def _stale() -> SimulatedPosix:
     _WORLD.run(machine, _SECOND)
     replace_files(machine, ROOTS.store, backup)
     for path in files_below(machine, _MARKS):
-        if path.endswith(f"-{Mark.CLEAN.value}"):
+        if path.endswith(f"-{Marker.CLEAN.value}"):
             machine.unlink(path)
     machine.unlink(max(path for path in files_below(machine, f"{ROOTS.output}/a") if path.endswith(".parquet")))
     machine.syncfs("/")
@@ -165,14 +165,14 @@ def _left_open() -> SimulatedPosix:
 
 def _rebuild(machine: SimulatedPosix) -> None:
     store = _WORLD.store(machine)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     if not rebuild_store(store, plan, "rebuild", "person", accept_gaps=False).written:
         raise AssertionError("nothing was written")
 
 
 def _rebuild_and_run(machine: SimulatedPosix) -> str:
-    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
+    marks = read_markers(SimulatedFileSystem(machine), ROOTS.output)
+    if not 0 < marks[Marker.REBUILD] <= marks[Marker.CLEAN]:
         require_refused([partial(_WORLD.run, machine, _THIRD)], StaleStoreError)
         _rebuild(machine)
     _WORLD.run(machine, _THIRD)
@@ -218,16 +218,16 @@ def _still_refused(machine: SimulatedPosix) -> str:
 
 
 def _keep(machine: SimulatedPosix) -> None:
-    if not keep_store(_WORLD.store(machine), "rebuild", "person").written:
+    if not accept_store(_WORLD.store(machine), "rebuild", "person").written:
         raise AssertionError("nothing was written")
 
 
 def _keep_and_begin(machine: SimulatedPosix) -> str:
-    before = known_states(_WORLD.store(machine))
-    if read_marks(SimulatedFileSystem(machine), ROOTS.output)[Mark.ENDED] == 0:
+    before = stored_states(_WORLD.store(machine))
+    if read_markers(SimulatedFileSystem(machine), ROOTS.output)[Marker.ENDED] == 0:
         _keep(machine)
     _WORLD.begin(machine, _THIRD)
-    after = known_states(_WORLD.store(machine))
+    after = stored_states(_WORLD.store(machine))
     return "" if before == after else f"the store knew {before}, and knows {after}"
 
 

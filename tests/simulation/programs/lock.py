@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 
 from distcommit.core.errors import LockHeldError
-from distcommit.stores.state.job_lock import JobLock, LockRecord, release_overdue
+from distcommit.stores.state.job_lock import JobLock, LockRecord, release_late_lock
 from tests.simulation.programs.parts import Meddling, Program, new_machine, put_file, require_refused
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.stepped_lock import SteppedLock
@@ -68,13 +68,15 @@ def _stuck(machine: SimulatedPosix) -> None:
     late, other = (SteppedLock(fs, ROOTS.store, run, _LEASE_S, clock) for run in ("late", "other"))
     with late:
         clock.sleep(_LEASE_S * 0.6)
-        if release_overdue(fs, ROOTS.store, "another", clock) or not release_overdue(fs, ROOTS.store, "late", clock):
+        if release_late_lock(fs, ROOTS.store, "another", clock) or not release_late_lock(
+            fs, ROOTS.store, "late", clock
+        ):
             raise AssertionError("it is another's lock that was taken away, or none")
         with other:
             late.renew()
             if late.is_mine() or not other.is_mine():
                 raise AssertionError("the late one took it back")
-            if release_overdue(fs, ROOTS.store, "other", clock):
+            if release_late_lock(fs, ROOTS.store, "other", clock):
                 raise AssertionError("the lock was taken from one that has just begun")
 
 

@@ -8,16 +8,16 @@ from msgspec.structs import replace as replace_field
 
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Rebucket
 from distcommit.core.records.log_records import (
-    ByHand,
     Done,
     Dropped,
     Intent,
     OperatorAction,
+    OperatorDecision,
     Record,
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.protocol.fold import Fold
@@ -37,18 +37,18 @@ def _misplaced(fold: Fold) -> tuple[Record, ...]:
     """
     epoch, next_low = fold.fence_epoch, Watermark({"0": 7})
     new = SealedSequence("new", epoch, None, None, ())
-    unread = DatasetReadFailure("new", None, next_low, "made up")
+    failure = DatasetReadFailure("new", None, next_low, "made up")
     passed = Head(0, max([0, *(head.number for head in fold.heads.values())]) - 1, "")
-    pending = tuple(SequenceName(each.sequence.dataset_urn, each.sequence.epoch) for each in fold.pending())
+    pending = tuple(SequenceName(opened.sequence.dataset_urn, opened.sequence.epoch) for opened in fold.pending())
     return (
         Decide(epoch + 99),
         Done(epoch + 99, (SequenceName("a", 1),)),
         Intent(epoch, (new, new)),
         Intent(epoch, (replace_field(new, epoch=epoch - 1),)),
         Intent(epoch, (replace_field(new, low=next_low),)),
-        Unread(epoch, (unread, unread)),
-        Unread(epoch, (replace_field(unread, low=next_low),)),
-        ByHand(OperatorAction.READ_AGAIN, SequenceName("new", epoch), "somebody"),
+        ReadFailures(epoch, (failure, failure)),
+        ReadFailures(epoch, (replace_field(failure, low=next_low),)),
+        OperatorDecision(OperatorAction.READ_AGAIN, SequenceName("new", epoch), "somebody"),
         *([Dropped(epoch, pending)] if pending else []),
         Cut(epoch, CutPhase.BEGAN, (Head(0, 1, ""), Head(0, 1, ""))),
         *([Cut(epoch, CutPhase.BEGAN, (passed,))] if fold.heads else []),

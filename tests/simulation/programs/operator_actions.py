@@ -180,7 +180,7 @@ def _run_after_skipping(machine: SimulatedPosix) -> str:
     if World().watermarks(machine)["a"] == _SKIPPED_TO:
         _set(_WITHIN, machine)
     skipped = World().store(machine).bucket_log(0).refresh().state_of("a").skipped
-    if [(each.low, each.high) for each in skipped] != [(2, 3)]:
+    if [(skipped_range.low, skipped_range.high) for skipped_range in skipped] != [(2, 3)]:
         return f"skipped are {skipped}"
     World().run(machine, _LONGER)
     audit = audit_store(World().store(machine), _LONGER.provenance, deep=True)

@@ -132,10 +132,10 @@ def _ingest_watched(machine: SimulatedPosix) -> None:
     with watched(settings, _Hearing(), look=False):
         put_file(machine, f"{folder}/{progress_name('ingest', 9, '0' * 32, 1)}", b"{")
         result = run(launch_here, settings)
-        seen = read_progress(settings.store.fs, folder)
+        progressed = read_progress(settings.store.fs, folder)
     records = sum(sum(dataset.partitions.values()) for dataset in SOURCE.datasets.values())
-    if (seen.counts.records_read, seen.tasks_running) != (records, 0) or not result.succeeded:
-        raise AssertionError(f"progress is {seen}")
+    if (progressed.counts.records_read, progressed.tasks_running) != (records, 0) or not result.succeeded:
+        raise AssertionError(f"progress is {progressed}")
     if read_progress(settings.store.fs, folder).counts.records_read:
         raise AssertionError("progress is kept after the run")
 

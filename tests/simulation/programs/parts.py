@@ -88,7 +88,9 @@ def planned(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSe
     for partition in range(world.partitions):
         recover_partition(settings, partition)
     plans = [plan_partition(settings, partition) for partition in range(world.partitions)]
-    put_manifest(settings.store.fs, ROOTS.store, structs.replace(build_manifest(settings, plans), large=(), lent=()))
+    put_manifest(
+        settings.store.fs, ROOTS.store, structs.replace(build_manifest(settings, plans), large_units=(), lent_ranges=())
+    )
     return settings
 
 
@@ -199,5 +201,5 @@ def run_pinned(world: World, machine: SimulatedPosix, source: ModelSource, pinne
     """Run once as a job whose settings are compared with those of the store."""
     require_settings(world.store(machine), pinned)
     settings = world.begin(machine, source)
-    result = run(launch_here, settings, pinned=pinned)
+    result = run(launch_here, settings, fixed=pinned)
     end_run(settings.store, settings.epoch, clean=result.succeeded)

@@ -27,7 +27,7 @@ def _after(*sources: ModelSource) -> SimulatedPosix:
 
 
 def _unread(machine: SimulatedPosix) -> ReadFailure | None:
-    return _WORLD.store(machine).bucket_log(0).refresh().state_of("a").unread
+    return _WORLD.store(machine).bucket_log(0).refresh().state_of("a").read_failure
 
 
 def _fail_again(machine: SimulatedPosix) -> None:
@@ -62,6 +62,6 @@ def _restart_and_read(machine: SimulatedPosix) -> None:
 
 
 READ_FAILURES = (
-    Program("unread", lambda: _after(_BROKEN), _fail_again, _stopped_and_restarted),
+    Program("read-failed", lambda: _after(_BROKEN), _fail_again, _stopped_and_restarted),
     Program("unread-released", lambda: _after(_BROKEN, _BROKEN), _restart_and_read, _restart),
 )

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.sink import Sink
@@ -87,9 +87,9 @@ def _give_again(before: int, buckets: int, machine: SimulatedPosix) -> str:
             urn = next(iter(store.bucket_log(0).refresh().datasets))
             require_refused([partial(operator_actions.set_watermark, store, urn, None, "person")], ConflictError)
     resized(machine, buckets)
-    wanted, actual = known_states(World(buckets=before).store(_lived(before))), known_states(world.store(machine))
-    if wanted != actual:
-        return f"the store knew {wanted}, and knows {actual}"
+    requested, actual = stored_states(World(buckets=before).store(_lived(before))), stored_states(world.store(machine))
+    if requested != actual:
+        return f"the store knew {requested}, and knows {actual}"
     if resized(machine, buckets).epoch:
         return "it is done again"
     world.run(machine, _SECOND)
@@ -108,7 +108,7 @@ def _refused(machine: SimulatedPosix) -> None:
 
 
 def _standing(store: JobStore) -> dict[str, tuple[object, ...]]:
-    return {urn: (state.status, state.watermark, state.closed_epoch) for urn, state in known_states(store).items()}
+    return {urn: (state.status, state.watermark, state.closed_epoch) for urn, state in stored_states(store).items()}
 
 
 def _nothing_was_changed(machine: SimulatedPosix) -> str:
@@ -182,7 +182,7 @@ def _stopped() -> SimulatedPosix:
     machine = read_as_topics()
     fails = _Topics({"t": ModelDataset({"0": 2, "1": 2}, fails=frozenset("0"))})
     settings = World(buckets=2, stop_after_failed_runs=1).begin(machine, fails)
-    result = run(launch_here, settings, pinned=named("topic"))
+    result = run(launch_here, settings, fixed=named("topic"))
     end_run(settings.store, settings.epoch, clean=result.succeeded)
     machine.syncfs("/")
     return machine
@@ -194,8 +194,8 @@ def _renamed_or_refused(machine: SimulatedPosix) -> None:
 
 def _still_topics(machine: SimulatedPosix) -> str:
     store, before = World(buckets=2).store(machine), World(buckets=2).store(_stopped())
-    same = {urn: state.watermark for urn, state in known_states(store).items()}
-    if same != {urn: state.watermark for urn, state in known_states(before).items()} or _half_made(store):
+    same = {urn: state.watermark for urn, state in stored_states(store).items()}
+    if same != {urn: state.watermark for urn, state in stored_states(before).items()} or _half_made(store):
         return "a refused command has changed something"
     return "" if read_settings(store).settings == {NAMED_BY: "topic"} else "the setting is another one"
 
@@ -237,8 +237,8 @@ def _read_on(kind: str, counts: int, machine: SimulatedPosix, world: World | Non
 def violation_by_name(world: World, kind: str, machine: SimulatedPosix) -> str:
     """Return a violation after a run with datasets named so, whatever their names before."""
     read, stands = NAMED[kind].datasets, world.watermarks(machine)
-    unread = {urn: ModelDataset(ends) for urn, mark in stands.items() if urn not in read and (ends := _ends(mark))}
-    return world.violation(machine, _Topics({**unread, **read}), {}, set_by_hand=True)
+    datasets = {urn: ModelDataset(ends) for urn, mark in stands.items() if urn not in read and (ends := _ends(mark))}
+    return world.violation(machine, _Topics({**datasets, **read}), {}, set_by_hand=True)
 
 
 def _ends(watermark: Watermark) -> dict[str, int]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import StaleStoreError
-from distcommit.stores.folders.ownership import Mark, read_claim, read_marks
+from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
 from distcommit.stores.logs.corrupt_tail import is_corrupt
 from distcommit.stores.operator.operator_actions import set_watermark
 from distcommit.stores.state.job_store import open_store
@@ -75,9 +75,9 @@ def _lived(world: World, *, copy_store: bool, missing: Callable[[list[str]], str
     else:
         _lose_store(world, machine)
     machine.unlink(missing(sorted(_files(machine, f"{ROOTS.output}/a"))[-_UNITS:]))
-    (clean,) = (path for path in _files(machine, _MARKS) if path.endswith(f"-{Mark.CLEAN.value}"))
+    (clean,) = (path for path in _files(machine, _MARKS) if path.endswith(f"-{Marker.CLEAN.value}"))
     machine.unlink(clean)
-    put_file(machine, clean.replace(Mark.CLEAN.value, Mark.ENDED.value), b"")
+    put_file(machine, clean.replace(Marker.CLEAN.value, Marker.ENDED.value), b"")
     machine.syncfs("/")
     return machine
 
@@ -98,7 +98,7 @@ def _files(machine: SimulatedPosix, root: str) -> dict[str, bytes]:
 
 def _rebuild(world: World, machine: SimulatedPosix) -> None:
     store = world.store(machine)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     done = rebuild_store(store, plan, "rebuild", "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
@@ -106,8 +106,8 @@ def _rebuild(world: World, machine: SimulatedPosix) -> None:
 
 def _finish(world: World, machine: SimulatedPosix) -> None:
     """Repeat a rebuild that died; until it has finished no run begins."""
-    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
+    marks = read_markers(SimulatedFileSystem(machine), ROOTS.output)
+    if not 0 < marks[Marker.REBUILD] <= marks[Marker.CLEAN]:
         require_refused([partial(world.run, machine, _THIRD)], StaleStoreError)
         _rebuild(world, machine)
 
@@ -158,7 +158,7 @@ def _begun(world: World) -> SimulatedPosix:
 
 def _half_is_read_again(world: World, machine: SimulatedPosix) -> str:
     """The store is lost before another run could finish the open sequences."""
-    if not read_marks(SimulatedFileSystem(machine), ROOTS.output)[Mark.REBUILD]:
+    if not read_markers(SimulatedFileSystem(machine), ROOTS.output)[Marker.REBUILD]:
         _lose_store(world, machine)
     _finish(world, machine)
     world.run(machine, _MANY)
@@ -167,8 +167,8 @@ def _half_is_read_again(world: World, machine: SimulatedPosix) -> str:
 
 def _check_repaired(machine: SimulatedPosix) -> str:
     """Repeat a repair that died; then the bucket continues."""
-    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    if is_corrupt(_WORLD.store(machine).bucket_log(0)) or marks[Mark.REBUILD] > marks[Mark.CLEAN]:
+    marks = read_markers(SimulatedFileSystem(machine), ROOTS.output)
+    if is_corrupt(_WORLD.store(machine).bucket_log(0)) or marks[Marker.REBUILD] > marks[Marker.CLEAN]:
         _rebuild(_WORLD, machine)
     newest = _source("one", 8, 3)
     _WORLD.run(machine, newest)

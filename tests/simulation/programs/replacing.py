@@ -9,15 +9,15 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.auditing.coverage import covered_by
-from distcommit.app.auditing.published import read_published
+from distcommit.app.auditing.published_files import read_published
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.folders.ownership import Mark, read_claim, read_marks
+from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
@@ -53,26 +53,26 @@ _Live = dict[str, dict[str, list[tuple[int, int]]]]
 
 def _seen(world: World, *steps: ModelSource) -> _Live:
     """Return the live records after each of these sources was read to its end in turn."""
-    seen: _Live = {}
+    observed: _Live = {}
     reached: dict[str, dict[str, int]] = {}
     for step in steps:
         for urn, dataset in step.datasets.items():
             lows = reached.setdefault(urn, {})
             fresh = {p: [(lows.get(p, 0), end)] for p, end in dataset.partitions.items() if lows.get(p, 0) < end}
-            stays = seen.get(urn, {}) if world.files.publish == "replace_partitions" or not fresh else {}
-            seen[urn] = {**stays, **fresh}
+            stays = observed.get(urn, {}) if world.files.publish == "replace_partitions" or not fresh else {}
+            observed[urn] = {**stays, **fresh}
             lows.update(dataset.partitions)
-    return seen
+    return observed
 
 
 def _live(machine: SimulatedPosix, world: World) -> _Live:
     """Return the records that a snapshot reader sees."""
     store = world.store(machine)
-    done = known_states(store)
+    done = stored_states(store)
     live: _Live = {}
     for folder in read_published(store.fs, store.roots.output):
         epoch = done[folder.dataset_urn].done_epoch
-        files = ((file.footer, file.offsets) for file in folder.live(epoch) if file.footer.epoch <= epoch)
+        files = ((file.footer, file.offsets) for file in folder.live_files(epoch) if file.footer.epoch <= epoch)
         offsets = covered_by(files)
         live[folder.dataset_urn] = {name: list(offsets.ranges(name)) for name in offsets.partitions()}
     return live
@@ -94,8 +94,8 @@ def violation_of_live(machine: SimulatedPosix, world: World, *histories: tuple[M
         return f"watermarks are {reached}, expected {ends}: {audit}"
     actual, expected = _live(machine, world), [_seen(world, *history) for history in histories]
     for urn, partitions in actual.items():
-        if all(partitions != each[urn] for each in expected):
-            return f"of {urn} {partitions} are live, expected one of {[each[urn] for each in expected]}"
+        if all(partitions != item[urn] for item in expected):
+            return f"of {urn} {partitions} are live, expected one of {[item[urn] for item in expected]}"
     still_staged = staged(machine)
     return f"left behind in task output: {still_staged}" if still_staged else ""
 
@@ -103,7 +103,7 @@ def violation_of_live(machine: SimulatedPosix, world: World, *histories: tuple[M
 def _deleted(machine: SimulatedPosix, world: World, *histories: tuple[ModelSource, ...]) -> str:
     """Return a violation, also if replaced files are still there two runs later."""
     wrong = _wrong(machine, world, *histories) or _wrong(machine, world, *histories)
-    superseded = audit_store(world.store(machine), _THIRD.provenance, deep=True).retired
+    superseded = audit_store(world.store(machine), _THIRD.provenance, deep=True).superseded_files
     return wrong or (f"{superseded} retired files are left" if superseded else "")
 
 
@@ -172,15 +172,15 @@ def _store_lost(world: World, *steps: ModelSource) -> SimulatedPosix:
 
 def _rebuild(world: World, machine: SimulatedPosix) -> None:
     store = world.store(machine)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     done = rebuild_store(store, plan, "rebuild", "person", accept_gaps=False)
     if not done.written:
         raise AssertionError(f"nothing was written: {done.problems}")
 
 
 def _rebuild_and_run(world: World, before: tuple[ModelSource, ...], machine: SimulatedPosix) -> str:
-    marks = read_marks(SimulatedFileSystem(machine), ROOTS.output)
-    if not 0 < marks[Mark.REBUILD] <= marks[Mark.CLEAN]:
+    marks = read_markers(SimulatedFileSystem(machine), ROOTS.output)
+    if not 0 < marks[Marker.REBUILD] <= marks[Marker.CLEAN]:
         _rebuild(world, machine)
     return _recover(world, before, machine)
 

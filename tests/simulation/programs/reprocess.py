@@ -68,7 +68,7 @@ def _wrong(machine: SimulatedPosix, world: World, source: ModelSource, rejected:
 def _deleted(machine: SimulatedPosix, world: World, source: ModelSource, rejected: tuple[int, ...]) -> str:
     """Return a violation, also if superseded files are still there two runs later."""
     wrong = _wrong(machine, world, source, rejected) or _wrong(machine, world, source, rejected)
-    superseded = _audit(machine).retired
+    superseded = _audit(machine).superseded_files
     return wrong or (f"{superseded} retired files are left" if superseded else "") or _left_staged(machine)
 
 

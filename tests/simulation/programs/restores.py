@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import DistcommitError, LostError, LostTailError, StaleStoreError
 from distcommit.core.records.log_records import DatasetState, Intent, Record
@@ -68,16 +68,16 @@ def run_after_a_restore(machine: SimulatedPosix, worlds: Sequence[World] = (WORL
             return ""
         if result.succeeded:
             return world.violation(machine, source, {})
-        kinds = {reason.kind for reason in result.reasons.kept}
+        kinds = {reason.kind for reason in result.reasons.entries}
         if kinds == {
             LostError.id,
             "skipped, quarantined",
         }:  # sealed files, published and lost by the restore
             return ""
         if kinds != {LostTailError.id, "not fenced"}:
-            return f"the run did not succeed: {result.reasons.kept}"
+            return f"the run did not succeed: {result.reasons.entries}"
     store = world.store(machine)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     if not rebuild_store(store, plan, "rebuild", "person", accept_gaps=False).written:
         return f"a bucket with a lost tail cannot be rebuilt: {plan}"
     world.run(machine, source)
@@ -121,7 +121,7 @@ def _delete_published_files(machine: SimulatedPosix) -> str:
     result = WORLD.run(machine, AFTER)
     audit = audit_store(WORLD.store(machine), AFTER.provenance, deep=False)
     if not result.succeeded or audit.records != 5 or audit.duplicates:
-        return f"after files were deleted: {result.reasons.kept}, {audit}"
+        return f"after files were deleted: {result.reasons.entries}, {audit}"
     return ""
 
 
@@ -137,7 +137,7 @@ def _unmount_staging(machine: SimulatedPosix) -> str:
     except StaleStoreError:
         replace_files(machine, ROOTS.staging, staged)
     result = WORLD.run(machine, AFTER)
-    return WORLD.violation(machine, AFTER, {}) if result.succeeded else f"it does not succeed: {result.reasons.kept}"
+    return WORLD.violation(machine, AFTER, {}) if result.succeeded else f"it does not succeed: {result.reasons.entries}"
 
 
 def _states(log: CommitLog) -> list[DatasetState]:

@@ -60,7 +60,7 @@ def _first_run_that_only_notes(machine: SimulatedPosix) -> None:
 
 def _run_that_is_bound(machine: SimulatedPosix) -> str:
     """Require that settings become binding with the first published file, and are free before."""
-    noted = read_settings(_WORLD.store(machine)).noted == {"sink.partition_by": ("hour",)}
+    noted = read_settings(_WORLD.store(machine)).unfixed_values == {"sink.partition_by": ("hour",)}
     now, other = ("hour", "day") if noted else ("day", "hour")
     if noted:
         require_refused([partial(_run, machine, _TOPICS, _pinned(other, binds=True))], ConfigurationError)

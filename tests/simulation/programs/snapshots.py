@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.records.snapshot_names import SnapshotName
+from distcommit.core.records.snapshot_entries import SnapshotName
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -56,8 +56,8 @@ def _look(
     """Read each snapshot, and return a violation: one has changed or is partial."""
     store = world.store(machine)
     snapshots = dict(seen_at_cuts(store))
-    other = [name for name, seen in snapshots.items() if before.get(name, seen) != seen]
-    wrong = next(filter(None, (_wrong_at(name, seen, world) for name, seen in snapshots.items())), "")
+    other = [name for name, observed in snapshots.items() if before.get(name, observed) != observed]
+    wrong = next(filter(None, (_wrong_at(name, observed, world) for name, observed in snapshots.items())), "")
     return snapshots, f"the cuts {other} are not what they were" if other else wrong or cut_violation(store)
 
 
@@ -75,14 +75,14 @@ def _program(name: str, world: World, find_ends: tuple[int, ...], end: int, *, h
         world.run(machine, _source(end))
 
     def recover(machine: SimulatedPosix) -> str:
-        seen, wrong = _look(machine, world, {})
+        mappings, wrong = _look(machine, world, {})
         for _ in range(2):
             if wrong:
                 return wrong
             with suppress(DistcommitError):
                 world.run(machine, _source(end))
-            seen, wrong = _look(machine, world, seen)
-        newest = next(iter(seen.values()), {})
+            mappings, wrong = _look(machine, world, mappings)
+        newest = next(iter(mappings.values()), {})
         expected = end if world.files.publish == "append" else end - find_ends[-1]
         if {records for _, records, _ in newest.values()} != {expected}:
             return f"the newest cut shows {newest}, expected {expected} records of each"

@@ -58,19 +58,19 @@ def _check_run_records(machine: SimulatedPosix) -> str:
     store, clock = _WORLD.store(machine), SimulatedClock()
     before = {row.epoch: row.status for row in read_runs(store, clock).runs}
     for epoch in recorded_epochs(store.fs, ROOTS.store):
-        kept = make_report(store, epoch, clock)
+        report = make_report(store, epoch, clock)
         read_cancel(store.fs, ROOTS.store, epoch)
-        if kept.record is None and kept.run.status in (RunStatus.SUCCESSFUL, RunStatus.COMMITTED):
-            return f"epoch {epoch} is {kept.run.status}, and has left no record"
+        if report.record is None and report.run.status in (RunStatus.SUCCESSFUL, RunStatus.COMMITTED):
+            return f"epoch {epoch} is {report.run.status}, and has left no record"
     newest = _WORLD.run(machine, _MORE).epoch
     rows = {row.epoch: row.status for row in read_runs(store, clock).runs}
     if changed := [epoch for epoch, status in before.items() if rows.get(epoch) != status and epoch in rows]:
         ended = (RunStatus.PENDING, RunStatus.RUNNING)
         if any(before[epoch] not in ended for epoch in changed):
             return f"what became of runs was {before}, and is {rows}"
-    found = read_run(store, newest, clock)
-    if found.run.status not in (RunStatus.SUCCESSFUL, RunStatus.COMMITTED):
-        return f"the last run is {found.run.status}"
+    recorded = read_run(store, newest, clock)
+    if recorded.run.status not in (RunStatus.SUCCESSFUL, RunStatus.COMMITTED):
+        return f"the last run is {recorded.run.status}"
     try:
         read_run(store, newest + 1, clock)
         return "an unknown run is reported"
@@ -88,13 +88,21 @@ def _damaged(machine: SimulatedPosix, epoch: int) -> str:
         if data and (path.endswith(f"{epoch:010d}-cancel.json") or f"/{RUN_TABLES}/" in path):
             machine.unlink(path)
             put_file(machine, path, data[: len(data) // 2])
-    found = make_report(store, epoch, SimulatedClock())
+    report = make_report(store, epoch, SimulatedClock())
     request = read_cancel(store.fs, ROOTS.store, epoch)
-    times = [make_report(store, each, SimulatedClock()).no_times for each in recorded_epochs(store.fs, ROOTS.store)]
-    if not any("corrupt" in each for each in times):
+    times = [
+        make_report(store, item, SimulatedClock()).missing_times_reason
+        for item in recorded_epochs(store.fs, ROOTS.store)
+    ]
+    if not any("corrupt" in item for item in times):
         return f"damaged run times are reported as {times}"
-    if request is None or request.who != "somebody" or not found.not_kept or found.record is None:
-        return f"damage is reported as {request}, {found.not_kept!r}"
+    if (
+        request is None
+        or request.requested_by != "somebody"
+        or not report.missing_datasets_reason
+        or report.record is None
+    ):
+        return f"damage is reported as {request}, {report.missing_datasets_reason!r}"
     return _unreadable(machine)
 
 
@@ -124,8 +132,8 @@ def _schema_store(machine: SimulatedPosix, epoch: int) -> SchemaStore:
 def _inferred() -> SimulatedPosix:
     """Put columns by a run that published nothing."""
     machine = new_machine()
-    kept = _schema_store(machine, 5).of("a", "json")
-    kept.put_next(kept.put_next(0, _OTHER)[0], {**_OTHER, "y": "bool"})
+    schema_store = _schema_store(machine, 5).of("a", "json")
+    schema_store.put_next(schema_store.put_next(0, _OTHER)[0], {**_OTHER, "y": "bool"})
     machine.syncfs("/")
     return machine
 
@@ -152,8 +160,8 @@ def _agrees(machine: SimulatedPosix) -> str:
         return "a later run reads by other columns"
     require_refused([partial(later.schema, 4242)], CorruptError)
     require_refused([partial(later.put_next, 9999, _SECOND)], ConfigurationError)
-    left = [path for _, path, _ in machine.files() if "/schemas/" in path and "/00000000500" in path]
-    return f"left behind: {left}" if left else ""
+    remaining = [path for _, path, _ in machine.files() if "/schemas/" in path and "/00000000500" in path]
+    return f"left behind: {remaining}" if remaining else ""
 
 
 def _asks(machine: SimulatedPosix) -> None:

@@ -99,7 +99,7 @@ def _held_back(machine: SimulatedPosix, source: ModelSource, calls: PosixCalls |
     """
     before = _published(machine)
     result = _JOB.run(calls or machine, source)
-    if result.decided or not result.reasons.kept or _published(machine) - before:
+    if result.decided or not result.reasons.entries or _published(machine) - before:
         raise AssertionError(f"a part of a job is published, or not reported: {result}")
 
 

@@ -38,10 +38,10 @@ def _all_others_published(machine: SimulatedPosix) -> str:
     """Require that a run after the crash publishes the other dataset and blames the killer, and that the killer's
     records are published once they kill no more."""
     result = _WORLD.run(machine, _KILLING, launched=lambda _: DyingLaunch())
-    if result.error or [reason.subject for reason in result.reasons.kept] != ["a"]:
+    if result.error or [reason.subject for reason in result.reasons.entries] != ["a"]:
         return f"a worker that dies at dataset a ends the run with {result}"
-    if not is_worker_death(result.reasons.kept[0].text):
-        return f"the death of a worker is reported as {result.reasons.kept[0].text}"
+    if not is_worker_death(result.reasons.entries[0].text):
+        return f"the death of a worker is reported as {result.reasons.entries[0].text}"
     if _WORLD.watermarks(machine)["b"].positions != {"0": 2}:
         return "the death of a worker keeps another dataset from being published"
     return run_and_look(machine, _WORLD, SOURCE)

@@ -26,13 +26,13 @@ from distcommit.core.records.log_records import (
     Failed,
     Fence,
     Intent,
-    Left,
-    LeftSequence,
+    Postponed,
+    PostponedSequence,
     Record,
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
@@ -257,7 +257,7 @@ class TestRelease:
             assert (dry.exit_code, real.exit_code) == (5, 5)
             assert last_json(dry)["unreadable"] == last_json(real)["unreadable"]
             assert list(last_json(dry)["unreadable"]) == [f"bucket {bucket}"]
-            assert not any(row["acts"] for row in last_json(dry)["rows"])
+            assert not any(row["changes_dataset"] for row in last_json(dry)["rows"])
             assert "unreadable logs: 1" in invoke("dataset", "release", job_file, "--all", how, "--dry-run").stdout
             dry = invoke("dataset", "release", job_file, "stuck", how, "--dry-run", "--json")
             real = invoke("dataset", "release", job_file, "stuck", how, "--json")
@@ -292,7 +292,7 @@ class TestRelease:
                 store.fs.delete(f"{store.roots.staging}/{urn}")
             failed = Failed(1, SequenceName(urn, 1), quarantine=True, reason=f"the file is of size {len(urn)}")
             append(store, bucket_of(urn, store.buckets), failed)
-        problems = last_json(invoke("status", job_file, "--json"))["troubles"]
+        problems = last_json(invoke("status", job_file, "--json"))["problems"]
         commands = [problem["command"] for problem in problems if problem["id"] == "STAGED_FILE_MISSING"]
         assert commands == [f"distcommit dataset release --all {job_file} abandon"] * 2
         shown = invoke("dataset", "release", "--all", job_file, "abandon", "--dry-run")
@@ -327,7 +327,7 @@ def test_user_without_a_name_is_recorded_by_uid_and_host(monkeypatch: pytest.Mon
         raise KeyError("getpwuid(): uid not found: 10017")
 
     monkeypatch.setattr("getpass.getuser", nameless)
-    assert job.who_am_i() == f"uid {os.getuid()}@{socket.gethostname()}"
+    assert job.username() == f"uid {os.getuid()}@{socket.gethostname()}"
 
 
 class TestStatus:
@@ -352,7 +352,7 @@ class TestStatus:
         assert recorded["no_record"] == ""
         assert recorded["last_run"]["outcome"] == "incomplete"
         assert recorded["last_run"]["phases"][0]["counts"]["datasets_quarantined"] == 1
-        assert recorded["last_run"]["quarantined"]["kept"][0]["subject"] == "größe/1"
+        assert recorded["last_run"]["quarantined"]["entries"][0]["subject"] == "größe/1"
 
     def test_status_reports_an_unreadable_run_record_and_exits_with_0(self, store: JobStore, job_file: Path) -> None:
         put_record(store, structs.replace(samples.RUN_RECORD, epoch=1))
@@ -387,7 +387,7 @@ class TestStatus:
         assert rows["stuck"]["reason"] == "its file is gone"
 
     def test_status_shows_the_reason_and_an_outage_of_a_pending_dataset(self, store: JobStore, job_file: Path) -> None:
-        record = Left(1, (LeftSequence("waiting", 1, "no file can be written"),), outage=True)
+        record = Postponed(1, (PostponedSequence("waiting", 1, "no file can be written"),), outage=True)
         append(store, bucket_of("waiting", store.buckets), record)
         result = invoke("status", job_file)
         assert "an outage, which does not count as a failed run: no file can be written" in " ".join(
@@ -414,7 +414,7 @@ class TestStatus:
         bucket = bucket_of("idle", store.buckets)
         for epoch, (failure, text) in enumerate(zip(failures, shown, strict=True), 2):
             append(store, bucket, Fence(epoch, "r"))
-            append(store, bucket, Unread(epoch, (failure,)))
+            append(store, bucket, ReadFailures(epoch, (failure,)))
             assert text in " ".join(invoke("status", job_file).stdout.split())
         rows = {row["dataset"]: row for row in last_json(invoke("status", job_file, "--json"))["datasets"]}
         assert (rows["idle"]["status"], rows["idle"]["failed_runs"], rows["idle"]["outage"]) == ("stopped", 2, False)
@@ -460,8 +460,8 @@ class TestLog:
     def test_log_of_a_dataset_lists_only_its_records(self, store: JobStore, job_file: Path) -> None:
         document = last_json(invoke("store", "log", job_file, "--dataset", "stuck", "--json"))
         assert [line["record"] for line in document["lines"]] == ["Fence", "Intent", "Failed"]
-        assert document["lines"][1]["what"] == "stuck nothing -> 0:30, 30 records in 0 files"
-        assert "its file is gone" in document["lines"][2]["what"]
+        assert document["lines"][1]["summary"] == "stuck nothing -> 0:30, 30 records in 0 files"
+        assert "its file is gone" in document["lines"][2]["summary"]
 
     def test_log_shows_why_the_record_of_a_zombie_is_ignored(self, store: JobStore, job_file: Path) -> None:
         bucket = bucket_of("waiting", store.buckets)
@@ -533,7 +533,7 @@ class TestRunsThatDoNotBegin:
     def test_dry_run_is_refused_like_the_command(
         self, store: JobStore, job_file: Path, command: list[str], words: list[str]
     ) -> None:
-        record_settings(store, Job.from_file(job_file)._folders.pinned())
+        record_settings(store, Job.from_file(job_file)._folders.fixed_settings())
         changed = "--set=source.dataset=partition"
         dry, real = (invoke(*command, job_file, *words, changed, "--json", *more) for more in (["--dry-run"], []))
         assert last_json(dry)["error"]["id"] == last_json(real)["error"]["id"] == "SETTING_FIXED"

@@ -55,7 +55,7 @@ def test_former_command_name_is_refused_with_the_new_name_and_no_file_is_touched
     [
         (["schedule", "serve", "jobs", "--look", "1"], "schedule", "--look", "--poll"),
         (["schedule", "serve", "jobs", "--look=1"], "schedule", "--look", "--poll"),
-        (["dataset", "expire", "job.yaml", "--when-unread"], "dataset", "--when-unread", "--keep-snapshots"),
+        (["dataset", "retain", "job.yaml", "--when-unread"], "dataset", "--when-unread", "--keep-snapshots"),
     ],
 )
 def test_former_option_name_is_refused_with_the_new_name(words: list[str], command: str, old: str, new: str) -> None:

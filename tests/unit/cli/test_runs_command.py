@@ -45,7 +45,13 @@ def store(job_file: Path) -> JobStore:
             put_record(
                 store,
                 structs.replace(
-                    record, epoch=number, run_id=run_id, outcome=outcome, error=error, reasons=reasons, who=HOSTILE
+                    record,
+                    epoch=number,
+                    run_id=run_id,
+                    outcome=outcome,
+                    error=error,
+                    reasons=reasons,
+                    requested_by=HOSTILE,
                 ),
             )
             rows = [

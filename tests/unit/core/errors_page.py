@@ -42,7 +42,7 @@ def errors_page() -> str:
 
 def _own_classes(kind: type[DistcommitError]) -> list[type[DistcommitError]]:
     below = [child for child in kind.__subclasses__() if child.__module__.startswith("distcommit.")]
-    return [kind, *(each for child in below for each in _own_classes(child))]
+    return [kind, *(item for child in below for item in _own_classes(child))]
 
 
 def _section(entry: ErrorEntry, kind: type[BaseException]) -> str:

@@ -43,7 +43,7 @@ def test_entry_has_a_class_cause_impact_and_imperative_action(entry: ErrorEntry)
     assert not re.match(r"(The|A|An|It|This|If|You|When|Nothing)\b", entry.action), "it begins with a verb"
 
 
-@pytest.mark.parametrize("entry", [each for each in ERRORS.values() if each.command], ids=lambda each: each.id)
+@pytest.mark.parametrize("entry", [each for each in ERRORS.values() if each.command], ids=lambda item: item.id)
 def test_command_of_an_entry_exists_with_its_options(entry: ErrorEntry) -> None:
     words = entry.command.split()
     if words[0].startswith("--"):

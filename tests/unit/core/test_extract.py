@@ -53,9 +53,9 @@ def test_file_and_list_extracts_name_the_column_that_numbers_records() -> None:
         "paging": {"type": "none"},
         "overrides": {"b": {"watermark": {"field": "meta.id", "type": "integer", "since": "after", "lookback": 0}}},
     }
-    rest = RestSource.model_validate(settings)
-    assert rest.extract_of("a") == Extract("rest", "a", TableType.APPEND_ONLY, columns, ("at",))
-    assert rest.extract_of("b").delta_fields == ("meta.id",)
+    remainder = RestSource.model_validate(settings)
+    assert remainder.extract_of("a") == Extract("rest", "a", TableType.APPEND_ONLY, columns, ("at",))
+    assert remainder.extract_of("b").delta_fields == ("meta.id",)
 
 
 def test_spark_extract_names_the_reader() -> None:

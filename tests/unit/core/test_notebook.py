@@ -40,7 +40,7 @@ def test_result_is_a_table_of_its_non_empty_fields() -> None:
 
 def test_names_and_messages_are_rendered_as_text() -> None:
     """Markup is shown literally. Characters that reverse the text direction are escaped."""
-    status = StatusResult(HOSTILE, "/s", 4, 3, "", [], {HOSTILE: HOSTILE}, troubles=[Problem("X", HOSTILE, HOSTILE)])
+    status = StatusResult(HOSTILE, "/s", 4, 3, "", [], {HOSTILE: HOSTILE}, problems=[Problem("X", HOSTILE, HOSTILE)])
     shown = Texts(status._repr_html_())
     assert shown.tags <= {"div", "table", "thead", "tbody", "tr", "th", "td"}
     assert shown.texts.count(HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")) == 5
@@ -48,7 +48,7 @@ def test_names_and_messages_are_rendered_as_text() -> None:
 
 def test_first_rows_of_a_long_table_are_shown() -> None:
     troubles = [Problem("X", f"trouble {number}", "none") for number in range(1_500)]
-    shown = Texts(StatusResult("job", "/s", 4, 3, "", [], {}, troubles=troubles)._repr_html_())
+    shown = Texts(StatusResult("job", "/s", 4, 3, "", [], {}, problems=troubles)._repr_html_())
     assert "trouble 199" in shown.texts
     assert "trouble 200" not in shown.texts
     assert "and 1,300 more" in shown.texts

@@ -44,11 +44,11 @@ def read(
     ends = np.cumsum([7, *map(len, datums)])  # as in the middle of a batch
     data = np.frombuffer(b"\xff" * 7 + b"".join(datums), np.uint8)
     pinned = None if reader is None else parse(json.dumps(reader), [])
-    made = AvroReader(parse(json.dumps(schema), list(references)), pinned, "value")
+    avro_reader = AvroReader(parse(json.dumps(schema), list(references)), pinned, "value")
     with pytest.MonkeyPatch.context() as patch:  # as with many datums: all items in lockstep
         patch.setattr(items, "MIN_LANES", 1)
-        in_lockstep = made.read(Datums.of(data, ends[:-1], ends[1:]))
-    records, wrong = made.read(Datums.of(data, ends[:-1], ends[1:]))
+        in_lockstep = avro_reader.read(Datums.of(data, ends[:-1], ends[1:]))
+    records, wrong = avro_reader.read(Datums.of(data, ends[:-1], ends[1:]))
     assert wrong.keys() == in_lockstep[1].keys()
     assert repr(valid(records, wrong).to_pylist()) == repr(valid(*in_lockstep).to_pylist())
     valid_rows = valid(records, wrong)

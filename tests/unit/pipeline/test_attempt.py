@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace as changed
 
-from distcommit.constructs.by_record import Record, RecordConverter
+from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.core.errors import SourceError, kind_of
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.extract import Extract, TableType, with_extract
@@ -112,7 +112,7 @@ def run_unit(
     numbers = Stage("numbers", Numbers(), on_failure="divert" if divert else "fail")
     flow = TaskFlow(source, (Branch(sink or FileSink()),), (numbers,))
     area = make_area(fs, "/job/staging", "/job/output", 0, identity)
-    return run_work_unit(flow, source.open(), unit, area, identity, clock or QuickClock(), deadline_ms, live=live)
+    return run_work_unit(flow, source.open(), unit, area, identity, clock or QuickClock(), deadline_ms, counters=live)
 
 
 def infos(state: TaskState) -> list[Any]:
@@ -121,7 +121,7 @@ def infos(state: TaskState) -> list[Any]:
 
 def counts(state: TaskState) -> tuple[int, int, int]:
     written = sum(result.records_written for result in state.branches)
-    return state.records_read, written, sum(result.records_diverted for result in state.branches)
+    return state.records_read, written, sum(result.records_rejected for result in state.branches)
 
 
 def test_successful_work_unit_reports_its_range_and_its_files() -> None:

@@ -79,8 +79,8 @@ class _HoleExtraction(Extraction):
         return Watermark({"0": self.offset if self.source.says is None else self.source.says})
 
     def holes(self) -> list[SkippedRange]:
-        found, self.left = self.left, []
-        return found
+        skippeds, self.left = self.left, []
+        return skippeds
 
     def bytes_read(self) -> int:
         return 100 * self.batch
@@ -119,9 +119,9 @@ def kept(attempt: tuple[TaskState, SimulatedFileSystem]) -> dict[str, Any]:
             assert footer is not None
             rows = read_records(fs, f"/job/staging/{file.staged_path}").to_pylist()
             files.append((rows, footer.offsets, footer.holes, footer.filtered, footer.filtered_by))
-        counts = (result.records_written, result.records_diverted, result.holes, result.checks, result.content_sum)
+        counts = (result.records_written, result.records_rejected, result.holes, result.checks, result.content_sum)
         branches[result.branch] = (files, counts)
-    constructs = [{**asdict(each), "seconds": 0} for each in state.constructs]
+    constructs = [{**asdict(construct_counts), "seconds": 0} for construct_counts in state.constructs]
     return {"branches": branches, "constructs": constructs, "high": state.actual_high, "read": state.records_read}
 
 
@@ -209,7 +209,7 @@ class Odd(TaskChecker, TaskCheck):
     def begin(self) -> TaskCheck:
         return self
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         if b"1" in batch.column("value").to_pylist():
             raise ZeroDivisionError
 

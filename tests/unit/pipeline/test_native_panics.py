@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.bisection import convert_or_bisect
-from distcommit.constructs.by_record import Record, RecordConverter
+from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
-from distcommit.constructs.registry.wire import Framed
-from distcommit.core.errors import OverdueError
+from distcommit.constructs.registry.wire_format import Framed
+from distcommit.core.errors import TimeLimitError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work import TaskOutcome
 from distcommit.schemas.limits import UnusableSchemaError
@@ -50,7 +50,7 @@ def test_any_exception_of_a_record_converter_rejects_only_that_record(error: Bas
     assert type(error).__name__ in converted_batch.rejected[1]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OverdueError("too long")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError("too long")])
 def test_cancellation_and_time_limit_pass_through_a_record_converter(error: BaseException) -> None:
     with pytest.raises(type(error)):
         list(Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]})))
@@ -135,7 +135,7 @@ def test_panic_at_a_schema_rejects_the_messages_of_that_schema(error: BaseExcept
     assert all("boom" in reason for reason in rejected.values())
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), OverdueError("too long")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError("too long")])
 def test_cancellation_and_time_limit_pass_through_a_decoder(error: BaseException) -> None:
     with pytest.raises(type(error)):
         converted(registry_converter(PanickingDecoder(error)), [b"\0\0\0\0\x01\0"])

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Rebucket
 from distcommit.core.records.log_records import (
-    ByHand,
     DatasetState,
     DatasetStatus,
     Done,
@@ -20,6 +19,7 @@ from distcommit.core.records.log_records import (
     Intent,
     Moved,
     OperatorAction,
+    OperatorDecision,
     Rebuilt,
     Record,
     SealedSequence,
@@ -27,11 +27,11 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
+from distcommit.protocol.record_effects import apply
 from distcommit.protocol.validity import valid
 
 
@@ -77,7 +77,7 @@ def test_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_don
         (Failed(1, D1, True, ""), "failing what was never sealed"),
         (Fence(1, "other"), "two runs of one epoch"),
         (Decide(2), "deciding for another epoch"),
-        (ByHand(OperatorAction.RETRY, D1, "me"), "releasing what is not quarantined"),
+        (OperatorDecision(OperatorAction.RETRY, D1, "me"), "releasing what is not quarantined"),
     ],
 )
 def test_invalid_record_at_its_position_changes_nothing(record: Record, hazard: str) -> None:
@@ -128,7 +128,7 @@ def test_retry_makes_a_quarantined_sequence_pending_without_counted_attempts() -
     fold = folded(FENCED, SEALED, Failed(1, D1, True, "gone"))
     assert fold.state_of("d").status is DatasetStatus.QUARANTINED
     assert fold.pending() == []
-    apply(4, ByHand(OperatorAction.RETRY, D1, "me"), fold)
+    apply(4, OperatorDecision(OperatorAction.RETRY, D1, "me"), fold)
     assert fold.state_of("d").status is DatasetStatus.PENDING
     assert fold.state_of("d").tried_epochs == ()
 
@@ -136,16 +136,16 @@ def test_retry_makes_a_quarantined_sequence_pending_without_counted_attempts() -
 def test_done_ends_a_quarantine_but_never_a_revocation() -> None:
     quarantined = folded(FENCED, SEALED, Failed(1, D1, True, "gone"))
     assert valid(Done(1, (D1,)), quarantined)
-    apply(4, ByHand(OperatorAction.REVOKING, D1, "me"), quarantined)
+    apply(4, OperatorDecision(OperatorAction.REVOKING, D1, "me"), quarantined)
     assert not valid(Done(1, (D1,)), quarantined)
-    assert valid(ByHand(OperatorAction.ABANDONED, D1, "me"), quarantined)
+    assert valid(OperatorDecision(OperatorAction.ABANDONED, D1, "me"), quarantined)
 
 
 def test_abandon_keeps_the_watermark_and_accept_moves_it_with_a_mark() -> None:
-    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), ByHand(OperatorAction.REVOKING, D1, "me"))
-    apply(5, ByHand(OperatorAction.ABANDONED, D1, "me"), fold)
+    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), OperatorDecision(OperatorAction.REVOKING, D1, "me"))
+    apply(5, OperatorDecision(OperatorAction.ABANDONED, D1, "me"), fold)
     assert fold.state_of("d").watermark is None
-    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), ByHand(OperatorAction.ACCEPT, D1, "me"))
+    fold = folded(FENCED, SEALED, Failed(1, D1, True, "x"), OperatorDecision(OperatorAction.ACCEPT, D1, "me"))
     state = fold.state_of("d")
     assert (state.watermark, state.accepted_epochs, state.status) == (at(5), (1,), DatasetStatus.IDLE)
 
@@ -159,7 +159,7 @@ def test_newest_accepted_sequences_are_kept_however_many_are_accepted() -> None:
         apply(4 * number, Fence(epoch, "r"), fold)
         apply(4 * number + 1, Intent(epoch, (sealed,)), fold)
         apply(4 * number + 2, Failed(epoch, sequence, True, "x"), fold)
-        apply(4 * number + 3, ByHand(OperatorAction.ACCEPT, sequence, "me"), fold)
+        apply(4 * number + 3, OperatorDecision(OperatorAction.ACCEPT, sequence, "me"), fold)
     assert fold.state_of("d").accepted_epochs == (49,)
 
 
@@ -212,7 +212,7 @@ def test_schemas_are_those_of_published_sequences_by_converter() -> None:
     assert first.state_of("d").schemas == {"avro": (1, 2, 3), "key": (9,)}, "a record without schemas changes none"
     dropped = folded(FENCED, sealed(1, None, avro=(1,)))
     for action in (OperatorAction.QUARANTINE, OperatorAction.REVOKING, OperatorAction.ABANDONED):
-        apply(3, ByHand(action, D1, "me"), dropped)
+        apply(3, OperatorDecision(action, D1, "me"), dropped)
     assert (dropped.state_of("d").open, dropped.state_of("d").schemas) == (None, {})
 
 
@@ -254,19 +254,21 @@ def test_run_has_ended_when_its_last_cut_follows_the_newest_fence() -> None:
 END = Watermark({"0": 8, "1": 4})
 
 
-def not_read(epoch: int, low: Watermark | None, *, stops: bool = False, outage: bool = False, urn: str = "d") -> Unread:
-    return Unread(epoch, (DatasetReadFailure(urn, low, END, f"SourceError: {epoch}", stops, outage),))
+def not_read(
+    epoch: int, low: Watermark | None, *, stops: bool = False, outage: bool = False, urn: str = "d"
+) -> ReadFailures:
+    return ReadFailures(epoch, (DatasetReadFailure(urn, low, END, f"SourceError: {epoch}", stops, outage),))
 
 
 def test_consecutive_failed_reads_are_counted_and_outages_only_reported() -> None:
     fold = folded(FENCED, not_read(1, None))
-    assert fold.state_of("d").unread == ReadFailure(1, 1, END, "SourceError: 1")
+    assert fold.state_of("d").read_failure == ReadFailure(1, 1, END, "SourceError: 1")
     apply(3, Fence(2, "r2"), fold)
     apply(4, not_read(2, None, outage=True), fold)
-    assert fold.state_of("d").unread == ReadFailure(2, 1, END, "SourceError: 2", outage=True)
+    assert fold.state_of("d").read_failure == ReadFailure(2, 1, END, "SourceError: 2", outage=True)
     apply(5, Fence(3, "r3"), fold)
     apply(6, not_read(3, None, stops=True), fold)
-    assert fold.state_of("d").unread == ReadFailure(3, 2, END, "SourceError: 3", stopped=True)
+    assert fold.state_of("d").read_failure == ReadFailure(3, 2, END, "SourceError: 3", stopped=True)
     assert fold.state_of("d").is_stopped
     assert fold.ignored == []
 
@@ -280,7 +282,7 @@ def test_consecutive_failed_reads_are_counted_and_outages_only_reported() -> Non
         ([FENCED, SEALED, Done(1, (D1,))], not_read(1, None)),
         ([FENCED, SEALED, Done(1, (D1,))], not_read(1, at(5))),
         ([FENCED, SetWatermark("d", None, "me")], not_read(1, None)),
-        ([FENCED], Unread(1, not_read(1, None).datasets * 2)),
+        ([FENCED], ReadFailures(1, not_read(1, None).datasets * 2)),
         ([FENCED, SetWatermark("d", at(3), "me"), Fence(2, "r2")], not_read(2, None)),
     ],
     ids=["fenced", "twice", "sealed", "done", "done whole", "set since", "named twice", "another watermark"],
@@ -290,9 +292,9 @@ def test_read_failures_of_invalid_writers_are_ignored(before: list[Record], reco
 
 
 def test_rest_of_a_partially_published_range_can_be_recorded_as_a_read_failure() -> None:
-    part = replace(sequence(1, None, at(5)), left_out="SourceError: 1")
+    part = replace(sequence(1, None, at(5)), partial_reason="SourceError: 1")
     fold = folded(FENCED, Intent(1, (part,)), Done(1, (D1,)), not_read(1, at(5)))
-    failure = fold.state_of("d").unread
+    failure = fold.state_of("d").read_failure
     assert failure is not None
     assert failure.failed_runs == 1
 
@@ -302,43 +304,45 @@ def test_partial_commit_resets_the_failures_of_moved_partitions_and_a_full_one_t
     stays: bool, whole: bool
 ) -> None:
     low, high = Watermark({"0": 5, "1": 4}), Watermark({"0": 5 if stays else 8, "1": 4, "2": 1})
-    part = replace(sequence(2, low, high), left_out="" if whole else "SourceError: 2")
+    part = replace(sequence(2, low, high), partial_reason="" if whole else "SourceError: 2")
     fold = folded(FENCED, SetWatermark("d", low, "me"), Fence(2, "r2"))
-    fold.datasets["d"] = replace(fold.state_of("d"), unread=ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1"))
+    fold.datasets["d"] = replace(
+        fold.state_of("d"), read_failure=ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1")
+    )
     apply(4, Intent(2, (part,)), fold)
     apply(5, Done(2, (SequenceName("d", 2),)), fold)
-    failure = fold.state_of("d").unread
+    failure = fold.state_of("d").read_failure
     assert failure == (ReadFailure(1, 2, Watermark({"0": 8}), "SourceError: 1") if stays and not whole else None)
 
 
 def test_moved_watermark_set_and_rebuild_reset_failures_and_an_unmoved_watermark_does_not() -> None:
-    unread = ReadFailure(1, 2, END, "SourceError: 1", True)
+    failure = ReadFailure(1, 2, END, "SourceError: 1", True)
     fold = folded(FENCED, Fence(2, "r2"))
-    fold.datasets["d"] = DatasetState("d", watermark=at(5), unread=unread)
+    fold.datasets["d"] = DatasetState("d", watermark=at(5), read_failure=failure)
     fed_again = Intent(2, (sequence(2, at(5), at(5)),))
     apply(3, fed_again, fold)
     apply(4, Done(2, (SequenceName("d", 2),)), fold)
-    assert fold.state_of("d").unread == unread, "nothing was read from the source"
+    assert fold.state_of("d").read_failure == failure, "nothing was read from the source"
     for record in (
         SetWatermark("d", at(7), "me"),
         SetWatermarks({"d": at(7)}, "me"),
         Rebuilt(2, (DatasetState("d", watermark=at(5)),), "me"),
     ):
         after = folded(FENCED, Fence(2, "r2"))
-        after.datasets["d"] = DatasetState("d", watermark=at(5), unread=unread)
+        after.datasets["d"] = DatasetState("d", watermark=at(5), read_failure=failure)
         apply(3, record, after)
-        assert after.state_of("d").unread is None
+        assert after.state_of("d").read_failure is None
 
 
 def test_operator_resumes_only_a_stopped_dataset() -> None:
     fold = folded(FENCED, not_read(1, None, stops=True), not_read(1, None, urn="e"))
-    again = ByHand(OperatorAction.READ_AGAIN, D1, "me")
+    again = OperatorDecision(OperatorAction.READ_AGAIN, D1, "me")
     for other in (SequenceName("d", 2), SequenceName("e", 1), SequenceName("f", 1)):
-        assert not valid(ByHand(OperatorAction.READ_AGAIN, other, "me"), fold)
+        assert not valid(OperatorDecision(OperatorAction.READ_AGAIN, other, "me"), fold)
     for action in OperatorAction:
-        assert valid(ByHand(action, D1, "me"), fold) is (action is OperatorAction.READ_AGAIN)
+        assert valid(OperatorDecision(action, D1, "me"), fold) is (action is OperatorAction.READ_AGAIN)
     apply(4, again, fold)
-    assert fold.state_of("d").unread == ReadFailure(1, 0, END, "SourceError: 1")
+    assert fold.state_of("d").read_failure == ReadFailure(1, 0, END, "SourceError: 1")
     assert not valid(again, fold), "it is resumed already"
     assert not valid(not_read(1, None), fold), "the run has recorded it already"
 
@@ -393,9 +397,9 @@ def test_done_records_the_committed_epoch_of_each_target() -> None:
 def test_accept_keeps_both_epochs_and_abandon_or_drop_keeps_the_old() -> None:
     failed = Failed(1, D1, True, "no")
     sealed = Intent(1, (with_targets(1, None, at(5), main=(1,), late=(0,)),))
-    accepted = folded(FENCED, sealed, failed, ByHand(OperatorAction.ACCEPT, D1, "p")).state_of("d")
+    accepted = folded(FENCED, sealed, failed, OperatorDecision(OperatorAction.ACCEPT, D1, "p")).state_of("d")
     assert (accepted.bases("main"), accepted.bases("late")) == ((0, 1), (0,))
-    by_hand = [ByHand(action, D1, "p") for action in (OperatorAction.REVOKING, OperatorAction.ABANDONED)]
+    by_hand = [OperatorDecision(action, D1, "p") for action in (OperatorAction.REVOKING, OperatorAction.ABANDONED)]
     assert folded(FENCED, sealed, failed, *by_hand).state_of("d").bases("main") == (0,)
 
 
@@ -406,7 +410,7 @@ def test_unknown_target_epoch_stays_unknown_after_accept_and_is_known_after_done
     then = Intent(2, (with_targets(2, at(5), at(6), main=(2,)),))
     assert folded(*older).state_of("d").bases("main") == ()
     assert folded(*older, then, Done(2, (name,))).state_of("d").bases("main") == (2,)
-    accept = ByHand(OperatorAction.ACCEPT, name, "p")
+    accept = OperatorDecision(OperatorAction.ACCEPT, name, "p")
     assert folded(*older, then, Failed(2, name, True, "no"), accept).state_of("d").bases("main") == ()
 
 

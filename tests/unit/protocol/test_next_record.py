@@ -19,8 +19,8 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
-    LeftSequence,
     OperatorAction,
+    PostponedSequence,
     Record,
     SealedSequence,
     SequenceName,
@@ -29,7 +29,7 @@ from distcommit.core.records.read_failures import DatasetReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
+from distcommit.protocol.record_effects import apply
 from distcommit.protocol.validity import valid
 from tests.models.strategies import FEW_URNS, records_after, watermarks
 
@@ -61,9 +61,12 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
     before = draw(st.sampled_from([fold, Fold()]))
     new_watermarks = {urn: draw(watermarks()) for urn in urns}
     action = draw(st.sampled_from(OperatorAction))
-    once, left_sequences = draw(st.booleans()), [LeftSequence(name.dataset_urn, name.epoch, "why") for name in names]
+    once, left_sequences = (
+        draw(st.booleans()),
+        [PostponedSequence(name.dataset_urn, name.epoch, "why") for name in names],
+    )
     rebuilt = tuple(DatasetState(urn, watermark=new_watermarks[urn]) for urn in urns)
-    unread = [DatasetReadFailure(urn, low, new_watermarks[urn], "why", outage=once) for urn in urns]
+    failure = [DatasetReadFailure(urn, low, new_watermarks[urn], "why", outage=once) for urn in urns]
     heads = [Head(bucket, draw(st.integers(1, 9)), "0123456789abcdef") for bucket in range(2)]
     asked: list[Asked] = [
         partial(next_record.fence, epoch=epoch, run_id="run"),
@@ -72,25 +75,25 @@ def questions(draw: st.DrawFn, fold: Fold) -> Asked:
         partial(next_record.close, epoch=epoch, names=names),
         partial(next_record.drop, epoch=epoch, names=names),
         partial(next_record.fail, epoch=epoch, name=names[0], reason="why", for_good=once, max_attempts=epoch % 3),
-        partial(next_record.leave, epoch=epoch, left=left_sequences, outage=once),
-        partial(next_record.unread, epoch=epoch, found=unread, stop_after=epoch % 3),
+        partial(next_record.postpone, epoch=epoch, postponed=left_sequences, outage=once),
+        partial(next_record.read_failures, epoch=epoch, failures=failure, stop_after=epoch % 3),
         partial(next_record.decide, epoch=epoch),
-        partial(next_record.by_hand, action=action, name=names[0], who="person"),
+        partial(next_record.operator_decision, action=action, name=names[0], user="person"),
         partial(
-            next_record.set_watermark, before=before.state_of(urns[0]), watermark=new_watermarks[urns[0]], who="person"
+            next_record.set_watermark, before=before.state_of(urns[0]), watermark=new_watermarks[urns[0]], user="person"
         ),
         partial(
             next_record.set_watermarks,
-            wanted=new_watermarks,
+            requested=new_watermarks,
             before={urn: before.state_of(urn).watermark for urn in urns},
-            who="person",
+            user="person",
         ),
-        partial(next_record.rebuild, epoch=epoch, states=rebuilt, known=before.datasets.copy(), who="person"),
+        partial(next_record.rebuild, epoch=epoch, states=rebuilt, dataset_states=before.datasets.copy(), user="person"),
         partial(next_record.checkpoint, at_least=epoch),
-        partial(next_record.cut, epoch=epoch, phase=draw(st.sampled_from(CutPhase)), seen=heads),
-        partial(next_record.heads, generation=fold.generation, seen=heads, who="person"),
-        partial(next_record.end, epoch=epoch, seen=heads, at_least=2),
-        partial(next_record.discard_heads, epoch=epoch, who="person"),
+        partial(next_record.cut, epoch=epoch, phase=draw(st.sampled_from(CutPhase)), reported=heads),
+        partial(next_record.heads, generation=fold.generation, reported=heads, user="person"),
+        partial(next_record.end, epoch=epoch, reported=heads, at_least=2),
+        partial(next_record.discard_heads, epoch=epoch, user="person"),
         partial(next_record.rebucket, epoch=epoch, generation=fold.generation + 1, buckets=2, settings={}),
         partial(next_record.move, epoch=epoch, generation=1),
         partial(next_record.switch, epoch=epoch, generation=fold.generation + once),
@@ -125,13 +128,13 @@ def test_fenced_run_gets_no_record(data: st.DataObject) -> None:
     assert next_record.seal(fold, epoch, sealed) is None
     assert next_record.close(fold, epoch, names) is None
     assert next_record.drop(fold, epoch, names) is None
-    unread = [DatasetReadFailure(urn, fold.state_of(urn).watermark, Watermark({"0": 9}), "why") for urn in FEW_URNS]
-    assert next_record.unread(fold, epoch, unread, stop_after=1) is None
+    failure = [DatasetReadFailure(urn, fold.state_of(urn).watermark, Watermark({"0": 9}), "why") for urn in FEW_URNS]
+    assert next_record.read_failures(fold, epoch, failure, stop_after=1) is None
     assert next_record.decide(fold, epoch) is None
     for name in names:
-        left_sequences = [LeftSequence(name.dataset_urn, name.epoch, "why")]
+        left_sequences = [PostponedSequence(name.dataset_urn, name.epoch, "why")]
         assert next_record.fail(fold, epoch, name, "why", for_good=True) is None
-        assert next_record.leave(fold, epoch, left_sequences, outage=False) is None
+        assert next_record.postpone(fold, epoch, left_sequences, outage=False) is None
 
 
 def sealed_by(epoch: int, urn: str = "d") -> Fold:
@@ -172,12 +175,12 @@ def test_run_overtaken_before_its_fence_does_not_fence() -> None:
 
 
 def test_watermark_is_set_only_from_the_state_that_the_operator_saw() -> None:
-    fold, seen = Fold(), DatasetState("d")
+    fold, state = Fold(), DatasetState("d")
     apply(1, Fence(1, "run"), fold)
-    assert next_record.set_watermark(fold, seen, Watermark({"0": 3}), "person") is not None
+    assert next_record.set_watermark(fold, state, Watermark({"0": 3}), "person") is not None
     apply(2, Intent(1, (SealedSequence("d", 1, None, Watermark({"0": 5}), ()),)), fold)
     assert fold.state_of("d").status is DatasetStatus.PENDING
-    assert next_record.set_watermark(fold, seen, Watermark({"0": 3}), "person") is None
+    assert next_record.set_watermark(fold, state, Watermark({"0": 3}), "person") is None
 
 
 def test_cut_lowers_no_head_and_is_incomplete_without_the_heads_that_it_missed() -> None:
@@ -189,14 +192,14 @@ def test_cut_lowers_no_head_and_is_incomplete_without_the_heads_that_it_missed()
     assert next_record.cut(fold, 1, CutPhase.BEGAN, []) is None, "the head is there"
     second = next_record.cut(fold, 1, CutPhase.ENDED, [Head(0, 4, "c")])
     assert second is not None
-    assert second.heads == (Head(0, 5, "a"), Head(1, 7, "b", is_whole=False))
+    assert second.heads == (Head(0, 5, "a"), Head(1, 7, "b", is_complete=False))
     other = next_record.cut(fold, 1, CutPhase.ENDED, [Head(0, 5, "another segment there"), Head(1, 7, "b")])
     assert other is not None
     assert other.heads == first.heads, "the known head identifies a different log"
     apply(3, second, fold)
     by_hand = next_record.heads(fold, 0, [Head(0, 5, "a"), Head(1, 8, "d")], "me")
     assert by_hand is not None
-    assert by_hand.heads == (Head(1, 8, "d", is_whole=False),), (
+    assert by_hand.heads == (Head(1, 8, "d", is_complete=False),), (
         "one log has nothing new, and the other's loss is not repaired"
     )
     apply(4, by_hand, fold)

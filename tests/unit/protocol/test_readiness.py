@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import BranchResult, DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
-from distcommit.protocol.readiness import CommitPolicy, Nothing, Ready, Wait, gap_free, readiness
+from distcommit.protocol.readiness import CommitPolicy, NotReady, Ready, Wait, gap_free, readiness
 
 
 def unit(name: str, low: dict[str, int], high: dict[str, int]) -> WorkUnit:
@@ -37,7 +37,7 @@ def decide(
     policy: CommitPolicy = CommitPolicy.FULL,
     ended: bool = False,
     missing: str = "",
-) -> Wait | Nothing | Ready:
+) -> Wait | NotReady | Ready:
     return readiness(plan, states, policy=policy, ingest_ended=ended, staged=lambda s: s.attempt != missing)
 
 
@@ -65,7 +65,7 @@ def test_one_attempt_wins_and_gives_outputs_and_watermark_together() -> None:
 
 def test_policy_full_commits_nothing_if_a_work_unit_failed() -> None:
     answer = decide(state(FIRST), state(SECOND, failed=True), ended=True)
-    assert answer == Nothing("boom", failed=True)
+    assert answer == NotReady("boom", failed=True)
 
 
 def test_policy_successful_commits_work_units_without_a_gap_before_them() -> None:
@@ -73,7 +73,7 @@ def test_policy_successful_commits_work_units_without_a_gap_before_them() -> Non
     assert isinstance(only_first, Ready)
     assert only_first.high == Watermark({"0": 5})
     only_second = decide(state(SECOND), ended=True, policy=CommitPolicy.SUCCESSFUL)
-    assert isinstance(only_second, Nothing), "work units beyond a gap wait for the next run"
+    assert isinstance(only_second, NotReady), "work units beyond a gap wait for the next run"
 
 
 def test_short_read_is_a_gap_for_later_work_units() -> None:
@@ -97,7 +97,7 @@ PARTIAL = CommitPolicy.PARTIAL
 @pytest.mark.parametrize("policy", [CommitPolicy.FULL, CommitPolicy.SUCCESSFUL])
 def test_prefix_is_a_failure_under_other_policies(policy: CommitPolicy) -> None:
     answer = decide(prefix(FIRST, "a", {"0": 3}), ended=True, policy=policy)
-    assert answer == Nothing("boom a (and 1 more)", failed=True)
+    assert answer == NotReady("boom a (and 1 more)", failed=True)
 
 
 def test_prefix_is_taken_once_ingest_has_ended_and_later_work_units_wait() -> None:
@@ -106,7 +106,7 @@ def test_prefix_is_taken_once_ingest_has_ended_and_later_work_units_wait() -> No
     answer = decide(*states, policy=PARTIAL, ended=True)
     assert isinstance(answer, Ready)
     assert ([w.work_unit_id for w in answer.winners], answer.high) == (["u1"], Watermark({"0": 3}))
-    assert answer.left_out == f"work unit u1 is read up to {Watermark({'0': 3})} only: boom a"
+    assert answer.partial_reason == f"work unit u1 is read up to {Watermark({'0': 3})} only: boom a"
 
 
 def test_success_beats_a_prefix_unless_its_files_are_gone() -> None:
@@ -114,11 +114,11 @@ def test_success_beats_a_prefix_unless_its_files_are_gone() -> None:
     for ended in (False, True):
         answer = decide(*states, policy=PARTIAL, ended=ended)
         assert isinstance(answer, Ready)
-        assert (answer.winners[0].attempt, answer.high, answer.left_out) == ("b", Watermark({"0": 9}), "")
+        assert (answer.winners[0].attempt, answer.high, answer.partial_reason) == ("b", Watermark({"0": 9}), "")
     answer = decide(*states, policy=PARTIAL, ended=True, missing="b")
     assert isinstance(answer, Ready)
     assert (answer.winners[0].attempt, answer.high) == ("a", Watermark({"0": 4}))
-    assert "are missing" in answer.left_out
+    assert "are missing" in answer.partial_reason
 
 
 def test_one_of_several_prefixes_is_taken_whole() -> None:
@@ -141,7 +141,7 @@ def test_one_of_several_prefixes_is_taken_whole() -> None:
 @pytest.mark.parametrize("high", [{"0": 0}, {"0": 6}, {"1": 3}], ids=str)
 def test_prefix_that_has_not_moved_or_has_an_impossible_range_is_not_taken(high: dict[str, int]) -> None:
     answer = decide(prefix(FIRST, "a", high), ended=True, policy=PARTIAL)
-    assert isinstance(answer, Nothing)
+    assert isinstance(answer, NotReady)
     assert answer.failed
     assert "attempt a reports the range" in answer.reason
 
@@ -157,7 +157,7 @@ def test_success_with_an_impossible_range_is_a_failure_with_that_reason(high: di
     odd = state(SECOND, "a", high)
     assert decide(state(FIRST), odd) == Wait(), "another attempt may still succeed"
     answer = decide(state(FIRST), odd, ended=True)
-    assert isinstance(answer, Nothing)
+    assert isinstance(answer, NotReady)
     assert answer.failed
     assert "work unit u2: attempt a reports the range" in answer.reason
     ready = decide(state(FIRST), odd, state(SECOND, "b"))
@@ -170,14 +170,14 @@ def test_success_with_an_impossible_range_is_a_failure_with_that_reason(high: di
 
 def test_success_that_began_elsewhere_is_a_failure() -> None:
     answer = decide(state(FIRST), state(unit("u2", {"0": 6}, {"0": 9})), ended=True)
-    assert isinstance(answer, Nothing)
+    assert isinstance(answer, NotReady)
     assert answer.failed
 
 
 def test_range_without_new_records_is_not_a_failure() -> None:
     empty = unit("u", {"0": 5}, {"0": 5})
     plan = DatasetPlan("d", Watermark({"0": 5}), Watermark({}), (empty,))
-    assert decide(state(empty), plan=plan) == Nothing("nothing new was read", failed=False)
+    assert decide(state(empty), plan=plan) == NotReady("nothing new was read", failed=False)
 
 
 @pytest.mark.parametrize("policy", CommitPolicy)
@@ -185,7 +185,7 @@ def test_failed_work_unit_beside_an_empty_one_is_a_failure(policy: CommitPolicy)
     first, second = unit("u1", {"0": 0}, {"0": 5}), unit("u2", {"1": 0}, {"1": 5})
     plan = DatasetPlan("d", Watermark({"0": 0, "1": 0}), Watermark({}), (first, second))
     decision = decide(state(first, high={"0": 0}), state(second, failed=True), plan=plan, policy=policy, ended=True)
-    assert decision == Nothing("boom", failed=True)
+    assert decision == NotReady("boom", failed=True)
 
 
 def test_prepared_commit_is_committed_although_the_watermark_stays() -> None:
@@ -243,7 +243,7 @@ def test_winning_attempt_supplies_an_end_that_was_not_known() -> None:
     assert decide(other, one, plan=plan) == Ready((one,), one.actual_high)
     assert decide(other, one, plan=plan, missing="a") == Ready((other,), other.actual_high)
     for wrong in (attempt("a", -1, (2,)), attempt("a", 5, (2, "c")), attempt("a", 5, (0, "z"))):
-        assert isinstance(decide(wrong, plan=plan, ended=True), Nothing)
+        assert isinstance(decide(wrong, plan=plan, ended=True), NotReady)
 
 
 def test_only_a_work_unit_that_begins_there_joins_an_end_that_was_not_known() -> None:

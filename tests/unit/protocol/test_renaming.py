@@ -9,7 +9,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.read_failures import ReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SkippedRange
-from distcommit.protocol.renaming import renamed
+from distcommit.protocol.dataset_renaming import renamed
 
 
 def by_partition(urn: str, partition: str) -> str:
@@ -76,9 +76,11 @@ def test_parts_of_different_incarnations_are_not_a_dataset() -> None:
 
 
 def test_read_failures_are_counted_from_zero() -> None:
-    unread = ReadFailure(5, 2, Watermark({"0": 20}, "id"), "no answer")
-    (topic, _) = renamed([state("t", {"0": 10}, unread=unread), state("t@0", {"0": 12}, unread=unread)], by_topic)
-    assert topic.unread is None
+    failure = ReadFailure(5, 2, Watermark({"0": 20}, "id"), "no answer")
+    (topic, _) = renamed(
+        [state("t", {"0": 10}, read_failure=failure), state("t@0", {"0": 12}, read_failure=failure)], by_topic
+    )
+    assert topic.read_failure is None
 
 
 def test_renaming_twice_changes_nothing_and_states_may_come_in_any_order() -> None:

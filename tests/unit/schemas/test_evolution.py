@@ -149,7 +149,7 @@ def test_column_that_is_nullable_in_one_schema_is_nullable_in_the_merged_one() -
 
 
 def test_reasons_name_the_columns_at_all_depths() -> None:
-    known = pa.schema(
+    existing = pa.schema(
         [
             ("price", pa.int64()),
             ("buyer", pa.struct([pa.field("name", pa.string()), pa.field("zip", pa.int32(), nullable=False)])),
@@ -166,7 +166,7 @@ def test_reasons_name_the_columns_at_all_depths() -> None:
             pa.field("id", pa.int64(), nullable=False),
         ]
     )
-    assert compare_schemas(known, changed).reasons == (
+    assert compare_schemas(existing, changed).reasons == (
         "price is string here, and int64 before",
         "buyer.name is int32 here, and string before",
         "buyer.zip is missing, and is not nullable",

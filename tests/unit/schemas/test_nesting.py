@@ -20,12 +20,16 @@ KINDS = ("struct", "list", "map")
 
 def column(kind: str, levels: int) -> pa.Array:
     """Return a column of two records: one with so many types of that kind nested, and a null."""
-    made, value = pa.int64(), 1
-    found: Any = value
+    created, value = pa.int64(), 1
+    result: Any = value
     for _ in range(levels):
-        made = {"struct": pa.struct([("y", made)]), "list": pa.list_(made), "map": pa.map_(pa.string(), made)}[kind]
-        found = {"struct": {"y": found}, "list": [found], "map": [("k", found)]}[kind]
-    return pa.array([found, None], made)
+        created = {
+            "struct": pa.struct([("y", created)]),
+            "list": pa.list_(created),
+            "map": pa.map_(pa.string(), created),
+        }[kind]
+        result = {"struct": {"y": result}, "list": [result], "map": [("k", result)]}[kind]
+    return pa.array([result, None], created)
 
 
 def most(kind: str) -> int:

@@ -14,7 +14,7 @@ class ReadingAgain(SourceState):
     """A state whose read failures are to be read again before newer records."""
 
     def to_read_again(self, urn: str) -> Watermark | None:
-        failure = self[urn].unread if urn in self else None
+        failure = self[urn].read_failure if urn in self else None
         return failure.expected_high if failure else None
 
 
@@ -23,5 +23,5 @@ def states_of(watermarks: Mapping[str, Watermark], again: Mapping[str, Watermark
     failures = {urn: ReadFailure(1, 1, high, "SourceError: gone") for urn, high in again.items()}
     urns = [*watermarks, *(urn for urn in again if urn not in watermarks)]
     return ReadingAgain(
-        {urn: DatasetState(urn, watermark=watermarks.get(urn), unread=failures.get(urn)) for urn in urns}
+        {urn: DatasetState(urn, watermark=watermarks.get(urn), read_failure=failures.get(urn)) for urn in urns}
     )

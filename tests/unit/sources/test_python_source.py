@@ -36,7 +36,7 @@ def test_lag_of_a_custom_source_is_forwarded() -> None:
 @pytest.mark.parametrize(
     ("kind", "named", "left_out"),
     [
-        (Source, PythonSource, {"named_by", "named_now"}),  # `rebucket` can't rename its datasets
+        (Source, PythonSource, {"named_by", "current_name"}),  # `rebucket` can't rename its datasets
         (Sink, PythonSink, set()),
     ],
 )

@@ -9,7 +9,6 @@ from confluent_kafka import Producer
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.core.records.log_records import (
-    ByHand,
     DatasetState,
     Dropped,
     Failed,
@@ -17,14 +16,15 @@ from distcommit.core.records.log_records import (
     Gate,
     Intent,
     OperatorAction,
+    OperatorDecision,
     Record,
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.folding import apply
+from distcommit.protocol.record_effects import apply
 from tests.unit.sources.kafka.test_kafka_plan import Elsewhere, plan_of, plans, ranges, read_to, source
 
 ADDED = "grown@1"
@@ -34,7 +34,7 @@ SEALED = SealedSequence(
 )
 HISTORIES: dict[str, tuple[Record, ...]] = {
     "a run could not read it": (
-        Unread(3, (DatasetReadFailure(ADDED, None, Watermark({"1": 5}), "no leader", outage=True),)),
+        ReadFailures(3, (DatasetReadFailure(ADDED, None, Watermark({"1": 5}), "no leader", outage=True),)),
     ),
     "its first sequence was held, and dropped": (
         Intent(3, (SEALED,), Gate.HELD),
@@ -44,8 +44,8 @@ HISTORIES: dict[str, tuple[Record, ...]] = {
     "its first sequence was abandoned": (
         Intent(3, (SEALED,)),
         Failed(3, NAME, True, "lost"),
-        ByHand(OperatorAction.REVOKING, NAME, "me"),
-        ByHand(OperatorAction.ABANDONED, NAME, "me"),
+        OperatorDecision(OperatorAction.REVOKING, NAME, "me"),
+        OperatorDecision(OperatorAction.ABANDONED, NAME, "me"),
     ),
 }
 

@@ -135,7 +135,7 @@ def test_run_cancelled_before_each_launch_publishes_nothing_twice_and_the_next_r
                 raise RunCancelledError("the run was cancelled")
 
         try:
-            WORLD.run(machine, SOURCE, launched=partial(CancellableLaunch, require_wanted=require_wanted))
+            WORLD.run(machine, SOURCE, launched=partial(CancellableLaunch, check_cancellation=require_wanted))
         except RunCancelledError:
             cancelled += 1
         else:

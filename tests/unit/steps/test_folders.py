@@ -132,7 +132,7 @@ def test_only_the_first_of_existing_target_folders_is_tried_as_a_whole(
     context = StepContext(LocalFileSystem(cast(PosixCalls, noted)), f"{tmp_path}/staging", f"{tmp_path}/output")
     files = [FsRenameCommitStep(context, f"{number}/f", f"{number}/f").file for number in range(5)]
     noted.calls.clear()
-    assert not any(FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(context, files, whole=True)))
+    assert not any(FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(context, files, is_complete=True)))
     calls = Counter(name for name, _ in noted.calls)
     assert {"rename": calls["rename_noreplace"], "mkdir": calls["mkdir"]} == asked
     assert sorted(str(path.relative_to(tmp_path / "output")) for path in tmp_path.glob("output/*/*")) == [

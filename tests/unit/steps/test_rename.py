@@ -200,7 +200,7 @@ def test_folder_of_a_batch_is_moved_as_a_whole_and_only_the_moved_files_are_done
 
     plain = StepContext(Thief(), str(tmp_path / "staging"), str(tmp_path / "output"))
     files = [staged(plain, f"a/f{j}").file for j in range(3)]
-    errors = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(plain, files, whole=True))
+    errors = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(plain, files, is_complete=True))
     assert [type(error) for error in errors] == [type(None), LostError, type(None)]
     assert sorted(path.name for path in (tmp_path / "output/out/a").iterdir()) == ["f0", "f2"]
 
@@ -247,7 +247,7 @@ def test_files_go_into_an_existing_folder_with_one_call_each_where_names_are_dur
         (tmp_path / root).mkdir()
     fs = Noted()
     context = StepContext(fs, str(tmp_path / "staging"), str(tmp_path / "output"))
-    steps = FsRenameCommitStep.of_all(context, [staged(context, f"a/f{j}").file for j in range(3)], whole=True)
+    steps = FsRenameCommitStep.of_all(context, [staged(context, f"a/f{j}").file for j in range(3)], is_complete=True)
     if before != "its folder is new":
         (tmp_path / "output/out/a").mkdir(parents=True)
     moved = {"a twin has begun": 1, "a twin is done": 3}.get(before, 0)
@@ -345,6 +345,6 @@ def test_staged_folder_that_is_a_link_is_not_moved_as_a_whole(context: StepConte
     file = staged(context, "folder/a").file
     Path(context.staging_root, "folder").rename(tmp_path / "elsewhere")
     Path(context.staging_root, "folder").symlink_to(tmp_path / "elsewhere")
-    (error,) = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(context, [file], whole=True))
+    (error,) = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(context, [file], is_complete=True))
     assert isinstance(error, ConfigurationError)
     assert not Path(context.output_root, "out/folder").is_symlink()

@@ -95,7 +95,7 @@ def whole_folder(machine: Machine) -> list[FsRenameCommitStep]:
     machine.put(f"{STAGING}/0/f", b"data")
     machine.syncfs("/")
     context = StepContext(SimulatedFileSystem(machine), STAGING, OUTPUT)
-    return FsRenameCommitStep.of_all(context, [FsRenameCommitStep(context, "0/f", "a/b/f").file], whole=True)
+    return FsRenameCommitStep.of_all(context, [FsRenameCommitStep(context, "0/f", "a/b/f").file], is_complete=True)
 
 
 def test_parent_folder_is_durable_before_a_whole_folder_moves_into_it_whoever_created_it() -> None:

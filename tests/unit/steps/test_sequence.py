@@ -227,15 +227,15 @@ def test_first_of_two_renames_to_one_path_is_executed(tmp_path: Path, verify_fir
 def test_custom_step_between_renames_runs_between_them(tmp_path: Path) -> None:
     plain = context(tmp_path)
     staged(plain, "a", "b")
-    seen: list[list[str]] = []
+    observed: list[list[str]] = []
 
     class Looking(Said):
         def execute(self) -> None:
-            seen.append(sorted(path.name for path in tmp_path.rglob("*") if path.parent.name == "output"))
+            observed.append(sorted(path.name for path in tmp_path.rglob("*") if path.parent.name == "output"))
 
     steps = [FsRenameCommitStep(plain, "a", "a"), Looking([], "look"), FsRenameCommitStep(plain, "b", "b")]
     assert CommitSequence("d", tuple(steps), lambda: None).commit() is True
-    assert seen == [["a"]]
+    assert observed == [["a"]]
     assert all(step.verify() is Verdict.DONE for step in (steps[0], steps[2]))
 
 

@@ -11,7 +11,7 @@ from distcommit.app.inspection.problems import job_kinds as of_job
 from distcommit.app.inspection.problems.commands import Command
 from distcommit.app.inspection.problems.environment_checks import NAMED, EnvironmentFindings
 from distcommit.app.inspection.problems.kinds import Problem, ProblemKind
-from distcommit.app.inspection.release_plan import way_out
+from distcommit.app.inspection.release_plan import remedy_of
 from distcommit.app.inspection.runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.status import (
     BUCKET,
@@ -37,53 +37,53 @@ _NOTHING = EnvironmentFindings()
 
 
 def find_problems(
-    result: StatusResult, runs: RunsResult, command: Command, around: EnvironmentFindings = _NOTHING
+    result: StatusResult, runs: RunsResult, command: Command, environment: EnvironmentFindings = _NOTHING
 ) -> list[Problem]:
     """Return the job's problems, those first that block most. Of a kind at most twenty are reported one by one."""
-    alive = any(row.status in (RunStatus.RUNNING, RunStatus.PENDING) and not row.overdue for row in runs.runs)
+    alive = any(row.status in (RunStatus.RUNNING, RunStatus.PENDING) and not row.is_renewal_late for row in runs.runs)
     causes = [
-        *(of_job.FOLDER_NOT_WRITABLE.report(command, fault=fault) for fault in around.closed),
+        *(of_job.FOLDER_NOT_WRITABLE.report(command, fault=fault) for fault in environment.unwritable_folders),
         *_stuck_locks(runs, command),
-        *_stalled(result, runs, command, around),
-        *_of_stores(result, command, around),
-        *_waiting(result, command, around),
+        *_stalled(result, runs, command, environment),
+        *_of_stores(result, command, environment),
+        *_waiting(result, command, environment),
         *_blocked(result, command),
         *_held_back(result, command),
         *_not_planned(result, command),
-        *([] if around.elsewhere else _pending(result, command, alive=alive)),
-        *_not_read(result, command, around),
+        *([] if environment.staged_in_other_folder else _pending(result, command, alive=alive)),
+        *_not_read(result, command, environment),
         *_losses(result, command),
-        *_wrong_clocks(runs, command, around.now_ms),
+        *_wrong_clocks(runs, command, environment.now_ms),
     ]
     plain = command("run")
     needed = next((cause.command for cause in causes if cause.command != plain), plain)
     return [
         *causes,
         *_of_runs(result, runs, command, needed, alive=alive),
-        *_behind(result, runs, command, around, alive=alive),
+        *_behind_target(result, runs, command, environment, alive=alive),
         *([of_job.JOB_PAUSED.report(command, who=result.paused_by)] if result.paused_by else []),
     ]
 
 
 def _stuck_locks(runs: RunsResult, command: Command) -> Iterator[Problem]:
     for row in runs.runs:
-        if row.overdue:
+        if row.is_renewal_late:
             holder = f"the run of epoch {row.epoch}" if row.epoch else "a run without an epoch"
             yield of_job.LOCK_STUCK.report(command, holder=holder, reason=row.reason)
 
 
 def _stalled(
-    result: StatusResult, runs: RunsResult, command: Command, around: EnvironmentFindings
+    result: StatusResult, runs: RunsResult, command: Command, environment: EnvironmentFindings
 ) -> Iterator[Problem]:
     for row in runs.runs:
-        if not (seconds := around.still.get(row.run_id, 0)):
+        if not (seconds := environment.stalled_s.get(row.run_id, 0)):
             continue
         is_run = bool(row.began_ms)  # only runs leave a record of their beginning
         if not is_run and result.moving_to:
             kind = of_job.REBUCKET_STALLED
         elif not row.epoch:
             kind = of_job.RUN_NOT_STARTED
-        elif not is_run and around.newer == UNFINISHED_REBUILD:
+        elif not is_run and environment.newer == UNFINISHED_REBUILD:
             kind = of_job.REBUILD_STALLED
         else:
             kind = of_job.RUN_STALLED
@@ -92,20 +92,20 @@ def _stalled(
         )
 
 
-def _of_stores(result: StatusResult, command: Command, around: EnvironmentFindings) -> Iterator[Problem]:
-    if around.newer:
-        mend = ("rebuild",) if around.newer == UNFINISHED_REBUILD else ()
-        yield of_job.STORE_OUTDATED.report(command, evidence=around.newer, mend=mend)
-    if around.older:
-        yield of_job.OUTPUT_OUTDATED.report(command, evidence=around.older)
-    if around.elsewhere:
+def _of_stores(result: StatusResult, command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
+    if environment.newer:
+        repair = ("rebuild",) if environment.newer == UNFINISHED_REBUILD else ()
+        yield of_job.STORE_OUTDATED.report(command, evidence=environment.newer, repair=repair)
+    if environment.older:
+        yield of_job.OUTPUT_OUTDATED.report(command, evidence=environment.older)
+    if environment.staged_in_other_folder:
         yield of_job.STAGING_REPLACED.report(command)
     if buckets := result.moving_to:
-        yield of_job.REBUCKET_UNFINISHED.report(command, buckets=buckets, mend=("rebucket", str(buckets)))
+        yield of_job.REBUCKET_UNFINISHED.report(command, buckets=buckets, repair=("rebucket", str(buckets)))
     for name, error in list(result.unreadable.items())[:NAMED]:
-        mend = ("rebuild",) if name in result.damaged and name != SETTINGS_RECORD else ()
+        repair = ("rebuild",) if name in result.damaged and name != SETTINGS_RECORD else ()
         yield of_job.FILE_UNREADABLE.report(
-            command, name=name, reason=error, mend=mend, instead=_for_file(name, result)
+            command, name=name, reason=error, repair=repair, instead=_for_file(name, result)
         )
 
 
@@ -126,19 +126,19 @@ _KINDS = {
 }
 
 
-def _waiting(result: StatusResult, command: Command, around: EnvironmentFindings) -> Iterator[Problem]:
+def _waiting(result: StatusResult, command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
     """Report datasets that wait for an operator, those with the same reason as one problem."""
     groups = waiting(result)
-    are_many_gone = sum(step.gone for step in around.lacking.values()) > 1
+    are_many_gone = sum(step.target_missing for step in environment.lost_steps.values()) > 1
     for rows in groups[:NAMED]:
         first, status = rows[0], rows[0].status
         kind, reason, step = _KINDS[status], first.reason, ""
-        way: str = (way_out(first.reason) if status == "quarantined" else None) or _STOPPED[status]
-        lost = around.lacking.get(first.dataset) if status == "quarantined" else None
-        if lost is not None and lost.gone:
-            kind, way, reason, step = of_dataset.STAGED_FILE_MISSING, "abandon", "", lost.what
-        elif lost is not None:
-            kind, reason = of_dataset.FOREIGN_FILE_AT_TARGET, lost.why
+        way: str = (remedy_of(first.reason) if status == "quarantined" else None) or _STOPPED[status]
+        lost_step = environment.lost_steps.get(first.dataset) if status == "quarantined" else None
+        if lost_step is not None and lost_step.target_missing:
+            kind, way, reason, step = of_dataset.STAGED_FILE_MISSING, "abandon", "", lost_step.subject
+        elif lost_step is not None:
+            kind, reason = of_dataset.FOREIGN_FILE_AT_TARGET, lost_step.reason
         is_one_of_many = status != "revoking" and (len(rows) > 1 or (way == "abandon" and are_many_gone))
         yield kind.report(
             command,
@@ -149,43 +149,43 @@ def _waiting(result: StatusResult, command: Command, around: EnvironmentFindings
             way=way,
             instead="dataset release --all {way}" if is_one_of_many else "",
             datasets=len(rows),
-            mend=("abandon", *(row.dataset for row in rows)) if status == "revoking" else (),
+            repair=("abandon", *(row.dataset for row in rows)) if status == "revoking" else (),
         )
-    if left := sum(map(len, groups[NAMED:])):
-        yield of_dataset.MORE_DATASETS_WAITING.report(command, count=left, datasets=left)
+    if omitted := sum(map(len, groups[NAMED:])):
+        yield of_dataset.MORE_DATASETS_WAITING.report(command, count=omitted, datasets=omitted)
 
 
 def _blocked(result: StatusResult, command: Command) -> Iterator[Problem]:
     """Report what keeps the next run of an all-or-nothing job from publishing."""
-    if not result.whole_job:
+    if not result.is_job_level:
         return
     if blocking := [row for row in result.datasets if row.status in WAITING]:
         yield of_job.JOB_BLOCKED_BY_DATASETS.report(command, names=_are(blocking), datasets=len(blocking))
     if unreadable := [name for name in result.unreadable if name.startswith(BUCKET)]:
-        others = f" and of {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
-        names, instead = f"{unreadable[0]}{others}", _for_file(unreadable[0], result)
+        and_others = f" and of {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
+        names, instead = f"{unreadable[0]}{and_others}", _for_file(unreadable[0], result)
         yield of_job.JOB_BLOCKED_BY_LOG.report(command, names=names, instead=instead)
 
 
 def _held_back(result: StatusResult, command: Command) -> Iterator[Problem]:
     """Report why the last run of an all-or-nothing job published nothing."""
     last = result.last_run
-    if not result.whole_job or last is None or last.outcome is not RunOutcome.HELD_BACK:
+    if not result.is_job_level or last is None or last.outcome is not RunOutcome.HELD_BACK:
         return
-    for reason in last.reasons.kept[:NAMED]:
+    for reason in last.reasons.entries[:NAMED]:
         problem = of_job.JOB_HELD_BACK.report(
             command, reason=reason.text, datasets=1, subject=reason.subject, failure=reason.kind
         )
         yield _by_its_source(problem, reason, result, command)
-    if more := max(0, len(last.reasons.kept) - NAMED) + last.reasons.left_out:
+    if more := max(0, len(last.reasons.entries) - NAMED) + last.reasons.omitted_count:
         yield of_job.JOB_HELD_BACK.report_more(command, more, epoch=last.epoch)
 
 
 def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
     last = result.last_run
-    if last is None or last.error or result.whole_job:
+    if last is None or last.error or result.is_job_level:
         return
-    reasons = [reason for reason in last.reasons.kept if reason.kind == NOT_PLANNED]
+    reasons = [reason for reason in last.reasons.entries if reason.kind == NOT_PLANNED]
     for reason in reasons[:NAMED]:
         problem = of_dataset.PLAN_FAILED.report(command, reason=reason.text, datasets=1, dataset=reason.subject)
         yield _by_its_source(problem, reason, result, command)
@@ -195,7 +195,7 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
     """Return the problem with the command that the source has named, unless an operator has given it since."""
-    is_done = any(row.dataset == reason.subject and row.set_since for row in result.datasets)
+    is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
     if not reason.remedy or is_done:
         return problem
     name, *words = reason.remedy
@@ -219,7 +219,7 @@ def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator
             of=f"; the last failure of {failing.dataset}: " if failing else "",
             reason=failing.reason if failing else "",
             datasets=len(replayed),
-            mend=("recover",),
+            repair=("recover",),
         )
     if dropped:
         yield of_dataset.COMMIT_HELD.report(command, names=_are(dropped), datasets=len(dropped))
@@ -227,44 +227,44 @@ def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator
         yield of_dataset.DECISION_UNKNOWN.report(command, names=_are(unknown), datasets=len(unknown))
 
 
-def _not_read(result: StatusResult, command: Command, around: EnvironmentFindings) -> Iterator[Problem]:
+def _not_read(result: StatusResult, command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
     """Report datasets that could not be read, those that one command resolves as one problem."""
     groups: dict[str, list[DatasetStatusRow]] = {}
     for row in result.datasets:
         if row.status == "idle" and row.reason:
-            groups.setdefault(_kind_of_failure(row.reason, around).id, []).append(row)
+            groups.setdefault(_kind_of_failure(row.reason, environment).id, []).append(row)
     for rows in groups.values():
         first = rows[0]
-        yield _kind_of_failure(first.reason, around).report(
+        yield _kind_of_failure(first.reason, environment).report(
             command,
             names=_names(rows),
             dataset=first.dataset,
             reason=first.reason,
-            setting=around.fails_for_fields,
+            setting=environment.fails_for_fields,
             datasets=len(rows),
         )
 
 
-def _kind_of_failure(reason: str, around: EnvironmentFindings) -> ProblemKind:
-    if around.turned_away_fails and is_record(reason, TURNED_AWAY):
+def _kind_of_failure(reason: str, environment: EnvironmentFindings) -> ProblemKind:
+    if environment.rejection_fails and is_record(reason, TURNED_AWAY):
         return of_dataset.RECORDS_REJECTED
-    if around.fails_for_fields and is_record(reason, NEW_FIELDS):
+    if environment.fails_for_fields and is_record(reason, NEW_FIELDS):
         return of_dataset.NEW_FIELDS_REJECTED
     return of_dataset.WORKER_DIED if is_worker_death(reason) else of_dataset.READ_FAILED
 
 
 def _losses(result: StatusResult, command: Command) -> Iterator[Problem]:
     last = result.last_run
-    if last is not None and (lost := last.totals.positions_lost):
-        yield of_job.RECORDS_LOST.report(command, epoch=last.epoch, positions=lost)
+    if last is not None and (positions_lost := last.totals.positions_lost):
+        yield of_job.RECORDS_LOST.report(command, epoch=last.epoch, positions=positions_lost)
 
 
 def _wrong_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Problem]:
     """Report that the newest run began in the future, or before the run before it."""
-    known = [row for row in runs.runs if row.epoch and row.began_ms]
-    if not known or not now_ms:
+    rows = [row for row in runs.runs if row.epoch and row.began_ms]
+    if not rows or not now_ms:
         return
-    newest, before = known[0], known[1] if len(known) > 1 else None
+    newest, before = rows[0], rows[1] if len(rows) > 1 else None
     if newest.began_ms > now_ms + _CLOCK_MS:
         ahead_s = (newest.began_ms - now_ms) / 1000
         evidence = f"the run of epoch {newest.epoch} began {ahead_s:,.0f} s later than the time of this machine"
@@ -285,19 +285,19 @@ def _of_runs(
         needed: the command without which the next run fails again, if there is one.
     """
     newest = max((row.epoch for row in runs.runs), default=0)
-    if newest and result.unended and result.epoch > newest and not alive:
+    if newest and result.is_unfinished and result.epoch > newest and not alive:
         yield of_job.RUN_WITHOUT_RECORD.report(command, epoch=result.epoch)
     if unreadable := [row for row in runs.runs if row.unreadable]:
         first = unreadable[0]
-        others = f" and those of {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
+        and_others = f" and those of {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
         yield of_job.RUN_RECORD_UNREADABLE.report(
-            command, epoch=first.epoch, others=others, reason=first.reason, mend=("records",)
+            command, epoch=first.epoch, others=and_others, reason=first.reason, repair=("records",)
         )
     if not runs.failed_in_a_row:
         return
     failed = next(row for row in runs.runs if row.status is RunStatus.FAILED and not row.unreadable)
     count = f"the last {runs.failed_in_a_row:,} runs" if runs.failed_in_a_row > 1 else "the last run"
-    if failed.died:
+    if failed.is_dead:
         reason = f"{DIED}: the driver of epoch {failed.epoch}{_on(failed)} ended without recording it"
         yield of_job.RUN_DIED.report(command, runs=count, reason=reason if failed.epoch else failed.reason)
         return
@@ -305,20 +305,20 @@ def _of_runs(
     yield msgspec.structs.replace(problem, command=needed if failed.epoch else problem.command)
 
 
-def _behind(
-    result: StatusResult, runs: RunsResult, command: Command, around: EnvironmentFindings, *, alive: bool
+def _behind_target(
+    result: StatusResult, runs: RunsResult, command: Command, environment: EnvironmentFindings, *, alive: bool
 ) -> Iterator[Problem]:
     """Report datasets that were behind their freshness targets when the newest run began, and a missing run."""
     noted = result.last_run.notes if result.last_run is not None else Reasons()
-    if behind := [note for note in noted.kept if note.kind == BEHIND]:
+    if behind := [note for note in noted.entries if note.kind == BEHIND]:
         first, more = behind[0], len(behind) - 1
         names = f"{first.subject} was" if not more else f"{first.subject} and {more:,} more datasets were"
         yield of_dataset.FRESHNESS_MISSED.report(
             command, names=names, dataset=first.subject, reason=first.text, datasets=len(behind)
         )
     began_ms = max((row.began_ms for row in runs.runs if row.epoch), default=0)
-    waited_s = (around.now_ms - began_ms) / 1000
-    target_s = around.freshness.smallest_s
+    waited_s = (environment.now_ms - began_ms) / 1000
+    target_s = environment.freshness.smallest_s
     if not alive and not result.paused_by and began_ms and 0 < target_s < waited_s:
         yield of_job.NO_RECENT_RUN.report(command, seconds=waited_s, target=target_s)
 

@@ -30,13 +30,13 @@ _ROOM_BYTES = 1 << 20
 class EnvironmentFindings(NamedTuple):
     """The findings of the environment checks, and the settings and time that problems depend on."""
 
-    lacking: Mapping[str, StepRow] = {}
+    lost_steps: Mapping[str, StepRow] = {}
     """By quarantined dataset, the first of its steps that is LOST now."""
-    closed: Sequence[str] = ()
+    unwritable_folders: Sequence[str] = ()
     """Faults of folders that cannot be written."""
     now_ms: int = 0
     """This machine's time."""
-    turned_away_fails: bool = False
+    rejection_fails: bool = False
     """Whether `on_rejected` is `fail`: a rejected record fails its work unit."""
     fails_for_fields: str = ""
     """The key of the setting by which a new field fails its work unit, if any."""
@@ -46,9 +46,9 @@ class EnvironmentFindings(NamedTuple):
     """Runs, or a rebuild, that the output knows and the store does not."""
     older: str = ""
     """Runs that the store knows and the output does not."""
-    elsewhere: bool = False
+    staged_in_other_folder: bool = False
     """Whether pending commits were staged in another folder."""
-    still: Mapping[str, float] = {}
+    stalled_s: Mapping[str, float] = {}
     """By id of a stalled run, for how many seconds it has made no progress, or has waited for its epoch."""
 
 
@@ -60,16 +60,16 @@ def check_environment(
     elsewhere = not older and _answer(is_other_staging, store, False)
     folders_used = ["store", *([] if elsewhere else ["staging"]), *([] if older else ["output"])]
     return EnvironmentFindings(
-        lacking=dict(_lacking(folders, store, status)),
-        closed=tuple(_closed(store, folders_used)),
+        lost_steps=dict(_lacking(folders, store, status)),
+        unwritable_folders=tuple(_closed(store, folders_used)),
         now_ms=now_ms,
-        turned_away_fails=folders.config.on_rejected == "fail",
+        rejection_fails=folders.config.on_rejected == "fail",
         fails_for_fields=_fails_for_fields(folders.config.converters),
         freshness=folders.config.targets,
         newer=_answer(newer_runs, store, ""),
         older=older,
-        elsewhere=elsewhere,
-        still=_answer(partial(stalled_runs, runs=runs), store, {}),
+        staged_in_other_folder=elsewhere,
+        stalled_s=_answer(partial(stalled_runs, runs=runs), store, {}),
     )
 
 
@@ -91,9 +91,9 @@ def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iter
             sequences = read_steps(store, context, dataset).sequences
         except (DistcommitError, OSError):  # FILE_UNREADABLE reports it
             continue
-        lost = next((step for sequence in sequences for step in sequence.steps if step.state == "LOST"), None)
-        if lost is not None:
-            yield dataset, lost
+        lost_step = next((step for sequence in sequences for step in sequence.steps if step.state == "LOST"), None)
+        if lost_step is not None:
+            yield dataset, lost_step
 
 
 def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:

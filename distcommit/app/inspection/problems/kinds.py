@@ -31,13 +31,13 @@ class Problem(msgspec.Struct, frozen=True):
 
     id: str
     """Of its kind: stable, such as `RUN_STALLED`."""
-    what: str
+    finding: str
     """The finding, with the names and numbers of this job."""
     command: str
     """The command that resolves it. If an operator must decide, the command that shows more."""
     datasets: int = 0
     """How many datasets it is about; 0 if it is about the job."""
-    mend: tuple[str, ...] = ()
+    repair: tuple[str, ...] = ()
     """The action of `distcommit store repair` (records, rebucket, rebuild, abandon, recover) and its words. Empty if an
     operator or the next run must act."""
     severity: Severity = Severity.ERROR
@@ -49,7 +49,7 @@ class Problem(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """The id, the finding and the action."""
-        return f"{self.id}: {self.what}. {self.action}"
+        return f"{self.id}: {self.finding}. {self.action}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ProblemKind:
     title: str
     """At most eight words."""
     finding: str
-    """Template of `Problem.what`."""
+    """Template of `Problem.finding`."""
     cause: str
     """Why it happens, and how it is detected."""
     impact: str
@@ -79,7 +79,7 @@ class ProblemKind:
         reason: str = "",
         instead: str = "",
         datasets: int = 0,
-        mend: tuple[str, ...] = (),
+        repair: tuple[str, ...] = (),
         **values: object,
     ) -> Problem:
         """Return a problem of this kind.
@@ -89,21 +89,21 @@ class ProblemKind:
             reason: a stored reason, `{reason}` in the template. If it ends in a remedy, that one is the action.
             instead: template of the command, if it is not the kind's.
             datasets: how many it is about.
-            mend: as `Problem.mend`.
+            repair: as `Problem.repair`.
             **values: of the templates' fields.
         """
         cause, remedy = split_remedy(reason)
         fields = {**values, "reason": shortened_cause(cause, _REASON)}
-        found = " ".join(self.finding.format_map(fields).split()).rstrip(":. ")
-        return self._made(found, remedy, _filled(command, instead or self.command, values), datasets, mend)
+        finding = " ".join(self.finding.format_map(fields).split()).rstrip(":. ")
+        return self._problem(finding, remedy, _filled(command, instead or self.command, values), datasets, repair)
 
     def report_more(self, command: Command, count: int, **values: object) -> Problem:
         """Return the problem that counts the datasets which are not reported one by one."""
-        return self._made(self.more.format(count=count), "", _filled(command, self.more_command, values), count, ())
+        return self._problem(self.more.format(count=count), "", _filled(command, self.more_command, values), count, ())
 
-    def _made(self, found: str, remedy: str, command: str, datasets: int, mend: tuple[str, ...]) -> Problem:
+    def _problem(self, finding: str, remedy: str, command: str, datasets: int, repair: tuple[str, ...]) -> Problem:
         action = remedy or self.action
-        return Problem(self.id, found, command, datasets, mend, self.severity, self.title, self.impact, action)
+        return Problem(self.id, finding, command, datasets, repair, self.severity, self.title, self.impact, action)
 
 
 def _filled(command: Command, template: str, values: dict[str, object]) -> str:

@@ -43,12 +43,14 @@ def stalled_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
     """
     took_s = [(row.ended_ms - row.began_ms) / 1000 for row in runs.runs if row.began_ms and row.ended_ms]
     least_s = max(STALLED_S, median(took_s) if took_s else 0)
-    living = (row for row in runs.runs if row.status is RunStatus.RUNNING and row.run_id and not row.overdue)
-    stalled_s = {row.run_id: _still_s(store, row, least_s) for row in living}
+    living = (row for row in runs.runs if row.status is RunStatus.RUNNING and row.run_id and not row.is_renewal_late)
+    stalled_s = {row.run_id: _stalled_s(store, row, least_s) for row in living}
     if any(row.status is RunStatus.PENDING for row in runs.runs):
-        held = holders(store.fs, store.roots.store)
-        waiting = (row for row in runs.runs if row.status is RunStatus.PENDING and not row.overdue)
-        stalled_s |= {row.run_id: _waits_s(held[row.run_id]) for row in waiting if row.run_id in held}
+        holders_by_run = holders(store.fs, store.roots.store)
+        waiting = (row for row in runs.runs if row.status is RunStatus.PENDING and not row.is_renewal_late)
+        stalled_s |= {
+            row.run_id: _waits_s(holders_by_run[row.run_id]) for row in waiting if row.run_id in holders_by_run
+        }
     return {run_id: seconds for run_id, seconds in stalled_s.items() if seconds}
 
 
@@ -62,7 +64,7 @@ def _waits_s(holder: LockRecord) -> float:
     return seconds if seconds >= STALLED_S else 0
 
 
-def _still_s(store: JobStore, row: RunRow, least_s: float) -> float:
+def _stalled_s(store: JobStore, row: RunRow, least_s: float) -> float:
     """Return 0 if it is less than that, or unknown."""
     fs, lock = store.fs, f"{store.roots.store}/{LOCK}"
     renewed_ns = _changed_ns(fs, f"{lock}/{run_name(row.run_id)}") or _changed_ns(fs, lock)

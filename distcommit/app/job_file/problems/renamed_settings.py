@@ -36,8 +36,8 @@ def with_new_names(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Invali
         if not isinstance(section, Mapping) or key not in section:
             continue
         problems.append(Invalid((*above, key), f"was {'renamed to' if old in RENAMED else 'replaced by'} {name}"))
-        value, rest = section[key], {other: value for other, value in section.items() if other != key}
-        renamed = {name.split(".")[-1]: value, **rest} if old in RENAMED else rest
+        value, remainder = section[key], {other: value for other, value in section.items() if other != key}
+        renamed = {name.split(".")[-1]: value, **remainder} if old in RENAMED else remainder
         new = {**new, above[0]: renamed} if above else renamed
     return new, problems
 

@@ -53,15 +53,15 @@ def keys_of(models: Sequence[type[BaseModel]]) -> list[str]:
 
 def types_with(section: Section, key: str) -> list[str]:
     """Return the types of a section that have a setting `key`. Types whose package is not installed are left out."""
-    found = []
+    results = []
     for name in types_of(section):
         try:
             model = settings_class(section, name)
         except Exception:  # noqa: BLE001 - a missing package of another type must not hide the problem
             continue
         if key in keys_of([model]):
-            found.append(name)
-    return found
+            results.append(name)
+    return results
 
 
 def _models(annotation: Any, tree: Any, keys: Key) -> Iterator[type[BaseModel]]:

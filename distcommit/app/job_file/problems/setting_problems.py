@@ -43,9 +43,9 @@ class SettingProblem:
     @property
     def text(self) -> str:
         """The problem without its origin."""
-        found = f"; found {self.found}" if self.found else ""
+        actual = f"; found {self.found}" if self.found else ""
         remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.key} {self.required}".lstrip() + found + remedy
+        return f"{self.key} {self.required}".lstrip() + actual + remedy
 
     def __str__(self) -> str:
         return f"{self.origin}: {self.text}"

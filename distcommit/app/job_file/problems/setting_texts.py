@@ -77,8 +77,8 @@ def invalid_settings(error: ValidationError, root: type[BaseModel], tree: Any, s
         keys = _keys_in(tree, problem["loc"], named)
         if isinstance(cause, SettingError):
             is_absent = cause.at and value_at(tree, keys) is None
-            found = cause.found or ("" if is_absent else _shown(value_at(shown, keys)))
-            entry = Invalid(keys, cause.required, found, cause.remedy)
+            actual = cause.found or ("" if is_absent else _shown(value_at(shown, keys)))
+            entry = Invalid(keys, cause.required, actual, cause.remedy)
         elif problem["type"] == "extra_forbidden":
             entry = _unknown(keys, root, tree)
         else:

@@ -76,7 +76,7 @@ class EmailHook(_Hook):
     @rule
     def _password_is_encrypted(self) -> Iterator[SettingError]:
         if self.password and self.tls == "none":
-            yield SettingError("must be starttls or tls with a password", "tls", found="none")
+            yield SettingError("must be starttls or tls with a password", "tls", actual="none")
 
 
 class AlertSettings(SettingsModel):

@@ -38,10 +38,10 @@ def _files() -> Any:
 def _branch_name(name: str) -> str:
     if not _BRANCH.fullmatch(name):
         raise SettingError(
-            "must be named with at most 64 letters, digits, _ and -, the first one a letter or digit", found=repr(name)
+            "must be named with at most 64 letters, digits, _ and -, the first one a letter or digit", actual=repr(name)
         )
     if name in (MAIN_BRANCH, ERRORS):
-        raise SettingError("must not have this name, which is reserved", found=repr(name), remedy="rename the branch")
+        raise SettingError("must not have this name, which is reserved", actual=repr(name), remedy="rename the branch")
     return name
 
 
@@ -55,7 +55,7 @@ class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
 
     def stages(self, on_rejected: OnRejected) -> tuple[Stage, ...]:
         """Return the flow's stages: converters, then row checkers."""
-        names = _named([str(getattr(each, "type", "")) for each in (*self.converters, *self.row_checkers)])
+        names = _named([str(getattr(construct, "type", "")) for construct in (*self.converters, *self.row_checkers)])
         converters = [Stage(next(names), converter, on_failure=on_rejected) for converter in self.converters]
         checkers = [
             Stage(next(names), checker, checker.level == "mandatory", checker.on_failure)
@@ -65,8 +65,11 @@ class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
 
     def checks(self) -> tuple[Check, ...]:
         """Return the flow's task checkers."""
-        names = _named([each.type for each in self.task_checkers])
-        return tuple(Check(next(names), each, each.level == "mandatory") for each in self.task_checkers)
+        names = _named([task_checker_settings.type for task_checker_settings in self.task_checkers])
+        return tuple(
+            Check(next(names), task_checker_settings, task_checker_settings.level == "mandatory")
+            for task_checker_settings in self.task_checkers
+        )
 
 
 class BranchSettings(ChainSettings):
@@ -95,7 +98,7 @@ class ForkSettings(SettingsModel, arbitrary_types_allowed=True):
                 yield SettingError(
                     f"must have another name than that of branch {first}, because commits are stored with it",
                     *("branches", name, "sink"),
-                    found=repr(branch.sink.name),
+                    actual=repr(branch.sink.name),
                     remedy="set stored_as",
                 )
             target = branch.sink.writes_to
@@ -161,8 +164,8 @@ class FlowSettings(ChainSettings):
         match tree:
             case {"sink": sink, "fork": {"branches": Mapping() as named} as fork} if _shows(sink):
                 branches = {name: {**(branch or {}), "sink": sink} for name, branch in named.items()}
-                rest = {key: value for key, value in tree.items() if key != "sink"}
-                return {**rest, "fork": {**fork, "branches": branches}}
+                remainder = {key: value for key, value in tree.items() if key != "sink"}
+                return {**remainder, "fork": {**fork, "branches": branches}}
         return tree
 
     @rule
@@ -172,9 +175,9 @@ class FlowSettings(ChainSettings):
 
     def task_flow(self) -> TaskFlow:
         """Return the flow."""
-        stages, fork, unread = self.stages(self.on_rejected), self.fork, self.source.rejection_check
-        if unread is not None:
-            stages = (Stage(_UNREAD, unread, on_failure=self.on_rejected), *stages)
+        stages, fork, rejection_check = self.stages(self.on_rejected), self.fork, self.source.rejection_check
+        if rejection_check is not None:
+            stages = (Stage(_UNREAD, rejection_check, on_failure=self.on_rejected), *stages)
         if fork is None:
             return TaskFlow(
                 self.source, (Branch(self.sink, checks=self.checks()),), (*stages, *self._at_sink(self.sink))
@@ -212,7 +215,7 @@ def _shows(sink: Any) -> bool:
 
 def _named(types: Sequence[str]) -> Any:
     """Name each construct of a chain: its type, with a number from the second of that type on."""
-    seen: Counter[str] = Counter()
-    for each in types:
-        seen[each] += 1
-        yield each if seen[each] == 1 else f"{each}#{seen[each]}"
+    counts: Counter[str] = Counter()
+    for name in types:
+        counts[name] += 1
+        yield name if counts[name] == 1 else f"{name}#{counts[name]}"

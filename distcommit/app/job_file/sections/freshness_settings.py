@@ -22,10 +22,10 @@ def _seconds(value: Any) -> Any:
     """Return `30s`, `5m` or `1h` in seconds; numbers are seconds."""
     if not isinstance(value, str):
         return value
-    found = _DURATION.fullmatch(value.strip())
-    if found is None:
+    match = _DURATION.fullmatch(value.strip())
+    if match is None:
         raise SettingError("must be a duration such as 30s, 5m or 1h, or a number of seconds")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0.1, le=366 * 86400)]
@@ -73,7 +73,11 @@ class FreshnessSettings(SettingsModel):
 
     def freshness(self, *, can_stop: bool) -> Freshness:
         """Return the run's targets. `can_stop`: whether reading a work unit may end early."""
-        targets = tuple((pattern, each.target) for each in self.targets for pattern in each.datasets)
+        targets = tuple(
+            (pattern, target_settings.target)
+            for target_settings in self.targets
+            for pattern in target_settings.datasets
+        )
         found = Freshness(self.target or 0, targets, self.records_per_run)
         return Freshness(
             found.target_s, targets, self.records_per_run, slice_s=found.smallest_s * _SHARE if can_stop else 0

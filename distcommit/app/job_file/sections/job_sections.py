@@ -72,7 +72,7 @@ class CommitSettings(SettingsModel):
     @property
     def dataset_policies(self) -> tuple[tuple[str, CommitPolicy], ...]:
         """The run's patterns with their policies."""
-        return tuple((pattern, each.policy) for each in self.policies for pattern in each.datasets)
+        return tuple((pattern, policy.policy) for policy in self.policies for pattern in policy.datasets)
 
     @rule
     def _job_level_is_full(self) -> Iterator[SettingError]:
@@ -80,8 +80,8 @@ class CommitSettings(SettingsModel):
             return
         if self.policy != CommitPolicy.FULL:
             yield SettingError("must be full with scope: job", "policy")
-        for index, each in enumerate(self.policies):
-            if each.policy != CommitPolicy.FULL:
+        for index, policy_settings in enumerate(self.policies):
+            if policy_settings.policy != CommitPolicy.FULL:
                 yield SettingError("must be full with scope: job", "policies", index, "policy")
         if self.delivery == "at_least_once":
             yield SettingError(

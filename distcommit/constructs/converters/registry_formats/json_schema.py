@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from distcommit.constructs.json.json_records import JsonReader
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
-from distcommit.constructs.registry.wire import Framed
+from distcommit.constructs.registry.wire_format import Framed
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.column_types import stored_type
 from distcommit.schemas.limits import UnusableSchemaError
@@ -66,7 +66,7 @@ class JsonSchemaConverter(RegistryConverter, ignored_types=(cached_property,), p
             ) from error
         schema, required = columns_of(writer)
         if reader is not None and reader.schema_id != writer.schema_id:
-            pinned, required = columns_of(reader)
-            check_readable(schema, pinned, required)
-            schema = pinned
+            pinned_schema, required = columns_of(reader)
+            check_readable(schema, pinned_schema, required)
+            schema = pinned_schema
         return _JsonSchemaDecoder(schema, required)

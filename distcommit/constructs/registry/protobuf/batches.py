@@ -22,7 +22,7 @@ from distcommit.constructs.registry.protobuf.messages import (
     MessageParser,
     MisplacedValueCheck,
     checked_types,
-    is_known,
+    is_google_type,
     message_types,
 )
 from distcommit.constructs.registry.protobuf.ranges import Ranges
@@ -45,26 +45,26 @@ class BatchParser:
     Messages that are compared with another type are parsed one by one, and so are Google's own messages at the root.
     """
 
-    def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned: Comparison | None = None) -> None:
-        self._parser = MessageParser(source, widths, pinned)
-        is_compared = pinned is not None and not pinned.is_exact
-        self._envelope = None if is_compared or is_known(source) else _envelope_of(source, widths)
-        fields = max(len(each.fields) for each in message_types(source).values())
+    def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:
+        self._parser = MessageParser(source, widths, pinned_schema)
+        is_compared = pinned_schema is not None and not pinned_schema.is_exact
+        self._envelope = None if is_compared or is_google_type(source) else _envelope_of(source, widths)
+        fields = max(len(item.fields) for item in message_types(source).values())
         # two bytes can be an empty message, which takes at most 16 for each field of it, or begin a list or a map
         self._max_bytes = _MAX_PARSED_BYTES // (8 * (fields + 16))
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | ValueError]:
         """Return each message's canonical encoding, or the error that `MessageParser.canonical` raises."""
-        return [each for part in parts(bodies, self._max_bytes) for each in self._of(part)]
+        return [item for part in parts(bodies, self._max_bytes) for item in self._of(part)]
 
     def _of(self, bodies: list[bytes]) -> list[bytes | ValueError]:
         together = None if self._envelope is None else self._envelope.canonical(bodies)
         if together is not None:
-            return [self._alone(body) if each is None else each for body, each in zip(bodies, together, strict=True)]
+            return [self._alone(body) if item is None else item for body, item in zip(bodies, together, strict=True)]
         if len(bodies) <= _FEW or self._envelope is None:
             return [self._alone(body) for body in bodies]
         few = (bodies[start : start + _FEW] for start in range(0, len(bodies), _FEW))
-        return [each for part in few for each in self._of(part)]
+        return [item for part in few for item in self._of(part)]
 
     def _alone(self, body: bytes) -> bytes | ValueError:
         try:
@@ -78,8 +78,8 @@ def parts(bodies: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
     ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)))
     start, begin = 0, 0
     while start < len(bodies):
-        fitting = int(np.searchsorted(ends, begin + max_bytes, "right"))
-        stop = min(start + _MOST, max(start + 1, fitting))
+        count = int(np.searchsorted(ends, begin + max_bytes, "right"))
+        stop = min(start + _MOST, max(start + 1, count))
         yield bodies[start:stop]
         start, begin = stop, int(ends[stop - 1])
 
@@ -95,11 +95,11 @@ class Envelope:
         self._class: Any = _envelope_class(source)
         self._widest = max(widths.values(), default=0)
         types = checked_types(source)
-        self.may_set_aside = any(isinstance(each, MisplacedValueCheck) for one in types.values() for each in one.checks)
+        self.may_set_aside = any(isinstance(item, MisplacedValueCheck) for one in types.values() for item in one.checks)
         self.levels = _levels(types, (source.full_name,))
         self._may_be_incomplete = any(
-            each.is_extendable or any(field.is_required for field in each.fields)
-            for each in message_types(source).values()
+            item.is_extendable or any(field.is_required for field in item.fields)
+            for item in message_types(source).values()
         )
         self._ranges = Ranges(source, types)
 
@@ -110,9 +110,9 @@ class Envelope:
         """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None
-        pieces = [b""] * (2 * len(bodies))
-        pieces[::2], pieces[1::2] = map(_head, map(len, bodies)), bodies
-        framed = b"".join(pieces)
+        chunks = [b""] * (2 * len(bodies))
+        chunks[::2], chunks[1::2] = map(_head, map(len, bodies)), bodies
+        framed = b"".join(chunks)
         try:
             parsed = self._class.FromString(framed)
             if self._may_be_incomplete and not parsed.IsInitialized():
@@ -130,7 +130,7 @@ class Envelope:
                 parsed.DiscardUnknownFields()
                 without = parsed.SerializePartialToString(deterministic=True)
                 if without != serialized:
-                    results = [own if own == each else None for own, each in zip(results, _split(without), strict=True)]
+                    results = [own if own == body else None for own, body in zip(results, _split(without), strict=True)]
             return results
         except message.Error:
             return None

@@ -31,13 +31,13 @@ _INHERITED = ("LD_LIBRARY_PATH", "PATH", "TMPDIR")
 
 
 def compile_texts(
-    texts: Sequence[tuple[str, str]], known: descriptor_pb2.FileDescriptorSet
+    texts: Sequence[tuple[str, str]], existing: descriptor_pb2.FileDescriptorSet
 ) -> descriptor_pb2.FileDescriptorSet:
     """Return the descriptors of texts and of all that they import.
 
     Args:
         texts: name and text of each, behind those that it imports.
-        known: descriptors of files that texts may import.
+        existing: descriptors of files that texts may import.
 
     Raises:
         UnusableSchemaError: if a text can't be compiled.
@@ -54,7 +54,7 @@ def compile_texts(
             todo="pip install 'distcommit[registry]'",
         )
     with tempfile.TemporaryDirectory(prefix="distcommit-proto-") as folder:
-        Path(folder, KNOWN_FILE).write_bytes(known.SerializeToString())
+        Path(folder, KNOWN_FILE).write_bytes(existing.SerializeToString())
         job = {
             "import_path": [os.path.abspath(path) for path in sys.path if path],
             "seconds": COMPILE_S,

@@ -42,7 +42,7 @@ _KNOWN_MODULES = {
 """Files of Google's own that descriptors in Base64 import without containing them."""
 
 
-def file_of(found: RegisteredSchema) -> FileDescriptor:
+def file_of(registered: RegisteredSchema) -> FileDescriptor:
     """Return the schema's file, with all that it imports.
 
     Raises:
@@ -50,12 +50,12 @@ def file_of(found: RegisteredSchema) -> FileDescriptor:
         SchemaTooLargeError: if it exceeds a limit.
         ConfigurationError: if the compiler is needed and not installed.
     """
-    check_size(found)
-    _check_names([name for name, _ in found.references])
-    files = {file.name: file for file in _described([*found.references, (MAIN_FILE, found.text)]).file}
+    check_size(registered)
+    _check_names([name for name, _ in registered.references])
+    files = {file.name: file for file in _described([*registered.references, (MAIN_FILE, registered.text)]).file}
     for file in [*files.values()]:
         for name in file.dependency:
-            _add_known(name, files)
+            _add_google_file(name, files)
     pool = descriptor_pool.DescriptorPool()
     try:
         for name in TopologicalSorter({name: file.dependency for name, file in files.items()}).static_order():
@@ -82,21 +82,21 @@ def _check_names(names: Iterable[str]) -> None:
 
 def _described(texts: list[tuple[str, str]]) -> descriptor_pb2.FileDescriptorSet:
     """Return the descriptors of all files, decoded from Base64 or compiled."""
-    known = descriptor_pb2.FileDescriptorSet()
+    existing = descriptor_pb2.FileDescriptorSet()
     uncompiled: list[tuple[str, str]] = []
     for name, text in texts:
         try:
-            known.file.append(_decoded(name, text))
+            existing.file.append(_decoded(name, text))
         except (ValueError, message.DecodeError):
             uncompiled.append((name, text))
     if not uncompiled:
-        return known
+        return existing
     needed: dict[str, descriptor_pb2.FileDescriptorProto] = {}
-    for file in known.file:
+    for file in existing.file:
         for dependency in file.dependency:
-            _add_known(dependency, needed)
-    known.file.extend(needed.values())
-    return compile_texts(uncompiled, known)
+            _add_google_file(dependency, needed)
+    existing.file.extend(needed.values())
+    return compile_texts(uncompiled, existing)
 
 
 def _decoded(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
@@ -108,11 +108,11 @@ def _decoded(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-def _add_known(name: str, files: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
+def _add_google_file(name: str, files: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
     """Add a file of Google's own and its imports, unless it is present."""
     if name in files or name not in _KNOWN_MODULES:
         return
     files[name] = descriptor_pb2.FileDescriptorProto()
     import_module(_KNOWN_MODULES[name]).DESCRIPTOR.CopyToProto(files[name])
     for dependency in files[name].dependency:
-        _add_known(dependency, files)
+        _add_google_file(dependency, files)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-from distcommit.constructs.registry.protobuf.messages import KNOWN_FIELDS, is_known, is_map
+from distcommit.constructs.registry.protobuf.messages import KNOWN_FIELDS, is_google_type, is_map
 from distcommit.schemas.limits import Expansion, UnusableSchemaError
 
 _CONFIG = ptars.PtarsConfig(timestamp_unit="us", time_unit="us", duration_unit="us", enum_repr="string")
@@ -43,7 +43,7 @@ class Columns:
         self._names, self._maps = layout.names, frozenset(layout.maps)
         self.widths: Mapping[str, int] = layout.widths
         self._handler = _handler(layout.file, root)
-        self.schema: pa.Schema = pa.schema([self._field(each) for each in self._handler.schema()])
+        self.schema: pa.Schema = pa.schema([self._field(item) for item in self._handler.schema()])
 
     def read(self, messages: pa.Array) -> pa.RecordBatch:
         """Return the columns of messages.
@@ -54,21 +54,21 @@ class Columns:
         if not len(self.schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
         read = self._handler.array_to_record_batch(messages)
-        columns = [_typed(array, each.type) for array, each in zip(read.columns, self.schema, strict=True)]
+        columns = [_typed(array, column.type) for array, column in zip(read.columns, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _field(self, made: pa.Field) -> pa.Field:
-        kind = self._type(made.type)
-        if made.name in self._maps:
-            kind = pa.map_(*(each.type for each in kind.value_type))
-        return pa.field(self._names[made.name], kind)
+    def _field(self, created: pa.Field) -> pa.Field:
+        kind = self._type(created.type)
+        if created.name in self._maps:
+            kind = pa.map_(*(column.type for column in kind.value_type))
+        return pa.field(self._names[created.name], kind)
 
-    def _type(self, made: pa.DataType) -> pa.DataType:
-        if pa.types.is_struct(made):
-            return pa.struct([self._field(each) for each in made])
-        if pa.types.is_list(made):
-            return pa.list_(pa.field("item", self._type(made.value_type)))
-        return made
+    def _type(self, created: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(created):
+            return pa.struct([self._field(value) for value in created])
+        if pa.types.is_list(created):
+            return pa.list_(pa.field("item", self._type(created.value_type)))
+        return created
 
 
 def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -86,14 +86,14 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def _handler(file: descriptor_pb2.FileDescriptorProto, root: str) -> Any:
     pool = descriptor_pool.DescriptorPool()
     for package in sorted({name.rpartition(".")[0] for name in KNOWN_FIELDS}):
-        known = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+        existing = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
         for full_name, fields in KNOWN_FIELDS.items():
             if full_name.rpartition(".")[0] == package:
-                made = known.message_type.add(name=full_name.rpartition(".")[2])
+                created = existing.message_type.add(name=full_name.rpartition(".")[2])
                 for number, (name, kind) in enumerate(fields, 1):
-                    made.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
-        pool.Add(known)
-        file.dependency.append(known.name)
+                    created.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)
+        pool.Add(existing)
+        file.dependency.append(existing.name)
     pool.Add(file)
     handlers = ptars.HandlerPool([pool.FindFileByName(file.name)], _CONFIG)
     return handlers.get_for_message(pool.FindMessageTypeByName(root))
@@ -119,10 +119,10 @@ class _Layout:
         """Add a message, and return its full name."""
         target = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
         before = self.expansion.columns - self._repeated
-        for each in source.fields:
-            below = f"{path}.{each.name}" if path else each.name
+        for item in source.fields:
+            below = f"{path}.{item.name}" if path else item.name
             with self.expansion.column(below):
-                self._field(target, each, below, within | {source.full_name})
+                self._field(target, item, below, within | {source.full_name})
         width = self.expansion.columns - self._repeated - before
         self.widths[source.full_name] = max(width, self.widths.get(source.full_name, 0))
         return f"{_PACKAGE}.{target.name}"
@@ -157,7 +157,7 @@ class _Layout:
             return _F.TYPE_ENUM, self._enum(source.enum_type)
         if below is None:
             return source.type, ""
-        if is_known(below):
+        if is_google_type(below):
             return _F.TYPE_MESSAGE, below.full_name
         if below.full_name in within or not below.fields:
             return _F.TYPE_BYTES, ""

@@ -101,7 +101,7 @@ _CHECKS: Mapping[str, Check] = {
 }
 
 
-def is_known(source: Descriptor) -> bool:
+def is_google_type(source: Descriptor) -> bool:
     """Return whether a message is one of Google's own that become one value, by its name and fields."""
     fields = tuple((field.name, field.type) for field in source.fields if not field.is_repeated)
     numbers = [field.number for field in source.fields]
@@ -140,9 +140,9 @@ class MessageParser:
         pinned: comparison of messages that were written as another type.
     """
 
-    def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned: Comparison | None = None) -> None:
+    def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:
         self._widths, self._widest = widths, max(widths.values(), default=0)
-        self._pinned = None if pinned is None or pinned.is_exact else pinned
+        self._pinned = None if pinned_schema is None or pinned_schema.is_exact else pinned_schema
         self._class: Any = message_factory.GetMessageClass(source)
         self._name = source.full_name
         self._types = checked_types(source)
@@ -172,12 +172,12 @@ class MessageParser:
         """Count the values within lists and maps."""
         total, waiting = 0, [parsed]
         while waiting:
-            each = waiting.pop()
-            for field in each.DESCRIPTOR.fields:
+            item = waiting.pop()
+            for field in item.DESCRIPTOR.fields:
                 below = message_of(field)
                 if below is None or below.full_name not in self._widths:
                     continue
-                values = _messages(each, field)
+                values = _messages(item, field)
                 waiting += values
                 total += len(values) * self._widths[below.full_name] if field.is_repeated else 0
                 if total > MAX_RECORD_VALUES:
@@ -215,19 +215,25 @@ def checked_types(root: Descriptor) -> dict[str, CheckedType]:
     types: dict[str, CheckedType] = {}
     for name, source in message_types(root).items():
         below = [(field, child) for field in source.fields if (child := message_of(field)) is not None]
-        checks: list[Check] = [_CHECKS[name]] if name in _CHECKS and is_known(source) else []
+        checks: list[Check] = [_CHECKS[name]] if name in _CHECKS and is_google_type(source) else []
         numbers = frozenset(field.number for field in source.fields if _may_be_set_aside(field))
         if numbers:
             checks.append(MisplacedValueCheck(source, numbers))
         types[name] = CheckedType(tuple(checks), tuple(below))
-    checked = {name for name, each in types.items() if each.checks}
+    checked = {name for name, checked_type in types.items() if checked_type.checks}
     size = -1
     while size < len(checked):
         size = len(checked)
-        checked |= {n for n, each in types.items() if any(child.full_name in checked for _, child in each.fields)}
+        checked |= {
+            n
+            for n, checked_type in types.items()
+            if any(child.full_name in checked for _, child in checked_type.fields)
+        }
     return {
-        name: CheckedType(each.checks, tuple(pair for pair in each.fields if pair[1].full_name in checked))
-        for name, each in types.items()
+        name: CheckedType(
+            checked_type.checks, tuple(pair for pair in checked_type.fields if pair[1].full_name in checked)
+        )
+        for name, checked_type in types.items()
         if name in checked
     }
 

@@ -39,8 +39,8 @@ def compile_job(job: dict[str, Any]) -> None:
         "--include_imports",
     ]
     arguments += [f"--descriptor_set_out={_OUTPUT_FILE}", MAIN_FILE]
-    known = descriptor_pb2.FileDescriptorSet.FromString(Path(KNOWN_FILE).read_bytes())
-    names = {file.name for file in known.file}
+    existing = descriptor_pb2.FileDescriptorSet.FromString(Path(KNOWN_FILE).read_bytes())
+    names = {file.name for file in existing.file}
     Path(_SOURCE_FOLDER).mkdir()
     for name, text in job["texts"]:
         Path(_SOURCE_FOLDER, MAIN_FILE).write_text(text, encoding="utf-8")
@@ -51,9 +51,9 @@ def compile_job(job: dict[str, Any]) -> None:
             if file.name == MAIN_FILE:
                 file.name = name
             if file.name not in names:
-                known.file.append(file)
+                existing.file.append(file)
                 names.add(file.name)
-        Path(KNOWN_FILE).write_bytes(known.SerializeToString())
+        Path(KNOWN_FILE).write_bytes(existing.SerializeToString())
 
 
 if __name__ == "__main__":

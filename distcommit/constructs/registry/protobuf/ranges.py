@@ -22,7 +22,7 @@ from distcommit.constructs.registry.protobuf.messages import (
     CheckedType,
     is_date,
     is_duration,
-    is_known,
+    is_google_type,
     is_map,
     is_time,
     is_timestamp,
@@ -71,13 +71,13 @@ class Ranges:
             return None
         rows = np.arange(len(canonical))
         columns = zip(read.schema.names, read.columns, strict=True)
-        return np.concatenate([_NONE, *(each for column in columns for each in _beyond(*column, rows))])
+        return np.concatenate([_NONE, *(item for column in columns for item in _beyond(*column, rows))])
 
     def _message(self, source: Descriptor, within: frozenset[str]) -> str:
         """Add a message with the fields that lead to checked values. Return its name, empty without such fields."""
         fields: list[tuple[FieldDescriptor, str]] = []
         for field, below in self._types[source.full_name].fields:
-            if below.full_name in _RULES and is_known(below):
+            if below.full_name in _RULES and is_google_type(below):
                 fields.append((field, self._known(below)))
             elif below.full_name not in within:
                 fields.append((field, self._message(below, within | {below.full_name})))
@@ -94,7 +94,7 @@ class Ranges:
         return str(target.name)
 
     def _known(self, source: Descriptor) -> str:
-        if all(each.name != source.name for each in self._file.message_type):
+        if all(field.name != source.name for field in self._file.message_type):
             target = self._file.message_type.add(name=source.name)
             for number, (name, kind) in enumerate(KNOWN_FIELDS[source.full_name], 1):
                 target.field.add(name=name, number=number, type=kind, label=_F.LABEL_OPTIONAL)

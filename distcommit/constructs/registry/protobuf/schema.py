@@ -16,8 +16,8 @@ from distcommit.constructs.registry.converter import Decoded
 from distcommit.constructs.registry.protobuf.batches import BatchParser
 from distcommit.constructs.registry.protobuf.files import file_of
 from distcommit.constructs.registry.protobuf.layout import Columns
-from distcommit.constructs.registry.protobuf.pins import PinnedType
-from distcommit.constructs.registry.wire import Framed
+from distcommit.constructs.registry.protobuf.pinned_types import PinnedType
+from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.limits import UnusableSchemaError
 
 _FIRST = (0,)
@@ -71,13 +71,13 @@ class ProtobufDecoder:
     def _handler(self, indexes: Indexes) -> _Reader | UnusableSchemaError:
         if indexes not in self._handlers:
             try:
-                message, pinned = message_at(self._file, indexes), None
+                message, pinned_schema = message_at(self._file, indexes), None
                 if self._reader is not None:
                     reader = message_at(self._reader, indexes)
-                    pinned = PinnedType(message, reader)
+                    pinned_schema = PinnedType(message, reader)
                     message = reader
                 columns = Columns(message)
-                self._handlers[indexes] = _Reader(columns, BatchParser(message, columns.widths, pinned))
+                self._handlers[indexes] = _Reader(columns, BatchParser(message, columns.widths, pinned_schema))
             except UnusableSchemaError as error:
                 self._handlers[indexes] = error
         return self._handlers[indexes]
@@ -93,17 +93,17 @@ class _Reader:
     def read(self, messages: pa.Array, numbers: NDArray[np.int64]) -> Decoded:
         parsed = self.parser.canonical(messages.to_pylist())
         wrong = {n: _reason(e) for n, e in zip(numbers.tolist(), parsed, strict=True) if isinstance(e, ValueError)}
-        canonical = [each for each in parsed if not isinstance(each, ValueError)]
+        canonical = [item for item in parsed if not isinstance(item, ValueError)]
         good = numbers[~np.isin(numbers, [*wrong])] if wrong else numbers
         bodies = pa.RecordBatch.from_arrays([pa.array(canonical, pa.binary())], ["body"])
         decoded = convert_or_bisect(
-            bodies, self._made, self.columns.schema, ValueError, lambda error, _: _reason(error)
+            bodies, self._read_batch, self.columns.schema, ValueError, lambda error, _: _reason(error)
         )
         rows = good if decoded.rows is None else good[decoded.rows.to_numpy()]
         wrong |= {int(good[row]): reason for row, reason in decoded.rejected.items()}
         return Decoded(decoded.records, rows, wrong)
 
-    def _made(self, bodies: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
+    def _read_batch(self, bodies: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
         return self.columns.read(bodies.column(0)), None
 
 
@@ -140,8 +140,8 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
         ValueError: if they are not valid.
     """
     values: list[int] = []
-    offset, wanted = 0, 1
-    while len(values) < wanted:
+    offset, required = 0, 1
+    while len(values) < required:
         value = shift = 0
         while True:
             if offset >= len(body) or shift > 28:
@@ -151,13 +151,13 @@ def _indexes(body: bytes) -> tuple[Indexes, int]:
             if byte < 0x80:
                 break
         values.append(value >> 1 ^ -(value & 1))
-        wanted = 1 + values[0]
-        if min(values) < 0 or wanted == 1:
+        required = 1 + values[0]
+        if min(values) < 0 or required == 1:
             raise ValueError("its message indexes are not valid")
     return tuple(values[1:]), offset
 
 
-def schema_of(found: RegisteredSchema, reader: RegisteredSchema | None) -> ProtobufDecoder:
+def schema_of(registered: RegisteredSchema, reader: RegisteredSchema | None) -> ProtobufDecoder:
     """Return the decoder for a schema and the reader's. Raises like `ProtobufDecoder`."""
-    same = reader is None or reader.schema_id == found.schema_id
-    return ProtobufDecoder(file_of(found), None if same or reader is None else file_of(reader))
+    same = reader is None or reader.schema_id == registered.schema_id
+    return ProtobufDecoder(file_of(registered), None if same or reader is None else file_of(reader))

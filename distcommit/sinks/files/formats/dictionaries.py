@@ -31,8 +31,8 @@ def leaves(schema: pa.Schema) -> Sequence[str]:
     """Return the paths of Parquet's columns. A nested column has several."""
     out = pa.BufferOutputStream()
     pq.ParquetWriter(out, schema).close()
-    found = pq.read_metadata(pa.BufferReader(out.getvalue())).schema
-    return [found.column(index).path for index in range(len(found))]
+    result = pq.read_metadata(pa.BufferReader(out.getvalue())).schema
+    return [result.column(index).path for index in range(len(result))]
 
 
 def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
@@ -45,7 +45,7 @@ def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
     if rows.num_rows < _LEAST_ROWS:
         return []
     step = rows.num_rows // _PIECES
-    some = pa.concat_tables([rows.slice(piece * step, _ROWS_AT_EACH) for piece in range(_PIECES)])
+    some = pa.concat_tables([rows.slice(chunk * step, _ROWS_AT_EACH) for chunk in range(_PIECES)])
     return [
         field.name
         for field, values in zip(some.schema, some.columns, strict=True)
@@ -64,6 +64,6 @@ def _is_short(values: pa.ChunkedArray) -> bool:
 
 def _repeated(values: pa.ChunkedArray) -> float:
     """Return the share of repeated values among those that are not null; 1 if there are none."""
-    there = len(values) - values.null_count
+    present = len(values) - values.null_count
     distinct: int = pc.count_distinct(values).as_py()
-    return 1 - distinct / there if there else 1.0
+    return 1 - distinct / present if present else 1.0

@@ -99,13 +99,13 @@ def _check_parquet(schema: pa.Schema) -> None:
     Raises ConfigurationError."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
-        field, found = next((each for each in refusals if each[1]), (schema.field(0), _refusal(schema)))
+        field, actual = next((item for item in refusals if item[1]), (schema.field(0), _refusal(schema)))
         raise ConfigurationError(
             "a column can't be written to Parquet",
             id="COLUMN_UNSUPPORTED",
             column=field.name,
             expected="a type that Parquet and this pyarrow have",
-            found=f"{field.type}: {found}",
+            found=f"{field.type}: {actual}",
             todo="convert the column in a converter, or drop it",
         )
 

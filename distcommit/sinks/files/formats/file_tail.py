@@ -35,7 +35,7 @@ class _Version(msgspec.Struct):
     version: int
 
 
-class Said(msgspec.Struct, frozen=True):
+class FileTail(msgspec.Struct, frozen=True):
     """The metadata of a file.
 
     Attributes:
@@ -47,7 +47,7 @@ class Said(msgspec.Struct, frozen=True):
     version: int
     metadata: dict[str, str]
     schema: str
-    others: str
+    others_checksum: str
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -55,9 +55,9 @@ class Said(msgspec.Struct, frozen=True):
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
 
 
-def said_of(metadata: dict[str, str], schema: pa.Schema, others: str = "0" * 16) -> Said:
+def file_tail_of(metadata: dict[str, str], schema: pa.Schema, others_checksum: str = "0" * 16) -> FileTail:
     """Return the metadata of a file with rows of that schema."""
-    return Said(TAIL_VERSION, metadata, base64.b64encode(schema.serialize().to_pybytes()).decode(), others)
+    return FileTail(TAIL_VERSION, metadata, base64.b64encode(schema.serialize().to_pybytes()).decode(), others_checksum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class Frames:
     part_bytes: int = 1 << 31
     name: Callable[[int], bytes] = lambda size: b""
 
-    def framed(self, said: Said) -> bytes:
+    def framed(self, tail: FileTail) -> bytes:
         """Return the frames as bytes of a file."""
-        return self._framed(msgspec.json.encode(said))
+        return self._framed(msgspec.json.encode(tail))
 
-    def read(self, file: pa.NativeFile, end: int) -> tuple[Said, int] | None:
+    def read(self, file: pa.NativeFile, end: int) -> tuple[FileTail, int] | None:
         """Return the metadata in the frames that end at `end`, and their beginning; None if no such frames end there.
 
         Raises:
@@ -83,18 +83,18 @@ class Frames:
         size = _END_BYTES + len(self.foot)
         if end < size:
             return None
-        found = _END.fullmatch(file.read_at(_END_BYTES, end - size))
-        if found is None:
+        match = _END.fullmatch(file.read_at(_END_BYTES, end - size))
+        if match is None:
             return None
-        length = int(found[1])
+        length = int(match[1])
         behind = len(self.name(length + _END_BYTES)) + length + _END_BYTES
         parts = -(-behind // self.part_bytes)
-        whole = behind + parts * (len(self.head(0)) + len(self.foot))
-        if whole > end:
+        framed_size = behind + parts * (len(self.head(0)) + len(self.foot))
+        if framed_size > end:
             raise ValueError("the metadata is longer than the file")
-        frames = file.read_at(whole, end - whole)
+        frames = file.read_at(framed_size, end - framed_size)
         text = self._without_frames(frames)[-length - _END_BYTES : -_END_BYTES]
-        if xxh3_64_hexdigest(text).encode() != found[2] or self._framed(text) != frames:
+        if xxh3_64_hexdigest(text).encode() != match[2] or self._framed(text) != frames:
             raise ValueError("the metadata has changed since it was written")
         version = from_json(text, _Version).version
         if version != TAIL_VERSION:
@@ -104,20 +104,22 @@ class Frames:
                 found=f"version {version}",
                 todo="read it with the version of distcommit that wrote it",
             )
-        return from_json(text, Said), end - whole
+        return from_json(text, FileTail), end - framed_size
 
     def _framed(self, text: bytes) -> bytes:
         end = f" {str(len(text)).zfill(10)} {xxh3_64_hexdigest(text)} distcommit".encode()
         text = self.name(len(text) + _END_BYTES) + text + end
-        cuts = [0, *range(len(text) % self.part_bytes or self.part_bytes, len(text), self.part_bytes), len(text)]
-        parts = [text[start:stop] for start, stop in pairwise(cuts)]
+        bounds = [0, *range(len(text) % self.part_bytes or self.part_bytes, len(text), self.part_bytes), len(text)]
+        parts = [text[start:stop] for start, stop in pairwise(bounds)]
         return b"".join(self.head(len(part)) + part + self.foot for part in parts)
 
     def _without_frames(self, frames: bytes) -> bytes:
-        around = len(self.head(0)), len(self.foot)
-        stops = range(len(frames), 0, -(self.part_bytes + sum(around)))
-        starts = [max(0, stop - self.part_bytes - sum(around)) for stop in stops]
-        parts = [frames[start + around[0] : stop - around[1]] for start, stop in zip(starts, stops, strict=True)]
+        frame_sizes = len(self.head(0)), len(self.foot)
+        stops = range(len(frames), 0, -(self.part_bytes + sum(frame_sizes)))
+        starts = [max(0, stop - self.part_bytes - sum(frame_sizes)) for stop in stops]
+        parts = [
+            frames[start + frame_sizes[0] : stop - frame_sizes[1]] for start, stop in zip(starts, stops, strict=True)
+        ]
         return b"".join(reversed(parts))
 
 

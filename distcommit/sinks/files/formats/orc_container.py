@@ -22,7 +22,7 @@ from distcommit.schemas.type_tables import (
     is_text,
 )
 from distcommit.sinks.files.content import content_sum
-from distcommit.sinks.files.formats.file_tail import ORC, ORC_NOT_COMPRESSED, Frames, Said, said_of, varint
+from distcommit.sinks.files.formats.file_tail import ORC, ORC_NOT_COMPRESSED, FileTail, Frames, file_tail_of, varint
 from distcommit.sinks.files.formats.text_values import plain_fields
 
 _CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "zlib", "none": "uncompressed"}
@@ -64,15 +64,15 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
         for chunk in column.chunks:
             _check_times(chunk, field.name)
     out = pa.BufferOutputStream()
-    kept, has_structs = rows.cast(stored), any(contains_type(kind, pa.types.is_struct) for kind in stored.types)
+    remaining, has_structs = rows.cast(stored), any(contains_type(kind, pa.types.is_struct) for kind in stored.types)
     if has_structs:  # pyarrow 26 writes a slice of structs with the nulls of earlier rows
-        kept = kept.take(pa.array(range(kept.num_rows), pa.int64()))
+        remaining = remaining.take(pa.array(range(remaining.num_rows), pa.int64()))
     filters = [number for number, name in _numbered(stored) if name in bloom_filters]
     with pa_orc.ORCWriter(out, compression=_CODECS[compression], bloom_filter_columns=filters) as writer:
-        writer.write(kept)
+        writer.write(remaining)
     if has_structs:
         _check_structs(out.getvalue(), rows)
-    return _with_said(out.getvalue().to_pybytes(), said_of(dict(metadata), plain_fields(rows.schema)))
+    return _with_file_tail(out.getvalue().to_pybytes(), file_tail_of(dict(metadata), plain_fields(rows.schema)))
 
 
 def read_metadata(file: pa.NativeFile) -> dict[bytes, bytes]:
@@ -81,8 +81,12 @@ def read_metadata(file: pa.NativeFile) -> dict[bytes, bytes]:
     Raises:
         ValueError: if it is not a complete ORC file, or its metadata is damaged.
     """
-    found = _read_said(file)
-    return {} if found is None else {key.encode(): text.encode() for key, text in found[0].metadata.items()}
+    tail_and_bounds = _read_file_tail(file)
+    return (
+        {}
+        if tail_and_bounds is None
+        else {key.encode(): text.encode() for key, text in tail_and_bounds[0].metadata.items()}
+    )
 
 
 def read_table(file: pa.NativeFile) -> pa.Table:
@@ -93,14 +97,14 @@ def read_table(file: pa.NativeFile) -> pa.Table:
     """
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
-    found = _read_said(file)
-    if found is None:
+    tail_and_bounds = _read_file_tail(file)
+    if tail_and_bounds is None:
         raise ValueError("it has no metadata with its columns")
-    said, start, end = found
-    others = file.read_at(start, 0) + file.read_at(file.size() - end, end)
-    if xxh3_64_hexdigest(others) != said.others:
+    tail, start, end = tail_and_bounds
+    other_bytes = file.read_at(start, 0) + file.read_at(file.size() - end, end)
+    if xxh3_64_hexdigest(other_bytes) != tail.others_checksum:
         raise ValueError("its bytes have changed since it was written")
-    return pa_orc.ORCFile(file).read().cast(said.arrow_schema)
+    return pa_orc.ORCFile(file).read().cast(tail.arrow_schema)
 
 
 def _numbered(schema: pa.Schema) -> Iterator[tuple[int, str]]:
@@ -129,33 +133,33 @@ def _check_structs(file: pa.Buffer, rows: pa.Table) -> None:
         )
 
 
-def _with_said(file: bytes, said: Said) -> bytes:
+def _with_file_tail(file: bytes, tail: FileTail) -> bytes:
     end = len(file) - 1 - file[-1]
     postscript = file[end:-1]
     if postscript[0] != _FOOTER_LENGTH:
         raise ValueError("an ORC postscript that does not begin with the footer's length")
-    length, rest = _first_number(postscript)
-    frames = _frames_of(rest)
-    longer = bytes([_FOOTER_LENGTH]) + varint(length + len(frames.framed(said))) + rest
+    length, remainder = _first_number(postscript)
+    frames = _frames_of(remainder)
+    longer = bytes([_FOOTER_LENGTH]) + varint(length + len(frames.framed(tail))) + remainder
     behind = longer + bytes([len(longer)])
-    said = msgspec.structs.replace(said, others=xxh3_64_hexdigest(file[:end] + behind))
-    return file[:end] + frames.framed(said) + behind
+    tail = msgspec.structs.replace(tail, others_checksum=xxh3_64_hexdigest(file[:end] + behind))
+    return file[:end] + frames.framed(tail) + behind
 
 
-def _read_said(file: pa.NativeFile) -> tuple[Said, int, int] | None:
+def _read_file_tail(file: pa.NativeFile) -> tuple[FileTail, int, int] | None:
     """Return the metadata of a file, with its beginning and end."""
     size = file.size()
     last = file.read_at(min(size, _MAX_POSTSCRIPT), max(0, size - _MAX_POSTSCRIPT))
     if not last or last[-1] + 1 > len(last) or last[-4:-1] != b"ORC":
         raise ValueError("this does not end like an ORC file")
     end = size - 1 - last[-1]
-    found = _frames_of(_first_number(last[-1 - last[-1] : -1])[1]).read(file, end)
-    return None if found is None else (*found, end)
+    tail_and_start = _frames_of(_first_number(last[-1 - last[-1] : -1])[1]).read(file, end)
+    return None if tail_and_start is None else (*tail_and_start, end)
 
 
-def _frames_of(rest: bytes) -> Frames:
+def _frames_of(postscript: bytes) -> Frames:
     """Return the frames for a postscript, by its bytes behind the footer's length."""
-    return ORC_NOT_COMPRESSED if rest.startswith(_NOT_COMPRESSED) else ORC
+    return ORC_NOT_COMPRESSED if postscript.startswith(_NOT_COMPRESSED) else ORC
 
 
 def _first_number(postscript: bytes) -> tuple[int, bytes]:

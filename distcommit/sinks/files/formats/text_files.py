@@ -13,7 +13,7 @@ import pyarrow as pa
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.support.decoding import json_decoder
-from distcommit.sinks.files.formats.file_tail import GZIP, ZSTD, Frames, said_of
+from distcommit.sinks.files.formats.file_tail import GZIP, ZSTD, Frames, file_tail_of
 from distcommit.sinks.files.formats.text_values import array_of, csv_text, from_text, plain_fields, values_of
 
 TextFormat = Literal["jsonl", "csv"]
@@ -44,7 +44,7 @@ def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
 
 def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_checksum: str) -> bytes:
     """Return the frames behind the compressed text of rows of that schema; `checksum`: xxh3-64 of the text."""
-    return _FRAMES[codec].framed(said_of(dict(metadata), plain_fields(schema), text_checksum))
+    return _FRAMES[codec].framed(file_tail_of(dict(metadata), plain_fields(schema), text_checksum))
 
 
 def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[bytes, bytes]:
@@ -53,8 +53,10 @@ def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[bytes, bytes]:
     Raises:
         ValueError: if the metadata is damaged.
     """
-    found = _FRAMES[codec].read(file, file.size())
-    return {} if found is None else {key.encode(): text.encode() for key, text in found[0].metadata.items()}
+    tail_and_end = _FRAMES[codec].read(file, file.size())
+    return (
+        {} if tail_and_end is None else {key.encode(): text.encode() for key, text in tail_and_end[0].metadata.items()}
+    )
 
 
 def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -> pa.Table:
@@ -63,12 +65,12 @@ def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -
     Raises:
         ValueError: if its text is damaged; damage may raise other built-in errors as well.
     """
-    found = _FRAMES[codec].read(file, file.size())
-    if found is None:
+    tail_and_end = _FRAMES[codec].read(file, file.size())
+    if tail_and_end is None:
         raise ValueError("it has no metadata with its columns")
-    said, end = found
+    said, end = tail_and_end
     data = file.read_at(end, 0)
-    if xxh3_64_hexdigest(data) != said.others:
+    if xxh3_64_hexdigest(data) != said.others_checksum:
         raise ValueError("its text has changed since it was written")
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
         text = stream.read()

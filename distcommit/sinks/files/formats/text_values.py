@@ -78,16 +78,16 @@ def values_of(array: pa.Array) -> list[Any]:
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
         rows = zip(*(values_of(child) for child in array.flatten()), strict=True)
-        made = (dict(zip(names, row, strict=True)) for row in rows)
-        return [row if there else None for row, there in zip(made, array.is_valid().to_pylist(), strict=True)]
+        created = (dict(zip(names, row, strict=True)) for row in rows)
+        return [row if present else None for row, present in zip(created, array.is_valid().to_pylist(), strict=True)]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         below = iter(values_of(array.flatten()))
         lengths = pc.list_value_length(array).to_pylist()
         return [None if length is None else list(itertools.islice(below, length)) for length in lengths]
-    found: list[Any] = to_text(array).to_pylist()
+    result: list[Any] = to_text(array).to_pylist()
     if pa.types.is_floating(kind) and not _all_finite(array):
-        return [found if found is None or math.isfinite(found) else _name_of(found) for found in found]
-    return found
+        return [result if result is None or math.isfinite(result) else _name_of(result) for result in result]
+    return result
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -107,7 +107,7 @@ def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
         ]
         return pa.StructArray.from_arrays(children, fields=fields, mask=pa.array(missing, pa.bool_()))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        below = array_of([each for value in values if value is not None for each in value], kind.value_type)
+        below = array_of([item for value in values if value is not None for item in value], kind.value_type)
         ends = list(itertools.accumulate((0 if value is None else len(value) for value in values), initial=0))
         large = pa.types.is_large_list(kind)
         starts = pa.array(ends, pa.int64() if large else pa.int32())
@@ -134,8 +134,8 @@ def to_text(array: pa.Array) -> pa.Array:
 def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return the column of values from `to_text`. Raises as `array_of`."""
     if _is_binary(kind):
-        found = [None if value is None else base64.b64decode(value, validate=True) for value in text.to_pylist()]
-        return pa.array(found, kind)
+        results = [None if value is None else base64.b64decode(value, validate=True) for value in text.to_pylist()]
+        return pa.array(results, kind)
     if pa.types.is_temporal(kind):
         return _times(text, kind)
     return text.cast(kind)
@@ -143,11 +143,11 @@ def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def csv_text(array: pa.Array) -> pa.Array:
     """Return a column for CSV: as `to_text`, but floats with values that are not numbers become text."""
-    found = to_text(array)
-    if not pa.types.is_floating(found.type) or _all_finite(found):
-        return found
-    names = pa.array([None if f is None or math.isfinite(f) else _name_of(f) for f in found.to_pylist()], pa.string())
-    return pc.coalesce(names, found.cast(pa.string()))
+    result = to_text(array)
+    if not pa.types.is_floating(result.type) or _all_finite(result):
+        return result
+    names = pa.array([None if f is None or math.isfinite(f) else _name_of(f) for f in result.to_pylist()], pa.string())
+    return pc.coalesce(names, result.cast(pa.string()))
 
 
 def _time_text(array: pa.Array) -> pa.Array:
@@ -159,8 +159,8 @@ def _time_text(array: pa.Array) -> pa.Array:
     plain = array.cast(pa.timestamp(kind.unit, "UTC")) if zoned else array
     if pc.all(inside).as_py() in (True, None):
         return _iso(plain)
-    known = _iso(pc.if_else(inside, plain, pa.scalar(None, plain.type)))
-    return pc.coalesce(known, numbers.cast(pa.string()))
+    existing = _iso(pc.if_else(inside, plain, pa.scalar(None, plain.type)))
+    return pc.coalesce(existing, numbers.cast(pa.string()))
 
 
 def _iso(array: pa.Array) -> pa.Array:
@@ -170,12 +170,12 @@ def _iso(array: pa.Array) -> pa.Array:
 def _times(text: pa.Array, kind: pa.DataType) -> pa.Array:
     text = text.cast(pa.string())
     is_number = pc.match_substring_regex(text, _DIGITS)
-    nothing = pa.scalar(None, pa.string())
-    numbers = pc.if_else(is_number, text, nothing).cast(pa.int64()).cast(_integers(kind)).view(kind)
-    texts = pc.if_else(is_number, nothing, text)
+    empty = pa.scalar(None, pa.string())
+    numbers = pc.if_else(is_number, text, empty).cast(pa.int64()).cast(_integers(kind)).view(kind)
+    texts = pc.if_else(is_number, empty, text)
     if pa.types.is_time(kind):
-        whole = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, "")
-        times = whole.cast(pa.timestamp(kind.unit)).cast(pa.int64()).cast(_integers(kind)).view(kind)
+        combined = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, "")
+        times = combined.cast(pa.timestamp(kind.unit)).cast(pa.int64()).cast(_integers(kind)).view(kind)
     elif pa.types.is_timestamp(kind) and kind.tz:
         times = texts.cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
     else:

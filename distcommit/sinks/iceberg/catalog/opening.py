@@ -83,7 +83,7 @@ def close_opened() -> None:
             _close(*_opened.popitem())
 
 
-def known_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> TableCache:
+def cached_tables(settings: CatalogSettings, namespace: Identifier, run_id: str) -> TableCache:
     """Return the cached tables of a namespace for a run, one cache in each process."""
     tables = opened(settings)
     with _lock:

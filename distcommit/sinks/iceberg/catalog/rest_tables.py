@@ -80,18 +80,18 @@ class RestTables(Tables):
             answers[first.table.name()] = self._try(first)
         most = self._most if self._tried else 1
         parts += [remaining[begin : begin + most] for begin in range(0, len(remaining), most)]
-        for part, made in zip(parts, run_parallel(_CALLS, self._commit_some, parts), strict=True):
-            answers.update(zip((change.table.name() for change in part), made, strict=True))
+        for part, created in zip(parts, run_parallel(_CALLS, self._commit_some, parts), strict=True):
+            answers.update(zip((change.table.name() for change in part), created, strict=True))
         unknown = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
         self._alone = self._alone - answers.keys() | unknown.keys()
         for error in unknown.values():
             raise error
         return [answers[change.table.name()] is True for change in changes]
 
-    def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
+    def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
         """Create tables by one request each, many concurrently. See `Tables.create`."""
-        tables = run_parallel(_CALLS, self._create, list(wanted))
-        return {new.name: table for new, table in zip(wanted, tables, strict=True) if table is not None}
+        tables = run_parallel(_CALLS, self._create, list(definitions))
+        return {new.name: table for new, table in zip(definitions, tables, strict=True) if table is not None}
 
     def _create(self, new: NewTable) -> Table | Exception | None:
         make = partial(
@@ -187,9 +187,9 @@ class RestTables(Tables):
             return answer
         except Exception as error:  # noqa: BLE001 - the outcome is unknown, as of any change
             return error
-        return self._looked(change, unmarked)
+        return self._is_applied(change, unmarked)
 
-    def _looked(self, change: Change, unmarked: RemovePropertiesUpdate) -> bool | Exception:
+    def _is_applied(self, change: Change, unmarked: RemovePropertiesUpdate) -> bool | Exception:
         """Return whether a change was applied, and set `_tried` if the change that removes its mark was applied too."""
         table = self._read(change.table.name())
         if not isinstance(table, Table):
@@ -219,4 +219,4 @@ class RestTables(Tables):
 
 def _adds(change: Change) -> set[int]:
     """Return the snapshots that a change adds, which show whether it was applied."""
-    return {each.snapshot.snapshot_id for each in change.updates if isinstance(each, AddSnapshotUpdate)}
+    return {update.snapshot.snapshot_id for update in change.updates if isinstance(update, AddSnapshotUpdate)}

@@ -38,7 +38,7 @@ _Written: TypeAlias = tuple[str, TableMetadata]
 
 
 @dataclass(frozen=True, slots=True)
-class _NotMade:
+class _NotCreated:
     name: Identifier
     error: Exception
 
@@ -63,21 +63,25 @@ class SqlTables(Tables):
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
         """Apply changes. See `Tables.commit`. If the metadata of one can't be written, all others are applied first."""
         written = run_parallel(self.parallel_calls, self._tried_write, changes)
-        made = [(change, found) for change, found in zip(changes, written, strict=True) if isinstance(found, tuple)]
-        same = self._moved(made, sync) if made else []
-        for found in written:
-            if isinstance(found, Exception):
-                raise found
+        created = [
+            (change, result) for change, result in zip(changes, written, strict=True) if isinstance(result, tuple)
+        ]
+        same = self._moved(created, sync) if created else []
+        for result in written:
+            if isinstance(result, Exception):
+                raise result
         return same
 
-    def _moved(self, made: Sequence[tuple[Change, _Written]], sync: Callable[[], None]) -> list[bool]:
+    def _moved(self, created: Sequence[tuple[Change, _Written]], sync: Callable[[], None]) -> list[bool]:
         """Move the pointers of tables that have not changed meanwhile; return for each whether it was moved."""
         sync()
         for _ in tries():
             with self._engine.connect() as connection:
-                now = self._locations(connection, [change.table.name() for change, _ in made], lock=True)
-                same = [now.get(change.table.name()) == change.table.metadata_location for change, _ in made]
-                moves = [self._move(change, target) for (change, (target, _)), ok in zip(made, same, strict=True) if ok]
+                now = self._locations(connection, [change.table.name() for change, _ in created], lock=True)
+                same = [now.get(change.table.name()) == change.table.metadata_location for change, _ in created]
+                moves = [
+                    self._move(change, target) for (change, (target, _)), ok in zip(created, same, strict=True) if ok
+                ]
                 if not moves:
                     return same
                 moved = connection.execute(_MOVE, moves).rowcount
@@ -91,7 +95,7 @@ class SqlTables(Tables):
                 id="TABLE_CHANGED_CONCURRENTLY",
                 catalog=self._catalog_name,
             )
-        moved_on = [(change, after) for (change, (_, after)), ok in zip(made, same, strict=True) if ok]
+        moved_on = [(change, after) for (change, (_, after)), ok in zip(created, same, strict=True) if ok]
         run_parallel(self.parallel_calls, self._forget_old, moved_on)
         return same
 
@@ -103,15 +107,19 @@ class SqlTables(Tables):
         except Exception:  # the change is committed; removal of orphan files deletes them
             logger.warning("old metadata of %s could not be deleted", change.table.name(), exc_info=True)
 
-    def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
+    def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
         """Create tables in one transaction. See `Tables.create`."""
-        for namespace in {new.name[:-1] for new in wanted} - self._folders.keys():
+        for namespace in {new.name[:-1] for new in definitions} - self._folders.keys():
             self.ensure_namespace(namespace)
             self._folders[namespace] = self._sql._get_default_warehouse_location(".".join(namespace), "")
         # in one order, so that two sessions that create the same tables do not deadlock
-        begun = run_parallel(self.parallel_calls, self._begin, sorted(wanted, key=lambda new: new.name))
-        errors = {found.name: found.error for found in begun if isinstance(found, _NotMade)}
-        remaining = [table for table in begun if isinstance(table, Table)]
+        started = run_parallel(self.parallel_calls, self._begin, sorted(definitions, key=lambda new: new.name))
+        errors = {
+            table_or_failure.name: table_or_failure.error
+            for table_or_failure in started
+            if isinstance(table_or_failure, _NotCreated)
+        }
+        remaining = [table for table in started if isinstance(table, Table)]
         sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in remaining))
         for _ in tries():
             try:
@@ -119,8 +127,8 @@ class SqlTables(Tables):
                 break
             except IntegrityError:  # another client was first with one of the tables
                 with self._engine.connect() as connection:
-                    there = self._locations(connection, [table.name() for table in remaining])
-                remaining = [table for table in remaining if table.name() not in there]
+                    present = self._locations(connection, [table.name() for table in remaining])
+                remaining = [table for table in remaining if table.name() not in present]
         else:
             raise TransientError(
                 "other writers created some of the tables during each try",
@@ -128,11 +136,11 @@ class SqlTables(Tables):
                 catalog=self._catalog_name,
             )
         created = {table.name() for table in remaining}
-        forgotten = [t.metadata_location for t in begun if isinstance(t, Table) and t.name() not in created]
+        forgotten = [t.metadata_location for t in started if isinstance(t, Table) and t.name() not in created]
         run_parallel(self.parallel_calls, self._forget, forgotten)
         return {**errors, **{table.name(): table for table in remaining}}
 
-    def _begin(self, new: NewTable) -> Table | _NotMade:
+    def _begin(self, new: NewTable) -> Table | _NotCreated:
         """Write the first metadata file of a table that is not in the catalog yet."""
         try:
             location = f"{self._folders[new.name[:-1]]}{new.name[-1]}"
@@ -147,7 +155,7 @@ class SqlTables(Tables):
             )
             ToOutputFile.table_metadata(metadata, self._io.new_output(target))
         except Exception as error:  # noqa: BLE001 - of one table: the others continue
-            return _NotMade(new.name, error)
+            return _NotCreated(new.name, error)
         return Table(new.name, metadata, target, self._io, self.catalog)
 
     def _insert(self, tables: Sequence[Table]) -> None:
@@ -191,8 +199,8 @@ class SqlTables(Tables):
         by_namespace: dict[Identifier, list[str]] = {}
         for *namespace, name in names:
             by_namespace.setdefault(tuple(namespace), []).append(name)
-        for space, wanted in sorted(by_namespace.items()):
-            for some in _batched(sorted(set(wanted))):
+        for space, requested in sorted(by_namespace.items()):
+            for some in _batched(sorted(set(requested))):
                 query = (
                     select(_ROWS.c.table_name, _ROWS.c.metadata_location)
                     .where(

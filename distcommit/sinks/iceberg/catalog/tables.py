@@ -104,11 +104,11 @@ class Tables(ABC):
         """
 
     @abstractmethod
-    def create(self, wanted: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
+    def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
         """Create tables and their namespaces.
 
         Args:
-            wanted: the tables, each name once.
+            definitions: the tables, each name once.
 
         Returns:
             the created tables, with the error instead of a table that can't be created while others can. Tables that
@@ -204,23 +204,25 @@ class TableCache:
         """Return those of the tables that exist, with the error instead of a table that can't be read while others
         can."""
         with self._lock:
-            asked = [name for name in names if name not in self._known]
-            if asked and self._listed is None:
+            uncached = [name for name in names if name not in self._known]
+            if uncached and self._listed is None:
                 self._listed = self._tables.listed(self._namespace)
-            found = dict(zip(asked, run_parallel(self._tables.parallel_calls, self._from_list, asked), strict=True))
-            self._known.update((name, table) for name, table in found.items() if table is not None)
-            left = self._tables.read([name for name, table in found.items() if table is None])
-            self._known.update((name, table) for name, table in left.items() if isinstance(table, Table))
-            return left | {name: self._known[name] for name in names if name in self._known}
+            tables = dict(
+                zip(uncached, run_parallel(self._tables.parallel_calls, self._from_list, uncached), strict=True)
+            )
+            self._known.update((name, table) for name, table in tables.items() if table is not None)
+            remaining = self._tables.read([name for name, table in tables.items() if table is None])
+            self._known.update((name, table) for name, table in remaining.items() if isinstance(table, Table))
+            return remaining | {name: self._known[name] for name in names if name in self._known}
 
     def look_up(self, names: Sequence[Identifier]) -> None:
         """Read those of the tables that exist, and remember those that do not."""
         with self._lock:
             new = [name for name in names if name not in self._known]
-        there = {*self._tables.names(self._namespace)} if new else set[Identifier]()
-        self.read([name for name in new if name in there])
+        present = {*self._tables.names(self._namespace)} if new else set[Identifier]()
+        self.read([name for name in new if name in present])
         with self._lock:
-            self._missing.update(name for name in new if name not in there)
+            self._missing.update(name for name in new if name not in present)
 
     def put(self, name: Identifier, table: Table) -> None:
         """Store the version of a table after a change."""

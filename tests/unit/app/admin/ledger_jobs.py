@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.admin.rebuild_plan import RebuildResult
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.ledgers import open_ledgers
@@ -76,7 +76,7 @@ class LedgerJob:
 
     def rebuild(self, *, accept_gaps: bool = False) -> RebuildResult:
         flow, store = self.flow_of(ModelSource()), self.store
-        plan = plan_rebuild(store, known_states(store), accept_gaps=accept_gaps, flow=flow)
+        plan = plan_rebuild(store, stored_states(store), accept_gaps=accept_gaps, flow=flow)
         return rebuild_store(store, plan, "rebuild-1", "me", accept_gaps=accept_gaps, flow=flow)
 
     # -- the target, accessed without the sink

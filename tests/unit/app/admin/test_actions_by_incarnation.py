@@ -65,7 +65,7 @@ WALKED = World(resized=True, flow=timed, files=FileSink(compression="none", part
 PLACES = st.integers(0, MOST)
 ACTS = st.one_of(
     *(st.builds(Act, st.just(kind), PLACES) for kind in ("run", "set", "quarantine")),
-    *(st.just(Act(kind)) for kind in ("forget", "recreate", "abandon", "retry", "accept", "retain", "rebucket")),
+    *(st.just(Act(kind)) for kind in ("forget", "recreate", "abandon", "retry", "accept", "expire", "rebucket")),
 )
 
 
@@ -103,7 +103,7 @@ class Job:
             case "retry" if held_range is not None:
                 operator_actions.retry(self.store, "a", "op")
                 assert go(WALKED, self.machine, self._source(held_range.stop)).succeeded is not self._is_recreated()
-            case "retain":
+            case "expire":
                 self._retain()
             case "set" | "forget" | "abandon" | "retry" | "accept" | "rebucket" if is_done:
                 self._by_hand(act)
@@ -122,8 +122,8 @@ class Job:
     def _by_hand(self, act: Act) -> None:
         match act.kind:
             case "set" | "forget":
-                wanted = {"0": act.at} if act.kind == "set" else None
-                set_watermark(self.store, self._source(MOST), "a", wanted, "op", new=False)
+                requested = {"0": act.at} if act.kind == "set" else None
+                set_watermark(self.store, self._source(MOST), "a", requested, "op", new=False)
             case "abandon":
                 operator_actions.abandon(self.store, "a", "op")
             case "retry":
@@ -174,10 +174,10 @@ class Job:
     def compare(self, place: int) -> None:
         """Compare the audit with the model, first unchanged and then with one published file missing."""
         result = audit(WALKED, self.machine)
-        assert (result.gaps, result.altered, result.unknown_files, result.not_compared) == (0, [], [], []), result
+        assert (result.gaps, result.altered, result.unknown_files, result.unproven_files) == (0, [], [], []), result
         assert result.exact is self.is_exact(), result
         assert result.pending == ([] if self.model.held is None else ["a (quarantined)"])
-        missed = [path for path, seen in sorted(self.files.items()) if self._is_owed(*seen)]
+        missed = [path for path, observed in sorted(self.files.items()) if self._is_owed(*observed)]
         if missed and self.is_exact():
             path = missed[place % len(missed)]
             content = self.machine.read_file(path)
@@ -187,9 +187,9 @@ class Job:
 
 
 EVERY_ACT = (
-    *(Act("run", 2), Act("quarantine", 5), Act("retain"), Act("rebucket"), Act("accept"), Act("run", 6)),
-    *(Act("retain"), Act("rebucket"), Act("recreate"), Act("forget"), Act("run", 1), Act("quarantine", 5)),
-    *(Act("set", 0), Act("abandon"), Act("rebucket"), Act("run", 5), Act("retain"), Act("run", 6)),
+    *(Act("run", 2), Act("quarantine", 5), Act("expire"), Act("rebucket"), Act("accept"), Act("run", 6)),
+    *(Act("expire"), Act("rebucket"), Act("recreate"), Act("forget"), Act("run", 1), Act("quarantine", 5)),
+    *(Act("set", 0), Act("abandon"), Act("rebucket"), Act("run", 5), Act("expire"), Act("run", 6)),
 )
 """Every kind of act, both accepted and refused."""
 
@@ -197,7 +197,7 @@ EVERY_ACT = (
 @pytest.mark.thorough
 @settings(deadline=None, max_examples=60)
 @example(acts=[*EVERY_ACT], place=0)
-@example(acts=[Act("run", 3), Act("retain"), Act("set", 0), Act("run", 3)], place=0)
+@example(acts=[Act("run", 3), Act("expire"), Act("set", 0), Act("run", 3)], place=0)
 @given(acts=st.lists(ACTS, min_size=2, max_size=8), place=st.integers(0, 5))
 def test_audit_agrees_with_the_model_after_each_action_and_reports_each_missing_file(
     acts: list[Act], place: int
@@ -226,9 +226,9 @@ def test_error_files_holes_reprocess_and_rebuild_of_two_incarnations_stay_exact(
     assert WORLD.reprocess(machine, second, "a").succeeded
     result = audit_store(store, ModelSource.provenance, deep=True)
     assert (result.exact, result.records, result.rejected) == (True, 9, 0)
-    assert {earlier.watermark.incarnation for earlier in states(WORLD, machine)["a"].earlier} == {"id 1"}
+    assert {earlier.watermark.incarnation for earlier in states(WORLD, machine)["a"].earlier_readings} == {"id 1"}
     lose_the_store(machine, 1)
     assert rebuild(WORLD, machine).written
     rebuilt = audit_store(WORLD.store(machine), ModelSource.provenance, deep=True)
     assert (rebuilt.exact, rebuilt.records, rebuilt.gaps) == (True, 9, 0)
-    assert rebuilt.not_compared == ["a: records of incarnation id 1"]
+    assert rebuilt.unproven_files == ["a: records of incarnation id 1"]

@@ -118,7 +118,7 @@ def test_audit_reports_missing_files_of_an_earlier_incarnation() -> None:
     set_positions(machine, again, None)
     assert go(WORLD, machine, again).succeeded
     whole = audit(WORLD, machine)
-    assert (whole.exact, whole.earlier_incarnations, whole.not_compared) == (True, 1, [])
+    assert (whole.exact, whole.earlier_incarnations, whole.unproven_files) == (True, 1, [])
     machine.remove(first_file(machine))
     assert (audit(WORLD, machine).exact, audit(WORLD, machine).gaps) == (False, 5)
 

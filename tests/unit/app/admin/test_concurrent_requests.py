@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from distcommit.app.admin.expire import find_expired
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.auditing.published import read_published
+from distcommit.app.auditing.published_files import read_published
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file import job_folders
 from distcommit.cli.main import app
@@ -92,16 +92,16 @@ def _listed_files(store: JobStore) -> object:
 
 @pytest.mark.parametrize(
     "inspect",
-    [_audit_metadata, _audit_data, _published_files, _expired_files, _listed_files, verify_store, known_states],
+    [_audit_metadata, _audit_data, _published_files, _expired_files, _listed_files, verify_store, stored_states],
     ids=lambda function: function.__name__,
 )
 def test_concurrent_inspection_gives_the_same_result_as_sequential_inspection(
     place: Place, inspect: Callable[[JobStore], object]
 ) -> None:
-    wanted = 2 if inspect in (verify_store, known_states) else 3  # there are two buckets
-    slow = SlowFileSystem(wanted)
+    required = 2 if inspect in (verify_store, stored_states) else 3  # there are two buckets
+    slow = SlowFileSystem(required)
     result = inspect(open_store(slow, place.roots, "job", 2, create=False))
-    assert slow.most >= wanted
+    assert slow.most >= required
     assert msgspec.json.encode(result) == msgspec.json.encode(inspect(place.store()))
     assert "d5" in msgspec.json.encode(result).decode() or inspect is verify_store
 

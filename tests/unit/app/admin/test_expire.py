@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.admin.expire import age_ms, find_expired, retaining
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.expire import age_ms, expiring, find_expired
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError
+from distcommit.core.errors import ConfigurationError, CorruptError, SnapshotExpiredError
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.run import RunResult, run
@@ -44,7 +44,7 @@ def aged(place: Place) -> None:
 
 
 def retain(place: Place, kept_snapshots: int | None = None) -> RunResult:
-    settings = retaining(place.begin({}), OLD_MS, kept_snapshots)
+    settings = expiring(place.begin({}), OLD_MS, kept_snapshots)
     result = run(place.launch, settings)
     end_run(settings.store, settings.epoch, clean=result.succeeded)
     assert result.succeeded, result
@@ -76,7 +76,7 @@ def test_expired_files_are_deleted_and_are_neither_a_gap_nor_read_again(place: P
     assert find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=True).records == 6
     retain_and_delete(place)
     result = audit(place)
-    assert (result.records, result.retained, result.gaps) == (4, 6, 0)
+    assert (result.records, result.expired, result.gaps) == (4, 6, 0)
     assert place.counts(place.read()) == {"a": 2, "b": 2}
     assert len(list(Path(place.roots.output).rglob("*.parquet"))) == 2
     place.run(6, ["a", "b"])
@@ -105,7 +105,7 @@ def test_expired_error_files_are_deleted_and_are_not_reprocessed(tmp_path: Path)
     assert (expired.records, expired.rejected, expired.files, expired.rows[0].rejected) == (3, 1, 2, 1)
     retain_and_delete(place)
     audited = audit(place)
-    assert (audited.records, audited.rejected, audited.retained, audited.gaps) == (1, 1, 3, 0)
+    assert (audited.records, audited.rejected, audited.expired, audited.gaps) == (1, 1, 3, 0)
     (remaining_file,) = Path(place.roots.output, "_rejected").rglob("*.parquet")
     assert remaining_file.stat().st_mtime > OLD_S
     settings = place.begin({"a": 5})
@@ -121,7 +121,7 @@ def test_error_files_are_not_in_a_time_folder_even_if_the_dataset_is_named_like_
     place.run(2, ["2001-09-08"])
     sink = FileSink.model_validate({"partition_by": {"granularity": "day"}})
     flow = TaskFlow.straight(place.begin({}).flow.source, sink)
-    live = ExpirableFiles(place.fs, place.roots.output, "2001-09-08", 99, flow).live()
+    live = ExpirableFiles(place.fs, place.roots.output, "2001-09-08", 99, flow).live_files()
     (file,) = [candidate for candidate in live if candidate.footer.kind == "rejected"]
     assert file.end_ms > OLD_MS
 
@@ -132,7 +132,7 @@ def test_lost_store_is_rebuilt_after_expired_error_files_were_deleted(tmp_path: 
     aged(place)
     retain_and_delete(place)
     rebuilt(place)
-    assert (audit(place).retained, audit(place).rejected) == (3, 0)
+    assert (audit(place).expired, audit(place).rejected) == (3, 0)
 
 
 def test_empty_folders_are_deleted_after_retention(place: Place) -> None:
@@ -156,7 +156,9 @@ def test_reading_an_expired_snapshot_raises_an_error_that_names_the_expiry_reque
     epoch = old.epoch
     retain_and_delete(place)
     for read_expired in (lambda: place.read(as_of=epoch), lambda: place.read(as_of=at), old.files):
-        with pytest.raises(CutGoneError, match="expired: somebody requested the deletion of files older than 2001-09"):
+        with pytest.raises(
+            SnapshotExpiredError, match="expired: somebody requested the deletion of files older than 2001-09"
+        ):
             read_expired()
 
 
@@ -168,29 +170,29 @@ def test_expired_files_are_kept_as_long_as_a_kept_snapshot_lists_them(place: Pla
     assert old.files() == files
     assert place.counts(old) == {"a": 5, "b": 5}
     assert place.counts(place.read()) == {"a": 2, "b": 2}
-    assert audit(place).retired == 2
+    assert audit(place).superseded_files == 2
     retain(place, 2)
     retain(place, 2)
-    assert audit(place).retired == 0
+    assert audit(place).superseded_files == 0
     assert not any(Path(file).exists() for file in set(files) - set(place.read().files()))
 
 
 def test_lost_store_is_rebuilt_to_its_previous_watermarks_after_retention(place: Place) -> None:
     retain_and_delete(place)
     rebuilt(place)
-    assert audit(place).retained == 6
+    assert audit(place).expired == 6
 
 
 def rebuilt(place: Place) -> None:
     """Lose the store, recreate it, and require the previous watermarks."""
-    before = {urn: state.watermark for urn, state in known_states(place.store()).items()}
+    before = {urn: state.watermark for urn, state in stored_states(place.store()).items()}
     owner = read_claim(place.fs, place.roots.output)
     assert owner is not None
     shutil.rmtree(place.roots.store)
     store = open_store(place.fs, place.roots, "job", 2, create=True, lost_store_id=owner.store_id)
     result = rebuild_store(store, plan_rebuild(store, {}, accept_gaps=False), "rebuild", "somebody", accept_gaps=False)
     assert result.written, result.problems
-    assert {urn: state.watermark for urn, state in known_states(place.store()).items()} == before
+    assert {urn: state.watermark for urn, state in stored_states(place.store()).items()} == before
 
 
 def test_expired_records_stay_counted_after_partitions_are_replaced(tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_expired_records_stay_counted_after_partitions_are_replaced(tmp_path: Pa
     place.run(5, ["a"])
     place.run(6, ["a"])
     result = audit(place)
-    assert (result.retained, result.replaced, result.records) == (3, 2, 1)
+    assert (result.expired, result.replaced, result.records) == (3, 2, 1)
 
 
 def test_newest_tombstone_covers_all_earlier_retentions(place: Place) -> None:
@@ -210,7 +212,7 @@ def test_newest_tombstone_covers_all_earlier_retentions(place: Place) -> None:
     aged(place)
     place.run(7, ["a", "b"])
     retain_and_delete(place)
-    assert audit(place).retained == 10
+    assert audit(place).expired == 10
     tombstones = [path for path in Path(place.roots.output).rglob("*") if is_tombstone(str(path))]
     assert len(tombstones) == 4, "each dataset must have its newest tombstone and the superseded one"
     retain(place, 2)
@@ -220,16 +222,16 @@ def test_newest_tombstone_covers_all_earlier_retentions(place: Place) -> None:
     assert len(named) == 2
     request = newest_expiry_request(place.store())
     assert request is not None
-    assert request.before_ms == OLD_MS
+    assert request.cutoff_ms == OLD_MS
 
 
 def test_damaged_expiry_request_raises_corrupt_error(place: Place) -> None:
     retain_and_delete(place)
-    (path,) = Path(place.roots.store, "horizons").iterdir()
+    (path,) = Path(place.roots.store, "expiry_requests").iterdir()
     path.write_text("nothing")
     with pytest.raises(CorruptError):
         newest_expiry_request(place.store())
-    with pytest.raises(CutGoneError, match="no longer kept"):
+    with pytest.raises(SnapshotExpiredError, match="no longer kept"):
         place.read(as_of=2)
 
 
@@ -264,7 +266,7 @@ def test_time_folder_decides_expiry_instead_of_the_file_modification_time(place:
         file = next(Path(place.roots.output, "a").rglob("*.parquet"))
         (Path(place.roots.output, "a") / folder).mkdir()
         file.rename(Path(place.roots.output, "a") / folder / file.name)
-        (live,) = [candidate for candidate in aged.live() if folder in candidate.path]
+        (live,) = [candidate for candidate in aged.live_files() if folder in candidate.path]
         assert live.end_ms == end
         assert ExpiryCutoff(OLD_MS).is_expired(live.end_ms) == (end < OLD_MS)
     assert not ExpiryCutoff(OLD_MS).is_expired(0)
@@ -284,7 +286,7 @@ def test_folder_of_a_dataset_or_branch_is_not_taken_for_a_time_folder(tmp_path: 
     file.rename(file.parent / "2024-01-31" / file.name)
     sink = FileSink.model_validate({"partition_by": [{"granularity": "year"}, {"granularity": "day"}]})
     flow = replace(settings.flow, branches=(replace(only, sink=sink, name=branch),))
-    (live,) = ExpirableFiles(place.fs, place.roots.output, urn, 99, flow).live()
+    (live,) = ExpirableFiles(place.fs, place.roots.output, urn, 99, flow).live_files()
     assert not ExpiryCutoff(OLD_MS).is_expired(live.end_ms)
 
 
@@ -302,7 +304,7 @@ def test_dataset_without_a_watermark_is_left_out_of_retention_and_named(place: P
     set_watermark(place.store(), "a", None, "somebody")  # reading restarts from `start` once its topic is back
     expired = find_expired(place.store(), place.begin({}).flow, OLD_MS, dry_run=False)
     assert (expired.datasets, expired.files, expired.records, [row.dataset for row in expired.rows]) == (1, 1, 3, ["b"])
-    assert (expired.left_out_count, [text[:24] for text in expired.left_out]) == (1, ["a: it has no watermark a"])
+    assert (expired.skipped_count, [text[:24] for text in expired.skipped]) == (1, ["a: it has no watermark a"])
     retain_and_delete(place)
     assert {folder: len(list((Path(place.roots.output) / folder).glob("*.parquet"))) for folder in "ab"} == {
         "a": 2,

@@ -36,14 +36,14 @@ commit: {buckets: 1, durability: none}
 class Composite(ModelSource):
     """A custom source whose positions are a time and a name."""
 
-    def pins(self) -> dict[str, FixedSetting]:
+    def fixed_settings(self) -> dict[str, FixedSetting]:
         return {WATERMARK_PIN: CompositeWatermark(TimestampWatermark(), StringWatermark()).pin()}
 
 
 class Recoded(ModelSource):
     """A custom source whose positions are encoded in another way than those of `Composite`."""
 
-    def pins(self) -> dict[str, FixedSetting]:
+    def fixed_settings(self) -> dict[str, FixedSetting]:
         return {WATERMARK_PIN: CompositeWatermark(LongWatermark(), StringWatermark()).pin()}
 
 

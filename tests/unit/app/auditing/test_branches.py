@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.auditing.continued import Continued, EpochFiles
+from distcommit.app.auditing.continuation import Continuation, EpochFiles
 from distcommit.app.auditing.coverage import Coverage
 from distcommit.app.job_file.loading import parse_config
 from distcommit.core.records.log_records import DatasetState
@@ -47,9 +47,9 @@ def files(machine: Machine, folder: str) -> list[str]:
 def test_audit_counts_the_outcome_of_each_record_in_each_branch() -> None:
     result = audit(after(FIRST))
     rows = {(row.dataset, row.branch): row for row in result.partitions}
-    left, right = rows["a", "left"], rows["a", "right"]
+    remaining, right = rows["a", "left"], rows["a", "right"]
     # By offset: 0 kept, 1 rejected, 2 doubled, 3 filtered, 4 kept (and rejected on the right), 5 to 7 as 1 to 3.
-    assert (left.published, left.rejected, left.filtered, left.gaps) == (4, 2, 2, 0)
+    assert (remaining.published, remaining.rejected, remaining.filtered, remaining.gaps) == (4, 2, 2, 0)
     assert (right.published, right.rejected, right.filtered, right.gaps) == (3, 3, 2, 0)
     assert result.exact
     assert result.records + result.rejected_records == sum(map(records_of, range(8))) + sum(map(records_of, range(3)))
@@ -113,7 +113,7 @@ def test_files_of_one_branch_alone_do_not_complete_an_epoch() -> None:
     named = OffsetSets()
     named.add_range("0", 0, 1)
     nothing = EpochFiles(1, "", OffsetSets(), ("a/left/1.parquet",), named=named)
-    assert not Continued(DatasetState("a")).joins(nothing)
+    assert not Continuation(DatasetState("a")).joins(nothing)
 
 
 def footer(
@@ -160,7 +160,7 @@ def test_input_record_is_a_duplicate_in_a_branch_if_two_attempts_contain_it(seco
         coverage = Coverage()
         for part, sets in zip(order, (offsets((0, 5)), offsets((3, 8))), strict=True):
             coverage.add(part, sets)
-        assert coverage.branches()["left"].twice.count() == twice
+        assert coverage.branches()["left"].duplicates.count() == twice
 
 
 def test_records_read_before_a_branch_existed_are_not_owed_to_it() -> None:

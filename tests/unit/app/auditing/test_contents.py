@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.auditing.contents import SequenceContent
+from distcommit.app.auditing.sequence_content import SequenceContent
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.io_batching import run_alone
 from distcommit.sinks.files.footer import Footer
@@ -73,7 +73,7 @@ def test_audit_of_untouched_output_is_exact(form: FileFormat) -> None:
     machine = published(form)
     for deep in (True, False):
         result = audit(machine, deep=deep)
-        assert (result.exact, result.altered_count, result.unsummed_files) == (True, 0, 0), result
+        assert (result.exact, result.altered_count, result.files_without_sum) == (True, 0, 0), result
     assert state_of(machine, "a").done_content_sum
 
 
@@ -124,7 +124,7 @@ def test_files_without_content_sums_are_counted_and_audited_by_offsets(form: Fil
     for path in data_files(machine):
         rewrite(machine, path, lambda data: without_content_sum(data, FileSink(format=form).ending[1:]))
     result = audit(machine)
-    assert (result.exact, result.unsummed_files, result.files, result.records) == (True, 5, 5, 13)
+    assert (result.exact, result.files_without_sum, result.files, result.records) == (True, 5, 5, 13)
 
 
 SUM, OTHER = "00000000000000aa", "00000000000000bb"

@@ -49,18 +49,23 @@ def audit(world: World, machine: Machine) -> AuditResult:
 def test_rejected_and_filtered_records_are_counted_by_dataset_and_updated_by_reprocess() -> None:
     machine, world = Machine(), World(flow=TurningAway(BAD, DROPPED))
     result = run(world, machine)
-    assert result.counted == [CountedRow("a", "main", 2, {"dropped": 1}), CountedRow("b", "main", 0, {"dropped": 1})]
+    assert result.counted_branches == [
+        CountedRow("a", "main", 2, {"dropped": 1}),
+        CountedRow("b", "main", 0, {"dropped": 1}),
+    ]
     assert (result.rejected, result.filtered, result.records, result.partitions) == (2, 2, 9 - 4, [])
     again = World(flow=TurningAway(frozenset({"a/0/1"}), frozenset({"a/0/2"})))
     assert again.reprocess(machine, DATA, "a").succeeded
     result = audit(again, machine)
-    assert result.counted[0] == CountedRow("a", "main", 1, {"dropped": 2}), "earlier filtered records must stay counted"
+    assert result.counted_branches[0] == CountedRow("a", "main", 1, {"dropped": 2}), (
+        "earlier filtered records must stay counted"
+    )
     shown = io.StringIO()
     Console(file=shown, width=200).print(audit_view(result))
     assert "3 (left out on purpose" in shown.getvalue()
     last = World(flow=TurningAway(frozenset(), frozenset({"a/0/1"})))
     assert last.reprocess(machine, DATA, "a").succeeded
-    assert audit(last, machine).counted[0] == CountedRow("a", "main", 0, {"dropped": 3}), (
+    assert audit(last, machine).counted_branches[0] == CountedRow("a", "main", 0, {"dropped": 3}), (
         "a file without records must count its filtered records"
     )
 
@@ -68,7 +73,7 @@ def test_rejected_and_filtered_records_are_counted_by_dataset_and_updated_by_rep
 def test_rejected_and_filtered_records_are_counted_by_branch() -> None:
     flow = TurningAway(frozenset({"a/0/5"}), DROPPED, {"one": BAD, "two": frozenset()}, ByValue())
     result = run(World(flow=flow), Machine())
-    by_branch = {row.branch: (row.rejected, row.filtered) for row in result.counted if row.dataset == "a"}
+    by_branch = {row.branch: (row.rejected, row.filtered) for row in result.counted_branches if row.dataset == "a"}
     assert by_branch == {"one": (3, 1), "two": (1, 1)}
     assert (result.rejected, result.filtered) == (3, 2), "totals must count each record once, not once for each branch"
 
@@ -79,9 +84,9 @@ def test_rejected_records_of_a_sink_without_files_are_counted_from_error_files(b
     world = World(flow=TurningAway(bad, DROPPED))
     result = run(world, Machine(), sink=sink)
     rows = [CountedRow("a", "main", len(bad), {"dropped": 1})] if bad else []
-    assert result.counted == rows
+    assert result.counted_branches == rows
 
 
 def test_no_counts_are_reported_if_no_record_is_rejected_or_filtered() -> None:
     result = run(World(files=FileSink(format="avro")), Machine())
-    assert (result.counted, result.rejected, result.filtered) == ([], 0, 0)
+    assert (result.counted_branches, result.rejected, result.filtered) == ([], 0, 0)

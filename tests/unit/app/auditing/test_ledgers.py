@@ -42,8 +42,8 @@ def test_dropped_multiplied_and_rejected_rows_are_counted_like_records_in_files(
     job = after(tmp_path, FIRST, in_files=in_files)
     result = job.audit()
     rows = {(row.dataset, row.branch): row for row in result.partitions}
-    left, right = rows["a", "left"], rows["a", "right"]
-    assert (left.published, left.rejected, left.filtered, left.gaps) == (4, 2, 2, 0)
+    remaining, right = rows["a", "left"], rows["a", "right"]
+    assert (remaining.published, remaining.rejected, remaining.filtered, remaining.gaps) == (4, 2, 2, 0)
     assert (right.published, right.rejected, right.filtered, right.gaps) == (3, 3, 2, 0)
     assert result.exact, result
     assert result.records + result.rejected_records == sum(map(records_of, range(8))) + sum(map(records_of, range(3)))
@@ -94,7 +94,7 @@ def test_rows_that_cannot_be_counted_are_reported_by_dataset_and_are_not_a_gap(
     monkeypatch.setattr(SqliteCommitter, "visible_rows", refused)
     result = job.audit()
     assert (result.exact, result.gaps, result.records) == (False, 0, job.audit(deep=False).records)
-    assert result.not_as_stored == [
+    assert result.ledger_mismatches == [
         "a, branch right: its rows at the target can't be counted: permission denied for table a"
     ]
 
@@ -143,8 +143,8 @@ def test_store_older_than_the_target_is_reported(tmp_path: Path) -> None:
     for path, data in backup.items():
         job.machine.put(path, data)
     result = job.audit()
-    assert (result.exact, result.not_as_stored_count) == (False, 4)
-    assert "the store is older than the target" in result.not_as_stored[0]
+    assert (result.exact, result.ledger_mismatches_count) == (False, 4)
+    assert "the store is older than the target" in result.ledger_mismatches[0]
     assert result.past_watermark > 0
 
 
@@ -153,7 +153,7 @@ def test_ledger_rows_of_a_dataset_unknown_to_the_store_are_reported(tmp_path: Pa
     job.change("b", "right", dataset_urn="other")
     result = job.audit(deep=False)
     assert not result.exact
-    assert result.not_as_stored == ["other, branch right: epoch 2 of a dataset that the store does not know"]
+    assert result.ledger_mismatches == ["other, branch right: epoch 2 of a dataset that the store does not know"]
 
 
 def test_ledger_positions_published_by_two_datasets_are_reported(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_ledger_positions_published_by_two_datasets_are_reported(tmp_path: Path)
     provenance = Provenance("partition", "offset", offset_space_of=lambda urn: "all")
     with open_ledgers(job.flow_of(FIRST), job.store) as ledgers:
         result = audit_store(job.store, provenance, deep=False, ledgers=ledgers)
-    assert (result.exact, result.published_by_two_count) == (False, 3)
+    assert (result.exact, result.shared_positions_count) == (False, 3)
 
 
 def test_rows_committed_twice_are_reported_by_the_ledger_alone(tmp_path: Path) -> None:

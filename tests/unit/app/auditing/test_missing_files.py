@@ -231,20 +231,20 @@ def test_files_whose_steps_are_of_a_newer_version_are_named_as_not_compared() ->
     machine = Machine()
     ran(NEVER, machine, 3, 5)
     epochs = sorted({published_epoch(path.rpartition("/")[2]) for path in files(machine)})
-    assert audit(NEVER, machine).not_compared == []
+    assert audit(NEVER, machine).unproven_files == []
     assert rewrite_segments(machine, of_a_newer_version) == 2 * len(epochs) == 4
-    why = "as its commit steps are of a version that is not known here"
-    expected = [f"{urn}: files of epoch {epoch}, {why}" for urn in "ab" for epoch in epochs]
+    reason = "as its commit steps are of a version that is not known here"
+    expected = [f"{urn}: files of epoch {epoch}, {reason}" for urn in "ab" for epoch in epochs]
     result = audit(NEVER, machine)
-    assert (result.exact, result.unreadable, result.not_compared) == (True, [], expected)
+    assert (result.exact, result.unreadable, result.unproven_files) == (True, [], expected)
 
 
 def test_damaged_segment_before_the_newest_checkpoint_is_named_as_not_compared() -> None:
     machine = Machine()
     ran(NEVER, machine, 3, 5)
     run_alone(NEVER.store(machine).bucket_log(0).checkpoint(at_least=1))
-    assert audit(NEVER, machine).not_compared == []
+    assert audit(NEVER, machine).unproven_files == []
     assert rewrite_segments(machine, lambda segment: b"x" if isinstance(segment.record, Intent) else None) == 4
     result = audit(NEVER, machine)
-    assert (result.exact, result.not_compared_count) == (True, 4)
-    assert all(text.startswith("bucket 0: files published before then") for text in result.not_compared), result
+    assert (result.exact, result.unproven_files_count) == (True, 4)
+    assert all(text.startswith("bucket 0: files published before then") for text in result.unproven_files), result

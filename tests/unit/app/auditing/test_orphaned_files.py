@@ -25,7 +25,7 @@ def after_a_failure(world: World = WORLD) -> Machine:
 
 
 def leftover_counts(result: AuditResult) -> tuple[bool, int, int]:
-    return result.exact, result.to_be_swept_count, result.staged_left_count
+    return result.exact, result.sweepable_files_count, result.orphaned_files_count
 
 
 def test_orphaned_files_of_a_failed_dataset_keep_the_audit_exact_and_the_next_run_sweeps_them() -> None:
@@ -33,9 +33,11 @@ def test_orphaned_files_of_a_failed_dataset_keep_the_audit_exact_and_the_next_ru
     staged = machine.paths(STAGING)
     assert staged
     result = audit(WORLD, machine)
-    assert (result.exact, result.passed, result.staged_left) == (True, True, [])
-    assert result.to_be_swept_count == len(result.to_be_swept) == 2, "each partition must have one orphaned folder"
-    assert {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in staged} <= set(result.to_be_swept)
+    assert (result.exact, result.passed, result.orphaned_files) == (True, True, [])
+    assert result.sweepable_files_count == len(result.sweepable_files) == 2, (
+        "each partition must have one orphaned folder"
+    )
+    assert {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in staged} <= set(result.sweepable_files)
     go(WORLD, machine, ModelSource({}))
     assert machine.paths(STAGING) == {}
     assert leftover_counts(audit(WORLD, machine)) == (True, 0, 0)
@@ -58,7 +60,7 @@ def test_next_run_sweeps_exactly_the_orphaned_files_that_the_audit_lists() -> No
         machine.put(path, b"?")
     before = audit(WORLD, machine)
     assert leftover_counts(before) == (False, 2, len(never))
-    named = {line.partition(": ")[0] for line in before.staged_left}
+    named = {line.partition(": ")[0] for line in before.orphaned_files}
     assert named == {path.removeprefix(f"{STAGING}/").removesuffix("/x" if "99/" in path else "") for path in never}
     go(WORLD, machine, ModelSource({}))
     assert set(machine.paths(STAGING)) == set(never)
@@ -75,7 +77,7 @@ def test_next_run_sweeps_only_staging_of_older_epochs(number: int) -> None:
     assert leftover_counts(result) == (not number, 3 - number, number)
     assert WORLD.begin(machine, REPAIRED).epoch == upcoming
     if number:
-        assert result.staged_left[0].endswith(f"the next run is of epoch {upcoming}, and sweeps older ones")
+        assert result.orphaned_files[0].endswith(f"the next run is of epoch {upcoming}, and sweeps older ones")
 
 
 def next_epoch(machine: Machine) -> int:
@@ -92,7 +94,7 @@ def test_files_of_a_pending_sequence_are_not_listed_as_orphaned() -> None:
     assert DatasetStatus.PENDING in {state.status for state in states(WORLD, machine).values()}
     result = audit(WORLD, machine)
     staged = {path.removeprefix(f"{STAGING}/").rpartition("/")[0] for path in machine.paths(STAGING)}
-    needed = staged - set(result.to_be_swept)
+    needed = staged - set(result.sweepable_files)
     assert needed
     assert not result.exact, "a pending sequence must prevent an exact audit"
     go(WORLD, machine, REPAIRED)
@@ -136,7 +138,7 @@ def test_staging_of_another_generation_is_listed_as_orphaned_and_swept() -> None
     machine.put(f"{STAGING}/0000000001/bucket=00009/a.b/x", b"?")
     before = audit(resized, machine)
     assert leftover_counts(before) == (True, 3, 0)
-    assert "0000000001/bucket=00009/a.b" in before.to_be_swept
+    assert "0000000001/bucket=00009/a.b" in before.sweepable_files
     go(resized, machine, ModelSource({}))
     assert leftover_counts(audit(resized, machine)) == (True, 0, 0)
     assert machine.paths(STAGING) == {}
@@ -147,7 +149,7 @@ def test_open_marker_of_an_attempt_is_swept_with_its_folder() -> None:
     (folder, *_) = sorted({path.rpartition("/")[0] for path in machine.paths(STAGING)})
     machine.put(f"{folder}.open", b"")
     result = audit(WORLD, machine)
-    assert (result.exact, result.staged_left) == (True, [])
-    assert f"{folder}.open".removeprefix(f"{STAGING}/") in result.to_be_swept
+    assert (result.exact, result.orphaned_files) == (True, [])
+    assert f"{folder}.open".removeprefix(f"{STAGING}/") in result.sweepable_files
     go(WORLD, machine, ModelSource({}))
     assert machine.paths(STAGING) == {}

@@ -43,20 +43,20 @@ def test_positions_published_by_a_topic_and_by_its_partition_are_reported() -> N
         others=ModelDataset({"0": 9}),
     )
     names = ("orders", "orders@0")
-    assert result.published_by_two == [SharedRange(names, "0", 0, 4), SharedRange(names, "0", 5, 7)]
-    assert (result.published_by_two_count, result.duplicates, result.exact, result.passed) == (6, 6, False, False)
+    assert result.shared_positions == [SharedRange(names, "0", 0, 4), SharedRange(names, "0", 5, 7)]
+    assert (result.shared_positions_count, result.duplicates, result.exact, result.passed) == (6, 6, False, False)
     assert sum(row.duplicates for row in result.partitions) == 0, "no dataset has duplicates of its own"
 
 
 def test_shared_positions_are_counted_and_pass_with_at_least_once() -> None:
     result = ingested(BY_NAME, at_least_once=True, orders=ModelDataset({"0": 3}), orders_at_0=ModelDataset({"0": 3}))
-    assert (result.published_by_two_count, result.exact, result.passed) == (3, False, True)
+    assert (result.shared_positions_count, result.exact, result.passed) == (3, False, True)
 
 
 def test_datasets_of_a_source_without_offset_spaces_share_no_positions() -> None:
     dataset = ModelDataset({"0": 9}, incarnation="one")
     result = ingested(ModelSource.provenance, orders=dataset, orders_at_0=dataset)
-    assert (result.exact, result.published_by_two_count) == (True, 0)
+    assert (result.exact, result.shared_positions_count) == (True, 0)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_datasets_of_one_topic_share_positions_unless_both_incarnations_are_know
         orders=ModelDataset({"0": 4}, incarnation=first),
         orders_at_0=ModelDataset({"0": 4}, incarnation=second),
     )
-    assert (result.published_by_two_count, result.exact) == (shared, not shared)
-    assert [row.incarnation for row in result.published_by_two] == [first or second] * bool(shared)
+    assert (result.shared_positions_count, result.exact) == (shared, not shared)
+    assert [row.incarnation for row in result.shared_positions] == [first or second] * bool(shared)
 
 
 @pytest.mark.parametrize(("provenance", "shared"), [(BY_ID, 4), (BY_NAME, 0)])
@@ -80,14 +80,14 @@ def test_dataset_published_under_another_name_is_recognized_by_its_incarnation(
 ) -> None:
     dataset = ModelDataset({"0": 4}, incarnation="one")
     result = ingested(provenance, orders=dataset, archive=dataset)
-    assert result.published_by_two_count == shared
+    assert result.shared_positions_count == shared
 
 
 def test_positions_published_by_three_datasets_count_twice() -> None:
     dataset = ModelDataset({"0": 4})
     result = ingested(BY_NAME, orders=dataset, orders_at_0=dataset, orders_at_x=dataset)
-    assert result.published_by_two_count == 8
-    assert len(result.published_by_two) == 3
+    assert result.shared_positions_count == 8
+    assert len(result.shared_positions) == 3
 
 
 def test_shared_positions_of_earlier_incarnations_are_reported() -> None:
@@ -97,14 +97,14 @@ def test_shared_positions_of_earlier_incarnations_are_reported() -> None:
     operator_actions.set_watermark(WORLD.store(machine), "orders", None, "person")
     go(WORLD, machine, ModelSource({"orders": new}))
     result = audit_store(WORLD.store(machine), BY_ID, deep=False)
-    assert [(row.low, row.high, row.incarnation) for row in result.published_by_two] == [(0, 4, "one")]
+    assert [(row.low, row.high, row.incarnation) for row in result.shared_positions] == [(0, 4, "one")]
 
 
 def test_only_the_first_hundred_shared_ranges_are_listed() -> None:
     odd = frozenset(range(1, 300, 2))
     dataset = ModelDataset({"0": 300}, holes={"0": odd})
     result = ingested(BY_NAME, orders=dataset, orders_at_0=dataset)
-    assert (len(result.published_by_two), result.published_by_two_count) == (100, 150)
+    assert (len(result.shared_positions), result.shared_positions_count) == (100, 150)
 
 
 def test_kafka_topic_read_by_topic_and_by_partition_is_reported_as_shared() -> None:
@@ -123,7 +123,7 @@ def test_kafka_topic_read_by_topic_and_by_partition_is_reported_as_shared() -> N
     for deep in (False, True):
         result = audit_store(WORLD.store(machine), KafkaSource.provenance, deep=deep)
         expected = [SharedRange(("orders", f"orders@{partition}"), partition, 0, 5) for partition in "01"]
-        assert result.published_by_two == expected
+        assert result.shared_positions == expected
         assert (result.duplicates, result.exact) == (10, False)
 
 

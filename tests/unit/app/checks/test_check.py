@@ -17,7 +17,7 @@ from distcommit.app.checks.check import CheckFailedError, CheckResult, check_bef
 from distcommit.app.job import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
-from distcommit.stores.folders.ownership import Mark, put_mark
+from distcommit.stores.folders.ownership import Marker, put_run_marker
 
 FILES = """\
 job: orders
@@ -145,7 +145,7 @@ def test_setting_that_differs_from_the_store_is_a_problem(tmp_path: Path) -> Non
     job._folders.opened(create=True)
     from distcommit.stores.state.fixed_settings import record_settings
 
-    record_settings(job.open_store(create=False), job._folders.pinned())
+    record_settings(job.open_store(create=False), job._folders.fixed_settings())
     path.write_text(path.read_text().replace("orders.db", "other.db"))
     result = check_file(path)
     assert [problem.check for problem in result.problems] == ["fixed settings"]
@@ -165,9 +165,9 @@ class TestBeforeARun:
         path = written(tmp_path)
         job = Job.from_file(path)
         store = job._folders.opened(create=True)
-        put_mark(store.fs, store.roots.output, 1, Mark.BEGAN)
+        put_run_marker(store.fs, store.roots.output, 1, Marker.BEGAN)
         check_before_run(job._folders, needs_java=False)
-        put_mark(store.fs, store.roots.output, 1, Mark.CLEAN)
+        put_run_marker(store.fs, store.roots.output, 1, Marker.CLEAN)
         with pytest.raises(SourceUnavailableError):
             check_before_run(job._folders, needs_java=False)
 
@@ -202,7 +202,10 @@ class TestDryRun:
         plan = check_file(path, plan=True).plan
         assert plan is not None
         assert (plan.unit, plan.size, plan.datasets_count) == ("records", 7, 1)
-        assert [(each.dataset, bool(each.problem)) for each in plan.datasets] == [("missing", True), ("t", False)]
+        assert [(dataset.dataset, bool(dataset.problem)) for dataset in plan.datasets] == [
+            ("missing", True),
+            ("t", False),
+        ]
 
 
 class TestCommand:

@@ -97,7 +97,7 @@ def test_property_is_translated_to_its_setting(tmp_path: Path, properties: str, 
     tree, result = converted(tmp_path, properties)
     assert value_at(tree, key) == value
     if properties:
-        reported = {row.name for row in result.translated} | {row.name for row in result.left}
+        reported = {row.name for row in result.translated} | {row.name for row in result.untranslated}
         assert {line.partition("=")[0] for line in properties.splitlines()} <= reported
 
 
@@ -118,7 +118,7 @@ def test_property_is_translated_to_its_setting(tmp_path: Path, properties: str, 
     ],
 )
 def test_untranslated_property_is_reported_with_its_replacement(tmp_path: Path, properties: str, why: str) -> None:
-    reasons = {row.name: row.why for row in converted(tmp_path, properties)[1].left}
+    reasons = {row.name: row.reason for row in converted(tmp_path, properties)[1].untranslated}
     assert why in reasons[properties.partition("=")[0]]
 
 
@@ -129,15 +129,15 @@ def test_every_property_is_reported_and_untranslated_ones_are_named_in_the_job_f
         "job.schedule=0 0 0 ? * 6#3\nwriter.file.path.type=tablename\nmetrics.enabled=true\nempty.one=\n"
     )
     tree, result = converted(tmp_path, more)
-    reported = [row.name for row in result.translated] + [row.name for row in result.left]
+    reported = [row.name for row in result.translated] + [row.name for row in result.untranslated]
     assert set(reported) == set(read_properties(tmp_path / "clicks.pull")) - {"empty.one"}
-    untranslated = {row.name: row for row in result.left}
-    assert untranslated["my.own"].why == "nothing here is known for it"
-    assert untranslated["my.own"].said_at == "clicks.pull:8"
-    assert "6#3" in untranslated["job.schedule"].why
+    untranslated = {row.name: row for row in result.untranslated}
+    assert untranslated["my.own"].reason == "nothing here is known for it"
+    assert untranslated["my.own"].location == "clicks.pull:8"
+    assert "6#3" in untranslated["job.schedule"].reason
     assert "schedule" not in tree
-    assert "secret" in untranslated["source.kafka.consumerConfig.sasl.jaas.config"].why
-    for row in result.left:
+    assert "secret" in untranslated["source.kafka.consumerConfig.sasl.jaas.config"].reason
+    for row in result.untranslated:
         assert f"{row.name}: " in result.job_file
 
 
@@ -159,7 +159,7 @@ def test_more_specific_properties_override_general_ones_as_in_gobblin(tmp_path: 
     assert tree["commit"] == {"policy": "full"}
     assert tree["paths"]["output"] == "/srv/out/clicks"
     assert tree["paths"]["store"] == "/srv/state/distcommit/clicks/store"
-    assert {row.name: row.said_at for row in result.translated}["job.commit.policy"] == "common.inc:1"
+    assert {row.name: row.location for row in result.translated}["job.commit.policy"] == "common.inc:1"
     assert "state.store.dir" not in converted(root / "kafka")[0]["paths"]["store"]
 
 

@@ -61,7 +61,7 @@ class TestDatasets:
         assert names(listed(machine, Query(match="a*"))) == ["a", "ab"]
         assert names(listed(machine, Query(sort=SortBy.STATUS))) == ["b", "a", "ab"]
         assert names(listed(machine, Query(sort=SortBy.RECORDS))) == ["ab", "a", "b"]
-        cut = listed(machine, Query(sort=SortBy.RECORDS, most=1))
+        cut = listed(machine, Query(sort=SortBy.RECORDS, max_rows=1))
         assert (names(cut), cut.matching) == (["ab"], 3)
 
     def test_datasets_show_records_read_by_the_newest_run_and_commit_time(self) -> None:
@@ -121,9 +121,9 @@ class TestSteps:
         (sequence,) = read_steps(WORLD.store(machine), context).sequences
         assert sequence.counts == {"DONE": 1, "LOST": 1}
         lost = next(step for step in sequence.steps if step.state == "LOST")
-        assert lost.what.startswith("fs-rename '")
-        assert lost.why.startswith("expected ")
-        assert "found " in lost.why
+        assert lost.subject.startswith("fs-rename '")
+        assert lost.reason.startswith("expected ")
+        assert "found " in lost.reason
 
     def test_steps_of_an_unknown_dataset_are_refused_and_a_completed_run_has_none(self) -> None:
         machine, data = half_done()

@@ -63,7 +63,7 @@ def problem_lines(
 ) -> list[str]:
     runs = RunsResult("job", "store", [RunRow(4, "run", run, began_ms=began_ms)], 0)
     return [
-        f"{problem.what} > {problem.command}"
+        f"{problem.finding} > {problem.command}"
         for problem in find_problems(status, runs, command_for(folders()), findings)
     ]
 

@@ -33,7 +33,7 @@ def test_status_of_a_store_with_many_datasets_is_complete(tmp_path: Path) -> Non
     job = Job.from_file(make_large_store(tmp_path / "job", 400))
     status = job.status()
     assert status.counts == {"idle": 392, "pending": 4, "quarantined": 4}
-    assert [problem.datasets for problem in status.troubles] == [4, 4, 4, 0]
+    assert [problem.datasets for problem in status.problems] == [4, 4, 4, 0]
     assert job.datasets().matching == 400
 
 

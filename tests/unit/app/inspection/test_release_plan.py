@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.admin.releases import Abandoned, abandon_each
+from distcommit.app.admin.releases import Abandoned, abandon_all
 from distcommit.app.inspection.release_plan import ReleasePlan, ReleaseRow, plan_release
 from distcommit.app.inspection.status import read_status
 from distcommit.app.inspection.steps import StepRow, read_steps
@@ -47,13 +47,13 @@ def test_retry_of_a_lost_file_quarantines_again_and_abandon_reads_its_records_ag
     machine, data = quarantined(lost=True)
     before = machine.paths("/job")
     (row,) = planned(machine, Release.RETRY, dataset)
-    assert (row.acts, row.does[:33]) == (True, "the next run quarantines it again")
+    assert (row.changes_dataset, row.effect[:33]) == (True, "the next run quarantines it again")
     operator_actions.retry(WORLD.store(machine), "b", "ann")
     go(WORLD, machine, data)
     assert statuses(WORLD, machine) == {"b": "quarantined"}
     (row,) = planned(machine, Release.ABANDON, dataset)
-    assert (row.acts, row.records) == (True, 3)
-    assert row.does == "1 of 2 steps are taken back, and the next run reads its records again"
+    assert (row.changes_dataset, row.records) == (True, 3)
+    assert row.effect == "1 of 2 steps are taken back, and the next run reads its records again"
     assert len(before) > 0
     operator_actions.abandon(WORLD.store(machine), "b", "ann")
     assert go(WORLD, machine, data).succeeded
@@ -64,17 +64,17 @@ def test_retry_executes_the_missing_steps_and_abandon_without_a_dataset_leaves_a
     machine, data = quarantined(lost=False)
     before = machine.paths("/job")
     (row,) = planned(machine, Release.ABANDON, None)
-    assert (row.acts, row.does.partition(":")[0]) == (False, "left alone")
-    assert planned(machine, Release.ABANDON)[0].acts
+    assert (row.changes_dataset, row.effect.partition(":")[0]) == (False, "left alone")
+    assert planned(machine, Release.ABANDON)[0].changes_dataset
     (row,) = planned(machine, Release.ACCEPT)
-    assert row.does == "it counts as done: what 1 of 2 steps had to publish is lost"
+    assert row.effect == "it counts as done: what 1 of 2 steps had to publish is lost"
     (row,) = planned(machine, Release.RETRY)
-    assert row.does == "the next run executes the missing steps: 1 of 2 are done"
+    assert row.effect == "the next run executes the missing steps: 1 of 2 are done"
     assert machine.paths("/job") == before, "planning a release must not change a file"
     operator_actions.retry(WORLD.store(machine), "b", "ann")
     assert go(WORLD, machine, data).succeeded
     (row,) = planned(machine, Release.RETRY)
-    assert (row.acts, row.does) == (False, "refused: it is idle")
+    assert (row.changes_dataset, row.effect) == (False, "refused: it is idle")
     assert planned(machine, Release.RETRY, None) == []
 
 
@@ -85,10 +85,10 @@ def test_release_plan_refuses_to_abandon_a_sequence_with_a_lasting_step(dataset:
     steps = read_steps(store, StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id), dataset)
     (sequence,) = steps.sequences
     steps = replace(
-        steps, sequences=[replace(sequence, steps=[*sequence.steps, StepRow("own", "", "DONE", lasts=True)])]
+        steps, sequences=[replace(sequence, steps=[*sequence.steps, StepRow("own", "", "DONE", is_permanent=True)])]
     )
     (row,) = plan_release(read_status(store), steps, Release.ABANDON, dataset).rows
-    assert (row.acts, row.does.partition(":")[0]) == (False, "refused")
+    assert (row.changes_dataset, row.effect.partition(":")[0]) == (False, "refused")
 
 
 @pytest.mark.parametrize("error", [ConflictError("its sink can't take it back", dataset="a"), OSError("can't take it")])
@@ -102,7 +102,7 @@ def test_dataset_that_refuses_to_be_abandoned_is_reported_and_the_others_are_aba
             raise error
 
     with pytest.raises(type(error), match="can't take it"):
-        abandon_each(ReleasePlan("job", Release.ABANDON, rows, {}), abandon)
+        abandon_all(ReleasePlan("job", Release.ABANDON, rows, {}), abandon)
     assert abandoned == ["a", "b", "c"]
     remaining_plan = ReleasePlan("job", Release.ABANDON, rows[1:], {"bucket 1": "torn"})
-    assert abandon_each(remaining_plan, abandon) == Abandoned(["b", "c"], {"bucket 1": "torn"})
+    assert abandon_all(remaining_plan, abandon) == Abandoned(["b", "c"], {"bucket 1": "torn"})

@@ -42,7 +42,7 @@ def inspect(machine: Machine) -> StatusResult:
     status = read_status(store)
     runs = read_runs(store, SimulatedClock())
     return msgspec.structs.replace(
-        status, troubles=find_problems(status, runs, command_for(FOLDERS), EnvironmentFindings(newer=newer_runs(store)))
+        status, problems=find_problems(status, runs, command_for(FOLDERS), EnvironmentFindings(newer=newer_runs(store)))
     )
 
 
@@ -86,12 +86,12 @@ def test_repair_replays_sealed_sequences() -> None:
     machine = half_published()
     before = machine.paths("/job")
     shown = repair(machine, dry_run=True)
-    assert [row.mended for row in shown.rows if row.mended] == ["would be"]
+    assert [row.outcome for row in shown.rows if row.outcome] == ["would be"]
     assert machine.paths("/job") == before
     result = repair(machine)
-    assert [row.mended for row in result.rows if row.id == "COMMIT_PENDING"] == ["done"]
+    assert [row.outcome for row in result.rows if row.id == "COMMIT_PENDING"] == ["done"]
     assert all(state.status is DatasetStatus.IDLE for state in states(WORLD, machine).values())
-    assert repair(machine).rows == [] or not any(row.mended for row in repair(machine).rows)
+    assert repair(machine).rows == [] or not any(row.outcome for row in repair(machine).rows)
     assert_exact_after_the_last_run(machine)
 
 
@@ -99,7 +99,7 @@ def test_repair_rebuilds_a_damaged_log_first_and_completes_the_rest() -> None:
     machine = half_published()
     tear(machine, segments(machine)[-1], gone=False)
     result = repair(machine)
-    assert [row.mended for row in result.rows if row.id == "FILE_UNREADABLE"] == ["done"]
+    assert [row.outcome for row in result.rows if row.id == "FILE_UNREADABLE"] == ["done"]
     assert not result.problems_count, result.problems
     assert_exact_after_the_last_run(machine)
 
@@ -113,7 +113,7 @@ def test_repair_killed_at_any_write_completes_when_repeated(nth: int) -> None:
         repair(machine)
     machine.restart()
     result = repair(machine)
-    assert not [row.mended for row in result.rows if row.mended.startswith("failed")], result
+    assert not [row.outcome for row in result.rows if row.outcome.startswith("failed")], result
     assert_exact_after_the_last_run(machine)
 
 
@@ -124,8 +124,8 @@ def test_repair_completes_an_unfinished_abandon_and_leaves_undecided_sequences()
     before = machine.paths("/job/output")
     result = repair(machine)
     assert not result.is_well
-    assert any(problem.command.startswith("distcommit dataset release") for problem in result.left)
-    assert all(row.mended == "" for row in result.rows if urn in row.what)
+    assert any(problem.command.startswith("distcommit dataset release") for problem in result.remaining)
+    assert all(row.outcome == "" for row in result.rows if urn in row.finding)
     assert states(WORLD, machine)[urn].status is DatasetStatus.QUARANTINED
     assert machine.paths("/job/output").keys() >= before.keys()
     machine.faults.append(dies("unlink", "/staging/", nth=1))
@@ -134,7 +134,7 @@ def test_repair_completes_an_unfinished_abandon_and_leaves_undecided_sequences()
     machine.restart()
     assert states(WORLD, machine)[urn].status is DatasetStatus.REVOKING
     result = repair(machine)
-    assert [row.mended for row in result.rows if row.id == "ABANDON_UNFINISHED"] == ["done"]
+    assert [row.outcome for row in result.rows if row.id == "ABANDON_UNFINISHED"] == ["done"]
     assert_exact_after_the_last_run(machine)
 
 
@@ -146,6 +146,6 @@ def test_failed_repair_is_reported_with_the_reason() -> None:
             machine.remove(path)
             machine.put(path, b"no file of ours")
     result = repair(machine)
-    (failed,) = [row for row in result.rows if row.mended.startswith("failed: ")]
-    assert "footer" in failed.mended
+    (failed,) = [row for row in result.rows if row.outcome.startswith("failed: ")]
+    assert "footer" in failed.outcome
     assert not result.is_well

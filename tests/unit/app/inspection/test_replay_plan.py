@@ -57,13 +57,13 @@ def test_replay_plan_closes_a_half_published_sequence_by_executing_its_missing_s
     machine = half_done()
     plan = planned(machine)
     before = machine.paths("/job")
-    pending = {row.dataset: (row.does, row.executes, row.found_done) for row in plan.rows}
+    pending = {row.dataset: (row.outcome, row.steps_to_execute, row.steps_done) for row in plan.rows}
     assert pending["b"] == (Replay.CLOSES, 1, 1)
     assert planned(machine) == plan
     assert machine.paths("/job") == before, "planning a replay must not change a file"
     result = recovered(machine)
     assert result.totals.sequences_replayed == plan.counts[Replay.CLOSES]
-    assert result.totals.steps_executed == sum(row.executes for row in plan.rows) == 1
+    assert result.totals.steps_executed == sum(row.steps_to_execute for row in plan.rows) == 1
     assert planned(machine).rows == []
 
 
@@ -72,11 +72,11 @@ def test_replay_plan_announces_the_quarantine_of_a_lost_sequence() -> None:
     for path in machine.paths(STAGING):
         machine.remove(path)
     rows = {row.dataset: row for row in planned(machine).rows}
-    assert rows["b"].does is Replay.QUARANTINES
-    assert rows["b"].why.startswith("expected ")
+    assert rows["b"].outcome is Replay.QUARANTINES
+    assert rows["b"].reason.startswith("expected ")
     recovered(machine)
     assert statuses(WORLD, machine)["b"] == "quarantined"
-    assert {row.dataset: row.does for row in planned(machine).rows}["b"] is Replay.LEAVES
+    assert {row.dataset: row.outcome for row in planned(machine).rows}["b"] is Replay.LEAVES
 
 
 def test_replay_plan_announces_the_drop_of_a_held_sequence() -> None:
@@ -87,7 +87,7 @@ def test_replay_plan_announces_the_drop_of_a_held_sequence() -> None:
             raise OSError(errno.EIO, "unreadable")
 
     go(world, machine, OddSource(source(a=3, b=1).datasets, extracting=extracting))
-    assert [(row.dataset, row.does) for row in planned(machine).rows] == [("a", Replay.DROPS)]
+    assert [(row.dataset, row.outcome) for row in planned(machine).rows] == [("a", Replay.DROPS)]
     result = recovered(machine, world)
     assert (result.totals.sequences_dropped, result.totals.sequences_replayed) == (1, 0)
 

@@ -35,20 +35,20 @@ def test_run_report_shows_tasks_and_datasets() -> None:
     assert (report.run.status, report.outcomes) == (RunStatus.COMMITTED, {"published": 2})
     assert [row.dataset for row in report.datasets] == ["b", "a"], "the largest dataset must come first"
     assert [(row.records, row.attempts, row.failed) for row in report.datasets] == [(30, 2, 0), (3, 1, 0)]
-    assert {lane.phase for lane in report.lanes} == {"ingest"}
-    assert len({lane.task for lane in report.lanes}) == len(report.lanes)
-    assert sum(len(lane.reads) for lane in report.lanes) == 3
-    assert sum(lane.records for lane in report.lanes) == 33
-    assert sum(lane.datasets for lane in report.lanes) == 2
-    assert any(lane.commits for lane in report.lanes)
+    assert {lane.phase for lane in report.task_timelines} == {"ingest"}
+    assert len({lane.task for lane in report.task_timelines}) == len(report.task_timelines)
+    assert sum(len(lane.reads) for lane in report.task_timelines) == 3
+    assert sum(lane.records for lane in report.task_timelines) == 33
+    assert sum(lane.datasets for lane in report.task_timelines) == 2
+    assert any(lane.commits for lane in report.task_timelines)
     assert report.visible is not None
     assert report.waited is not None
     assert (report.visible.count, report.waited.count) == (2, 2)
     assert all(row.commit_ms is not None and row.visible_ms is not None for row in report.datasets)
     assert {read.subject for read in report.slowest_reads} == {"a", "b"}
-    for lane in report.lanes:
+    for lane in report.task_timelines:
         assert report.began_ms <= lane.began_ms <= lane.ended_ms <= report.ended_ms
-    assert (report.not_kept, report.no_times) == ("", "")
+    assert (report.missing_datasets_reason, report.missing_times_reason) == ("", "")
 
 
 def test_file_system_requests_are_counted_by_dataset_and_without_dataset() -> None:
@@ -64,7 +64,7 @@ def test_file_system_requests_are_counted_by_dataset_and_without_dataset() -> No
     machine.put(path, encode_task_rows(replace(rows, rows=[*rows.rows, *requests])))
     report = reported(machine, result.epoch)
     assert {row.dataset: row.requests for row in report.datasets} == {"a": 9, "b": 0}
-    assert (report.requests, report.requests_of_none) == (14, 5)
+    assert (report.requests, report.requests_unattributed) == (14, 5)
     assert all(row.commit_ms is not None and row.visible_ms is not None for row in report.datasets)
 
 
@@ -102,7 +102,7 @@ def test_failed_dataset_comes_first_in_the_report() -> None:
     data = OddSource(source(a=9, z=1).datasets, extracting=extracting)
     report = reported(machine, go(WORLD, machine, data).epoch)
     assert [(row.dataset, bool(row.kind)) for row in report.datasets] == [("z", True), ("a", False)]
-    assert sum(lane.failed for lane in report.lanes) == 1
+    assert sum(lane.failed for lane in report.task_timelines) == 1
     assert report.datasets[0].visible_ms is None
 
 
@@ -115,15 +115,15 @@ def test_report_of_a_killed_run_shows_its_reads_and_the_next_report_shows_the_re
     machine.restart()
     died = reported(machine, settings.epoch)
     assert (died.run.status, died.record) == (RunStatus.FAILED, None)
-    assert {lane.name for lane in died.lanes} == {"not ended"}
-    assert sum(len(lane.reads) for lane in died.lanes) == 2
-    assert not any(lane.commits for lane in died.lanes)
-    assert "died before they recorded their commit times" in died.no_times
+    assert {lane.name for lane in died.task_timelines} == {"not ended"}
+    assert sum(len(lane.reads) for lane in died.task_timelines) == 2
+    assert not any(lane.commits for lane in died.task_timelines)
+    assert "died before they recorded their commit times" in died.missing_times_reason
     assert [(row.dataset, row.outcome) for row in died.datasets] == [("c", "read")]
     assert died.visible is None
     after = reported(machine, go(WORLD, machine, source(c=[2, 1])).epoch)
     assert [(row.dataset, row.outcome, row.commit_ms) for row in after.datasets] == [("c", "replayed", None)]
-    assert [(lane.phase, lane.datasets) for lane in after.lanes] == [("recover", 1)]
+    assert [(lane.phase, lane.datasets) for lane in after.task_timelines] == [("recover", 1)]
 
 
 def test_replay_of_an_older_run_does_not_count_for_the_visibility_times_of_this_run() -> None:
@@ -138,7 +138,7 @@ def test_replay_of_an_older_run_does_not_count_for_the_visibility_times_of_this_
 
     report = reported(machine, go(WORLD, machine, OddSource(source(c=[5, 1]).datasets, extracting=extracting)).epoch)
     assert [(row.dataset, row.outcome) for row in report.datasets] == [("c", "failed")]
-    assert sum(lane.datasets for lane in report.lanes) == 1, "the replayed dataset"
+    assert sum(lane.datasets for lane in report.task_timelines) == 1, "the replayed dataset"
     assert (report.waited, report.visible) == (None, None)
 
 
@@ -149,14 +149,14 @@ def test_missing_or_damaged_tables_are_reported_and_the_rest_is_shown() -> None:
     (ingested,) = (path for path in tables if "/ingest-" in path)
     machine.put(ingested, tables[ingested][:-5])
     report = reported(machine, epoch)
-    assert "corrupt" in report.no_times
+    assert "corrupt" in report.missing_times_reason
     assert [row.outcome for row in report.datasets] == ["published"]
     for table in ("task_states", "run_tables"):
         for path in machine.paths(f"{ROOTS.store}/{table}"):
             machine.remove(path)
     bare = reported(machine, epoch)
-    assert (bare.run.status, bare.datasets, bare.lanes) == (RunStatus.COMMITTED, [], [])
-    assert "retention has deleted them" in bare.not_kept
+    assert (bare.run.status, bare.datasets, bare.task_timelines) == (RunStatus.COMMITTED, [], [])
+    assert "retention has deleted them" in bare.missing_datasets_reason
     assert bare.record is not None
 
 

@@ -70,7 +70,7 @@ def test_run_whose_commit_failed_after_reading_has_status_successful() -> None:
     machine = Machine()
     machine.faults.append(fails(errno.ENOSPC, "rename", "/output/a"))
     result = go(WORLD, machine, source(a=3))
-    assert (result.succeeded, result.totals.sequences_left) == (False, 1)
+    assert (result.succeeded, result.totals.sequences_postponed) == (False, 1)
     assert statuses_of(machine) == [RunStatus.SUCCESSFUL]
 
 
@@ -102,7 +102,7 @@ def test_killed_run_is_distinguished_from_a_live_run(shared: bool) -> None:
             run(launch, settings)
         machine.restart()
         row = read_runs(store, clock).runs[0]
-        assert (row.status, row.who, row.host) == (RunStatus.RUNNING, "ann", "there")
+        assert (row.status, row.requested_by, row.host) == (RunStatus.RUNNING, "ann", "there")
         lock._stop.set()
         clock.seconds += 31
         result = read_runs(store, clock)
@@ -166,7 +166,7 @@ def test_unreadable_run_record_is_reported_in_its_row() -> None:
     path = f"{FOLDER}/{record_name(epoch)}"
     machine.put(path, b"{}")
     (row,) = read_runs(WORLD.store(machine), QuickClock()).runs
-    assert (row.status, row.died, "corrupt" in row.reason) == (RunStatus.FAILED, False, True)
+    assert (row.status, row.is_dead, "corrupt" in row.reason) == (RunStatus.FAILED, False, True)
     assert read_runs(WORLD.store(machine), QuickClock()).failed_in_a_row == 0, (
         "a run with an unreadable record must not count as failed"
     )

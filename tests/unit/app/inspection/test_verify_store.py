@@ -29,7 +29,7 @@ def verified(machine: Machine) -> VerifyResult:
 def problem_text(machine: Machine) -> str:
     result = verified(machine)
     assert not result.is_well
-    return "; ".join(f"{problem.where}: {problem.what}" for problem in result.problems)
+    return "; ".join(f"{problem.location}: {problem.finding}" for problem in result.problems)
 
 
 @pytest.fixture

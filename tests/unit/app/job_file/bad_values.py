@@ -329,7 +329,7 @@ BAD: dict[str, Bad] = {
         "converters.0.registry.client.a",
         "must name a secret's file by an absolute path",
     ),
-    "Condition._has_one_form": Bad(
+    "Condition._check_one_form": Bad(
         "converters: [{type: filter, ▶when: {column: a}}]", "converters.0.when", "must have"
     ),
     "JsonConverter._fits_fields": Bad(

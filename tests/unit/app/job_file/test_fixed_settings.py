@@ -25,12 +25,12 @@ MODEL = "tests.unit.app.job_file.test_fixed_settings:PinningSource"
 
 
 class PinningSource(ModelSource):
-    def pins(self) -> dict[str, FixedSetting]:
+    def fixed_settings(self) -> dict[str, FixedSetting]:
         return {"class": FixedSetting("as_it_was:Named"), "region": FixedSetting("eu")}
 
 
 class PinningSink(SqliteSink):
-    def pins(self) -> dict[str, FixedSetting]:
+    def fixed_settings(self) -> dict[str, FixedSetting]:
         return {"table": FixedSetting("t")}
 
 

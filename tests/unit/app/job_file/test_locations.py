@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.loading import load_config
-from distcommit.app.job_file.locations import normal_place, open_file_system, path_of
+from distcommit.app.job_file.locations import normal_location, open_file_system, path_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.any.fsspec_file_system import FsspecFileSystem
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -27,12 +27,12 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
     ],
 )
 def test_location_is_normalized(text: str, place: str, path: str) -> None:
-    assert normal_place(text, Path("/")) == place
+    assert normal_location(text, Path("/")) == place
     assert path_of(place) == path
 
 
 def test_relative_path_is_resolved_against_the_job_file(tmp_path: Path) -> None:
-    assert normal_place("below", tmp_path) == str(tmp_path / "below")
+    assert normal_location("below", tmp_path) == str(tmp_path / "below")
     assert isinstance(open_file_system(str(tmp_path), durable=True), LocalFileSystem)
 
 
@@ -54,14 +54,14 @@ def test_relative_path_is_resolved_against_the_job_file(tmp_path: Path) -> None:
 )
 def test_unusable_location_is_refused(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
-        normal_place(text, Path("/"))
+        normal_location(text, Path("/"))
 
 
 @pytest.mark.parametrize("scheme", ["smb", "hdfs"])
 def test_location_with_a_password_is_refused_and_the_password_is_not_shown(scheme: str) -> None:
     message = rf"a folder's URL must not contain a password.*FSSPEC_{scheme.upper()}_PASSWORD"
     with pytest.raises(ConfigurationError, match=message) as e:
-        normal_place(f"{scheme}://me:hush@host/share/a", Path("/"))
+        normal_location(f"{scheme}://me:hush@host/share/a", Path("/"))
     assert e.value.ids == {"path": f"{scheme}://me:...@host/share/a"}
     assert "hush" not in str(e.value)
 

@@ -62,5 +62,5 @@ def test_value_from_the_environment_is_recorded_as_its_variable_name(tmp_path: P
     facts = facts_of(job._folders, job._folders.tree)
     assert facts.config["source"]["client"] == {"sasl.password": "${PATH}"}
     assert facts.config["lock"] == {"enabled": False}
-    assert (facts.locked, facts.kept_runs, facts.kept_tables, facts.job_file) == (False, 5, 10, str(file))
+    assert (facts.is_locked, facts.retained_runs, facts.retained_tables, facts.job_file) == (False, 5, 10, str(file))
     assert set(facts.versions) >= {"python", "distcommit", "pyspark"}

@@ -37,11 +37,11 @@ DEFAULTS = {
 
 def models() -> dict[type[BaseModel], None]:
     """Return all classes of settings."""
-    found: dict[type[BaseModel], None] = {}
+    nones: dict[type[BaseModel], None] = {}
 
     def walk(annotation: Any) -> None:
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation not in found:
-            found[annotation] = None
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation not in nones:
+            nones[annotation] = None
             for field in annotation.model_fields.values():
                 walk(field.annotation)
         for part in get_args(annotation):
@@ -51,7 +51,7 @@ def models() -> dict[type[BaseModel], None]:
     for section in ROOTS:
         for name in types_of(section):
             walk(settings_class(section, name))
-    return found
+    return nones
 
 
 def validators() -> Iterator[str]:
@@ -93,12 +93,14 @@ def test_each_validator_has_a_bad_value() -> None:
 def test_bad_value_of_each_validator_is_reported_with_its_key_and_position(name: str, tmp_path: Path) -> None:
     bad = with_defaults(BAD[name])
     line, column = position_of_mark(bad.text)
-    found = problems(bad.text.replace("▶", ""), tmp_path)
-    matching = [each for each in found if each.key == bad.key]
-    assert matching, [*map(str, found)]
-    assert [each for each in matching if each.required.startswith(bad.required)], [each.text for each in matching]
-    assert {(each.line, each.column) for each in matching} == {(line, column)}
-    assert "hush" not in str(found)
+    setting_problems = problems(bad.text.replace("▶", ""), tmp_path)
+    matching = [problem for problem in setting_problems if problem.key == bad.key]
+    assert matching, [*map(str, setting_problems)]
+    assert [problem for problem in matching if problem.required.startswith(bad.required)], [
+        problem.text for problem in matching
+    ]
+    assert {(problem.line, problem.column) for problem in matching} == {(line, column)}
+    assert "hush" not in str(setting_problems)
 
 
 def with_defaults(bad: Bad) -> Bad:
@@ -206,18 +208,18 @@ def is_text(annotation: Any) -> bool:
 
 def assert_reported(kind: str, place: Place, typed: tuple[tuple[Place, str], ...], value: object, folder: Path) -> None:
     text = marked(tree_with(kind, place, typed, value), place)
-    found = problems(text.replace("▶", ""), folder)
+    setting_problems = problems(text.replace("▶", ""), folder)
     key = ".".join(place)
-    matching = [each for each in found if each.key == key]
+    matching = [problem for problem in setting_problems if problem.key == key]
     # A section with types, or a map, reports the wrong key below it.
-    below = [each for each in found if each.key.startswith(f"{key}.")]
-    assert matching or below, [*map(str, found)]
-    assert {(each.line, each.column) for each in matching} <= {position_of_mark(text)}
-    for each in found:
-        assert each.required.startswith(("must ", "is ", "has ")), each
-        assert not any(word in str(each) for word in ("Input should", "Value error", "validation error", "<class")), (
-            each
-        )
+    below = [problem for problem in setting_problems if problem.key.startswith(f"{key}.")]
+    assert matching or below, [*map(str, setting_problems)]
+    assert {(problem.line, problem.column) for problem in matching} <= {position_of_mark(text)}
+    for problem in setting_problems:
+        assert problem.required.startswith(("must ", "is ", "has ")), problem
+        assert not any(
+            word in str(problem) for word in ("Input should", "Value error", "validation error", "<class")
+        ), problem
 
 
 def tree_with(kind: str, place: Place, typed: tuple[tuple[Place, str], ...], value: object) -> dict[str, Any]:
@@ -253,14 +255,14 @@ def test_former_name_of_a_setting_is_one_problem_that_names_the_new_one(old: str
     section: Any = {}
     tree: dict[str, Any] = {"job": "j", "paths": yaml.safe_load(DEFAULTS["paths"])["paths"]}
     files = {"type": "files", "paths": ["/a/{dataset}/*"], "format": "csv"}
-    rest = {
+    remainder = {
         "type": "rest",
         "url": "https://h/",
         "datasets": ["a"],
         "paging": {"type": "none"},
         "watermark": {"field": "f", "type": "time", "since": "s", "lookback": 0},
     }
-    tree["source"] = rest if key == "answer_s" else files
+    tree["source"] = remainder if key == "answer_s" else files
     section = tree.setdefault(above[0], {}) if above else tree
     section[key] = values.get(key, 9)
     text = marked(tree, (*above, key))
@@ -294,7 +296,7 @@ def test_reading_commands_need_only_the_variables_that_they_use(tmp_path: Path) 
         "job: j\npaths: {store: s, staging: t, output: o}\nsource: {type: sql, url: '${GONE_URL}', password: '${GONE}',"
         " tables: [t], watermark: id, lookback: 0}\n"
     )
-    assert [(each.line, each.column, each.required.split()[4]) for each in job_file_problems(job)] == [
+    assert [(problem.line, problem.column, problem.required.split()[4]) for problem in job_file_problems(job)] == [
         (3, 21, "GONE_URL,"),
         (3, 41, "GONE,"),
     ]
@@ -317,7 +319,7 @@ def test_all_problems_are_in_the_error_and_survive_pickling(tmp_path: Path) -> N
         load_config(job)
     again = pickle.loads(pickle.dumps(refused.value))
     assert (str(again), again.problems) == (str(refused.value), refused.value.problems)
-    assert [each.key for each in again.problems] == ["retention.runs", "retention.tables", "lock.enabled"]
+    assert [item.key for item in again.problems] == ["retention.runs", "retention.tables", "lock.enabled"]
 
 
 def test_sections_with_types_are_found_by_their_validators() -> None:

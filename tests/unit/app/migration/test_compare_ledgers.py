@@ -16,9 +16,9 @@ def test_target_is_compared_with_files(tmp_path: Path) -> None:
         job.run(data)
     flows = target_job.flow_of(data), files_job.flow_of(data)
     result = compare_outputs(target_job.store, flows[0], files_job.store, flows[1])
-    assert result.same, result
-    assert [row.both for row in result.rows] == [14, 7]
+    assert result.is_equal, result
+    assert [row.positions_in_both for row in result.rows] == [14, 7]
     target_job.query("DELETE FROM ledger WHERE dataset = 'a'")
     result = compare_outputs(target_job.store, flows[0], files_job.store, flows[1])
-    assert not result.same
-    assert [row.only_theirs > 0 for row in result.rows] == [True, False]
+    assert not result.is_equal
+    assert [row.positions_only_there > 0 for row in result.rows] == [True, False]

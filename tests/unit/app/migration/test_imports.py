@@ -122,8 +122,8 @@ def seal(store: JobStore, epoch: int, urn: str) -> None:
 
 
 def test_import_killed_at_any_operation_is_completed_by_the_next() -> None:
-    wanted = {f"t{number}": Watermark({"0": number}) for number in range(9)}
-    before: dict[str, Watermark | None] = dict.fromkeys(wanted)
+    requested = {f"t{number}": Watermark({"0": number}) for number in range(9)}
+    before: dict[str, Watermark | None] = dict.fromkeys(requested)
     world = World(buckets=3)
     for number in range(1000):
         machine = Machine()
@@ -131,7 +131,7 @@ def test_import_killed_at_any_operation_is_completed_by_the_next() -> None:
         machine.syncfs("/")
         machine.faults.append(Meeting(machine, number, crash))
         try:
-            set_watermarks(store, wanted, before, "me")
+            set_watermarks(store, requested, before, "me")
         except Crashed:
             pass
         else:
@@ -139,9 +139,9 @@ def test_import_killed_at_any_operation_is_completed_by_the_next() -> None:
         for after in (machine.after_kill(), *machine.after_power_loss(random.Random(number), 2, 3)):
             for bucket in range(3):
                 stored = world.store(after).bucket_log(bucket).refresh().datasets.keys()
-                assert stored in (set(), {urn for urn in wanted if bucket_of(urn, 3) == bucket}), number
-            set_watermarks(world.store(after), wanted, before, "me")
-            assert world.watermarks(after) == wanted, number
+                assert stored in (set(), {urn for urn in requested if bucket_of(urn, 3) == bucket}), number
+            set_watermarks(world.store(after), requested, before, "me")
+            assert world.watermarks(after) == requested, number
     assert number > 10
 
 

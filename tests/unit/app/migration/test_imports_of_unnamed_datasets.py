@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.app.migration.imports import import_watermarks
 from distcommit.app.migration.positions import ForeignPositions
-from distcommit.app.migration.take_over import _take_partitions
+from distcommit.app.migration.take_over import _add_partitions
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
@@ -34,8 +34,8 @@ def test_dataset_that_the_job_no_longer_names_is_left_out_and_the_others_are_imp
     states = {urn: DatasetState(urn, watermark=Watermark(dict(at), "id:integer")) for urn in ("orders", "given_up")}
     positions = ForeignPositions("job other", {})
     for state in states.values():
-        _take_partitions(source, source, state, states, positions)
+        _add_partitions(source, source, state, states, positions)
     store = None
     result = import_watermarks(store, source, positions, "me", overwrite=False, dry_run=True)
     assert result.datasets_set == 1
-    assert [why.partition(":")[0] for why in result.left_out] == ["given_up"]
+    assert [reason.partition(":")[0] for reason in result.skipped] == ["given_up"]

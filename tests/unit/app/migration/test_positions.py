@@ -117,7 +117,7 @@ class TestGobblin:
         )
         positions = read(job, tmp_path / "e.json", json.dumps(export, indent="\t"))
         assert positions.datasets == {"orders": {"3": 120}, "users": {"0": 7, "2": 9}}
-        assert positions.left_out == ["elsewhere: not a topic of this job", "t1 partition 0: Gobblin has never read it"]
+        assert positions.skipped == ["elsewhere: not a topic of this job", "t1 partition 0: Gobblin has never read it"]
 
     def test_gobblin_task_that_never_began_counts_at_its_low_watermark(self, job: Job, tmp_path: Path) -> None:
         interval = {"low.watermark.to.json": {"values": [40]}, "expected.watermark.to.json": {"values": [90]}}

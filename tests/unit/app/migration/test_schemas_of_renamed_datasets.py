@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
@@ -49,7 +49,7 @@ def _run(folder: Path, kind: str, datasets: dict[str, ModelDataset]) -> RunResul
         task_attempts=1,
         clock=SimulatedClock(),
     )
-    result = run(launch_here, settings, pinned=named(kind))
+    result = run(launch_here, settings, fixed=named(kind))
     end_run(store, settings.epoch, clean=result.succeeded)
     return result
 
@@ -65,7 +65,7 @@ def test_renamed_dataset_is_read_with_the_columns_of_its_old_name(tmp_path: Path
     assert _run(tmp_path, before, by[before](4)).succeeded
     rebucket(_store(tmp_path), renames(kind), new_run_id(), lambda step: None)
     result = _run(tmp_path, kind, by[kind](5))
-    assert result.succeeded, result.reasons.kept
+    assert result.succeeded, result.reasons.entries
     before_and_now = [
         {document["schema"]["arrow"] for document in _documents(tmp_path) if ("@" in document["dataset"]) is partitions}
         for partitions in (False, True)
@@ -79,7 +79,7 @@ class _Partitions(ModelSource):
 
     provenance = NAMED["partition"].provenance
 
-    def named_now(self, dataset_urn: str, partition: str) -> str:
+    def current_name(self, dataset_urn: str, partition: str) -> str:
         return f"{dataset_urn.partition('@')[0]}@{partition}"
 
 
@@ -94,13 +94,13 @@ def test_dataset_rebuilt_under_a_new_name_is_read_with_the_columns_of_its_old_na
     assert log != store.bucket_log(store.bucket_of("t")).folder
     replace_files(machine, log, dict.fromkeys(machine.paths(log), b"{"))
     flow = KEEPS.flow(source, KEEPS.files)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False, flow=flow)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False, flow=flow)
     rebuilt = rebuild_store(store, plan, "rebuild-1", "me", accept_gaps=False, flow=flow)
     assert rebuilt.written
     settings = KEEPS.begin(machine, ModelSource({"t@1": ModelDataset({"1": 4})}))
-    result = run(launch_here, settings, pinned=named("partition"))
-    assert result.succeeded, result.reasons.kept
-    (ids,) = known_states(store)["t@1"].schemas.values()
+    result = run(launch_here, settings, fixed=named("partition"))
+    assert result.succeeded, result.reasons.entries
+    (ids,) = stored_states(store)["t@1"].schemas.values()
     assert [number // 1000 for number in ids] == [rebuilt.epoch], "schema ids must come from the rebuild"
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from distcommit.app.reading.data_source import _as_wanted
+from distcommit.app.reading.data_source import _with_schema
 from distcommit.app.reading.row_filters import parsed_filters
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.posix_calls.local import LocalFileSystem
@@ -26,7 +26,7 @@ def _read(folder: Path, tables: list[pa.Table], filters: str) -> list[object]:
         path = folder / f"{number}.parquet"
         pq.write_table(table, path)
         for batch in read_batches(fs, str(path), row_filters.columns, row_filters.of_file):
-            values += _as_wanted(batch, schema).filter(condition).column(0).to_pylist()
+            values += _with_schema(batch, schema).filter(condition).column(0).to_pylist()
     return values
 
 

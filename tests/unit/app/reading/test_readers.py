@@ -13,9 +13,9 @@ import pytest
 from distcommit import read
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
 from distcommit.app.job_file.loading import load_config
-from distcommit.app.reading.readers import Cut
+from distcommit.app.reading.readers import Snapshot
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot, parsed_as_of
-from distcommit.core.errors import ConfigurationError, CorruptError, CutGoneError, NotSettledError
+from distcommit.core.errors import ConfigurationError, CorruptError, NotSettledError, SnapshotExpiredError
 from distcommit.core.records.job_records import CutPhase
 from distcommit.engine.committing.drain import publish_partition
 from distcommit.engine.driver.launch import Launch, Result
@@ -80,10 +80,10 @@ class Place:
         end_run(settings.store, settings.epoch, clean=result.succeeded)
         return settings.epoch
 
-    def read(self, *datasets: str, as_of: AsOf = None) -> Cut:
+    def read(self, *datasets: str, as_of: AsOf = None) -> Snapshot:
         return read({"store": self.roots.store, "output": self.roots.output}, datasets or None, as_of=as_of)
 
-    def counts(self, cut: Cut) -> dict[str, int]:
+    def counts(self, cut: Snapshot) -> dict[str, int]:
         return {urn: cut.to_arrow(urn).num_rows for urn in cut.datasets}
 
 
@@ -167,13 +167,13 @@ def test_delta_chain_has_a_base_and_at_most_eight_deltas(place: Place) -> None:
     for end in range(1, 13):
         place.run(end)
     root = choose_snapshot(place.store(), None)
-    assert all(1 <= len(bucket.seen.pieces) <= 9 for bucket in root.buckets.values())
+    assert all(1 <= len(bucket.snapshot.deltas) <= 9 for bucket in root.buckets.values())
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 12)
     named = {
         name
         for manifest in valid_manifests(place.fs, place.roots.store, place.store().job_log().refresh())
         for bucket in manifest.buckets.values()
-        for name in bucket.seen.pieces
+        for name in bucket.snapshot.deltas
     }
     assert set(delta_names(place)) == named
 
@@ -191,9 +191,9 @@ def test_reading_before_the_oldest_snapshot_raises_cut_gone_error(place: Place) 
     for end in (4, 5, 6):
         place.run(end)
     assert len(manifest_names(place)) == 3
-    with pytest.raises(CutGoneError, match="no longer kept"):
+    with pytest.raises(SnapshotExpiredError, match="no longer kept"):
         place.read(as_of=first)
-    with pytest.raises(CutGoneError, match="no longer kept"):
+    with pytest.raises(SnapshotExpiredError, match="no longer kept"):
         place.read(as_of=began)
     with pytest.raises(ConfigurationError, match="no run of that epoch"):
         place.read(as_of=99)
@@ -293,7 +293,7 @@ def test_replaced_files_are_kept_while_a_kept_snapshot_lists_them_and_then_delet
     place.run(5)
     place.run(5)
     assert not any(Path(file).exists() for file in files)
-    with pytest.raises(CutGoneError, match="was deleted while it was read"):
+    with pytest.raises(SnapshotExpiredError, match="was deleted while it was read"):
         old.files()
     assert place.counts(place.read()) == dict.fromkeys(NAMES, 2)
     assert second

@@ -57,13 +57,13 @@ def test_invalid_filter_list_is_refused(text: str) -> None:
 
 
 def test_filter_that_does_not_fit_the_columns_is_refused() -> None:
-    for condition, why in (
+    for condition, reason in (
         (["m", "=", 1], "no column of that name"),
         (["n", "=", 5_000_000_000], "not of its column's type"),
         (["at", "=", "yesterday"], "not of its column's type"),
         (["list", "=", 1], "not of its column's type"),
     ):
-        with pytest.raises(ConfigurationError, match=why):
+        with pytest.raises(ConfigurationError, match=reason):
             filters(condition).expression(TABLE.schema)
 
 

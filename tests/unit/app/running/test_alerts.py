@@ -30,7 +30,7 @@ from cryptography.x509.oid import NameOID
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import parse_config
 from distcommit.app.job_file.sections.alert_settings import CommandHook, EmailHook, WebHook
-from distcommit.app.running.alert_hooks import Alert, tell
+from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.engine.driver.guarded_observer import recorded_run
@@ -52,7 +52,7 @@ from tests.unit.engine.driver.machines import (
 HOSTILE = "b\r\nBcc: all@example.org\x1b[31m"
 ALERT = Alert(
     job="planes",
-    why="quarantine",
+    trigger="quarantine",
     text="a dataset is quarantined",
     epoch=7,
     run_id="run-7",
@@ -144,20 +144,20 @@ def own_certificate(folder: Path) -> Path:
 class TestHooks:
     def test_command_hook_receives_the_alert_on_standard_input_only(self, tmp_path: Path) -> None:
         hook = script(tmp_path, f'cat > {tmp_path}/alert; echo "$@" > {tmp_path}/arguments')
-        assert tell([hook], ALERT) == {}
+        assert send_alert([hook], ALERT) == {}
         assert json.loads((tmp_path / "alert").read_text())["quarantined"] == [HOSTILE]
         assert (tmp_path / "arguments").read_text() == "\n"
 
     def test_failed_command_hook_is_reported_with_its_error_output(self, tmp_path: Path) -> None:
         hook = script(tmp_path, "echo first >&2; printf 'no \\033[31mroute\\n' >&2; exit 3")
-        (error,) = tell([hook], ALERT).values()
+        (error,) = send_alert([hook], ALERT).values()
         assert error == "ChildProcessError: exit code 3: no \\x1b[31mroute"
-        (missing,) = tell([CommandHook(command=("/no/such/program",))], ALERT).values()
+        (missing,) = send_alert([CommandHook(command=("/no/such/program",))], ALERT).values()
         assert "No such file" in missing
 
     def test_hanging_command_hook_is_killed_with_its_child_processes(self, tmp_path: Path) -> None:
         hook = script(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; wait").model_copy(update={"timeout_s": 1.0})
-        (error,) = tell([hook], ALERT).values()
+        (error,) = send_alert([hook], ALERT).values()
         assert "more than 1 s, and was killed" in error
         child, deadline_s = int((tmp_path / "child").read_text()), time.monotonic() + 60
         while Path(f"/proc/{child}/stat").exists() and time.monotonic() < deadline_s:
@@ -172,7 +172,7 @@ class TestHooks:
         (tmp_path / "secret").write_text("s3cret\n")
         with web_server() as (url, got):
             hook = WebHook(url=url, headers={"Authorization": f"Bearer ${{file:{tmp_path}/secret}}"})
-            assert tell([hook], ALERT) == {}
+            assert send_alert([hook], ALERT) == {}
         ((path, headers, body),) = got
         assert (path, headers["Authorization"], headers["Content-Type"]) == (
             "/hook",
@@ -184,14 +184,14 @@ class TestHooks:
     @pytest.mark.parametrize("status", [302, 404, 500])
     def test_web_hook_with_an_error_or_redirect_is_reported_and_not_followed(self, status: int) -> None:
         with web_server(status) as (url, got):
-            (error,) = tell([WebHook(url=f"{url}/s3cret")], ALERT).values()
+            (error,) = send_alert([WebHook(url=f"{url}/s3cret")], ALERT).values()
         assert (len(got), error) == (1, f"ConnectionError: the server answers {status}")
 
     def test_unavailable_web_hooks_are_reported_and_do_not_delay_other_hooks(self, tmp_path: Path) -> None:
         released = threading.Event()
         with web_server(held=released) as (url, _):
             down, hung = WebHook(url="http://127.0.0.1:1/s3cret"), WebHook(url=url, timeout_s=1)
-            errors = tell([down, hung, script(tmp_path, "true")], ALERT)
+            errors = send_alert([down, hung, script(tmp_path, "true")], ALERT)
             released.set()
         assert sorted(errors) == ["web hook 1", "web hook 2"]
         assert "refused" in errors["web hook 1"]
@@ -201,7 +201,7 @@ class TestHooks:
     def test_email_is_sent_and_a_hostile_name_adds_no_header(self) -> None:
         with mail_server() as (port, got):
             hook = EmailHook(host="127.0.0.1", port=port, sender="job@example.org", recipients=("a@b.org", "c@b.org"))
-            assert tell([hook], ALERT) == {}
+            assert send_alert([hook], ALERT) == {}
         (mail,) = got
         message = message_from_bytes(mail.content or b"", policy=policy.default)  # type: ignore[arg-type]
         assert mail.rcpt_tos == ["a@b.org", "c@b.org"]
@@ -220,16 +220,16 @@ class TestHooks:
             hook = EmailHook.model_validate(
                 {"host": "localhost", "port": port, "tls": tls, "sender": "a@b.org", "recipients": ["a@b.org"]}
             )
-            (error,) = tell([hook], ALERT).values()
+            (error,) = send_alert([hook], ALERT).values()
             assert "CERTIFICATE_VERIFY_FAILED" in error
             assert got == []
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            assert tell([hook], ALERT) == {}
+            assert send_alert([hook], ALERT) == {}
         assert len(got) == 1
 
     def test_unreachable_mail_server_is_reported(self) -> None:
         hook = EmailHook(host="127.0.0.1", port=1, sender="job@example.org", recipients=("a@b.org",))
-        (error,) = tell([hook], ALERT).values()
+        (error,) = send_alert([hook], ALERT).values()
         assert "refused" in error
 
 
@@ -251,7 +251,7 @@ class Runs:
 
     def alerts_for(self, run_id: str) -> list[tuple[str, int]]:
         alerts = alerts_of(self.folders, WORLD.store(self.machine), run_id, QuickClock())
-        return [(alert.why, alert.failed_in_a_row) for alert in alerts]
+        return [(alert.trigger, alert.failed_in_a_row) for alert in alerts]
 
     def fails(self) -> list[tuple[str, int]]:
         def planning() -> Iterator[object]:
@@ -326,7 +326,7 @@ class TestWhen:
         with recorded_run(settings, "run", "ann") as recorder:
             run(launch, settings, observer=recorder)
         (alert,) = alerts_of(runs.folders, WORLD.store(machine), settings.run_id, QuickClock())
-        assert (alert.why, alert.quarantined, alert.quarantined_count) == ("quarantine", ["b"], 1)
+        assert (alert.trigger, alert.quarantined, alert.quarantined_count) == ("quarantine", ["b"], 1)
         assert alert.commands == [
             f"distcommit runs {tmp_path}/job.yaml {settings.epoch}",
             f"distcommit status {tmp_path}/job.yaml",

@@ -99,11 +99,11 @@ class ScheduleMachine(RuleBasedStateMachine):
     def put(self, name: str, period: int, missed: Missed, cancel_after: int) -> None:
         plan = Plan(Grid(period), missed, cancel_after)
         self.schedule = self.schedule.with_job(name, plan, self.clock.moment)
-        known = self.jobs.get(name)
-        if known is None:
+        modelled = self.jobs.get(name)
+        if modelled is None:
             self.jobs[name] = Modelled(plan, self.clock.now)
         else:
-            known.plan, known.leaves = plan, False
+            modelled.plan, modelled.leaves = plan, False
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
@@ -154,7 +154,7 @@ class ScheduleMachine(RuleBasedStateMachine):
         ready = self.schedule.ready(self.clock.moment)
         assert ready == tuple(name for _, name in sorted(waiting)[:places])
         for name in ready:
-            self.schedule = self.schedule.begun(name, self.clock.moment)
+            self.schedule = self.schedule.record_begin(name, self.clock.moment)
             job = self.jobs[name]
             job.owes = job.wished = False
             job.runs_since, job.not_before = now, 0
@@ -219,14 +219,14 @@ def due(schedule: Schedule, moment: Moment) -> bool:
 @pytest.mark.parametrize("missed", Missed)
 def test_many_missed_firings_are_followed_by_one_run_or_none(missed: Missed) -> None:
     schedule = Schedule(1).with_job("a", Plan(EVERY_MINUTE, missed), at(0)).at(at(60))
-    schedule = schedule.begun("a", at(60))
+    schedule = schedule.record_begin("a", at(60))
     for minute in range(2, 9):
         schedule = schedule.at(at(60 * minute))
     assert schedule.entries["a"].passed == 7
     schedule = schedule.ended("a", at(500))
     assert due(schedule, at(501)) == (missed is Missed.RUN)
     if missed is Missed.RUN:
-        schedule = schedule.begun("a", at(501)).ended("a", at(510))
+        schedule = schedule.record_begin("a", at(501)).ended("a", at(510))
     assert not due(schedule, at(511))
     assert due(schedule, at(540))
 
@@ -258,7 +258,7 @@ def test_clock_set_back_delays_no_job() -> None:
 
 def test_clock_set_back_by_little_fires_nothing_twice() -> None:
     schedule = Schedule(1).with_job("a", Plan(EVERY_MINUTE), at(0)).at(at(60))
-    schedule = schedule.begun("a", at(60)).ended("a", at(61)).at(at(62, set_by=-30))
+    schedule = schedule.record_begin("a", at(60)).ended("a", at(61)).at(at(62, set_by=-30))
     assert not due(schedule, at(91, set_by=-30))
     assert due(schedule, at(150, set_by=-30))
 
@@ -267,40 +267,42 @@ def test_clock_set_back_by_little_fires_nothing_twice() -> None:
 def test_run_blocked_by_a_foreign_lock_is_retried_or_missed(missed: Missed) -> None:
     schedule = Schedule(1).with_job("a", Plan(Cron("1 12 * * *"), missed), at(0)).at(at(60))
     assert schedule.ready(at(60)) == ("a",)
-    schedule = schedule.begun("a", at(60)).ended("a", at(61), was_held=True)
+    schedule = schedule.record_begin("a", at(60)).ended("a", at(61), was_held=True)
     assert not due(schedule, at(61 + HELD_WAIT_MS / 1000 - 1)), "it is not retried at once"
     assert due(schedule, at(61 + HELD_WAIT_MS / 1000)) == (missed is Missed.RUN)
 
 
 def test_overlong_run_is_reported_once_and_hangs_if_it_continues() -> None:
     schedule = Schedule(1).with_job("a", Plan(EVERY_MINUTE, cancel_after_ms=5_000), at(0)).at(at(60))
-    schedule = schedule.begun("a", at(60))
+    schedule = schedule.record_begin("a", at(60))
     assert schedule.overlong(at(64)) == ()
     assert schedule.overlong(at(65)) == ("a",)
-    schedule = schedule.told("a", at(65))
+    schedule = schedule.record_end_request("a", at(65))
     assert schedule.overlong(at(70)) == ()
     assert schedule.stuck(at(65 + STUCK_MS / 1000 - 1)) == ()
     assert schedule.stuck(at(65 + STUCK_MS / 1000)) == ("a",)
-    again = schedule.ended("a", at(70)).begun("a", at(120))
+    again = schedule.ended("a", at(70)).record_begin("a", at(120))
     assert (again.stuck(at(1000)), again.overlong(at(1000))) == ((), ("a",)), "the next run has its own time limit"
 
 
 def test_run_that_has_ended_and_is_reporting_does_not_hang() -> None:
     plan = Plan(EVERY_MINUTE, cancel_after_ms=5_000, notify_ms=600_000)
-    schedule = Schedule(1).with_job("a", plan, at(0)).at(at(60)).begun("a", at(60)).told("a", at(65))
+    schedule = (
+        Schedule(1).with_job("a", plan, at(0)).at(at(60)).record_begin("a", at(60)).record_end_request("a", at(65))
+    )
     assert schedule.stuck(at(65 + 600 + STUCK_MS / 1000 - 1)) == ()
     assert schedule.stuck(at(65 + 600 + STUCK_MS / 1000)) == ("a",)
 
 
 def test_job_whose_storage_does_not_answer_starts_nothing_takes_no_slot_and_does_not_hang() -> None:
     plan = Plan(EVERY_MINUTE, cancel_after_ms=5_000)
-    schedule = Schedule(1).with_job("a", plan, at(0)).with_job("b", plan, at(0)).at(at(60)).begun("a", at(60))
+    schedule = Schedule(1).with_job("a", plan, at(0)).with_job("b", plan, at(0)).at(at(60)).record_begin("a", at(60))
     assert schedule.ready(at(60)) == ()
     schedule = schedule.silent("a", is_unresponsive=True)
     assert schedule.ready(at(60)) == ("b",)
-    schedule = schedule.begun("b", at(60)).ended("b", at(61))
-    assert (schedule.overlong(at(1000)), schedule.told("a", at(65)).stuck(at(1000))) == ((), ())
-    schedule = schedule.taken("a", at(1000))
+    schedule = schedule.record_begin("b", at(60)).ended("b", at(61))
+    assert (schedule.overlong(at(1000)), schedule.record_end_request("a", at(65)).stuck(at(1000))) == ((), ())
+    schedule = schedule.record_late_begin("a", at(1000))
     assert (schedule.overlong(at(1004)), schedule.overlong(at(1005))) == ((), ("a",)), "measured from its start"
     idle = Schedule(1).with_job("a", plan, at(0)).at(at(60)).silent("a", is_unresponsive=True)
     assert (idle.ready(at(60)), idle.wait_ms(at(60))) == ((), 60_000)

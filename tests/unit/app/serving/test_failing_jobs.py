@@ -10,7 +10,7 @@ import pytest
 
 from distcommit import Job
 from distcommit.app.serving.job_files import read_job_files, require_served
-from distcommit.app.serving.served_job import Ended, Looked, Message, Outcome, Restarted, ServedJob
+from distcommit.app.serving.served_job import Ended, Message, Outcome, Restarted, ScheduleCheck, ServedJob
 from distcommit.core.errors import ConfigurationError
 from tests.unit.app.serving.test_serve import Serving, write
 
@@ -63,10 +63,10 @@ class Unsound(ServedJob):
 
     fails: dict[str, BaseException]
 
-    def _look(self) -> Looked:
+    def _check_requests(self) -> ScheduleCheck:
         if error := self.fails.pop("look", None):
             raise error
-        return super()._look()
+        return super()._check_requests()
 
     def _alert(self, reason: str) -> None:
         if error := self.fails.pop("alert", None):

@@ -17,13 +17,13 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.admin.ask_service import ServiceRequest
-from distcommit.app.job import who_am_i
+from distcommit.app.admin.service_requests import ServiceRequest
+from distcommit.app.job import username
 from distcommit.app.serving import served_job
 from distcommit.app.serving.job_files import read_job_files, require_served
 from distcommit.app.serving.serve import Service
-from distcommit.app.serving.served_job import Began, Ended, Looked, Message, Outcome, ServedJob, Taken
-from distcommit.app.telemetry.served import ServiceEvent
+from distcommit.app.serving.served_job import Ended, Message, Outcome, RunBegun, ScheduleCheck, ServedJob, TriggerTaken
+from distcommit.app.telemetry.service_events import ServiceEvent
 from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.reasons import Reasons
@@ -82,7 +82,7 @@ class Serving:
     ) -> None:
         self.runs, self.events = Runs(), list[ServiceEvent]()
         self.service = Service(
-            lambda known: read_job_files(folder, (), known),
+            lambda files: read_job_files(folder, (), files),
             self.runs,
             self.tell,
             "somebody",
@@ -96,7 +96,7 @@ class Serving:
 
     def until(self, job: str, what: str, count: int = 1) -> ServiceEvent:
         deadline_s = time.monotonic() + 60
-        while len(matching := [event for event in self.events if (event.job, event.what) == (job, what)]) < count:
+        while len(matching := [event for event in self.events if (event.job, event.event) == (job, what)]) < count:
             assert time.monotonic() < deadline_s, self.events
             self.service._step()
         return matching[-1]
@@ -106,7 +106,7 @@ class Serving:
             self.service._step()
 
     def all(self, what: str) -> list[str]:
-        return [event.job for event in self.events if event.what == what]
+        return [event.job for event in self.events if event.event == what]
 
 
 @pytest.fixture
@@ -208,24 +208,26 @@ def test_concurrent_runs_are_limited_and_never_two_of_one_job(folder: Path) -> N
 def test_job_is_paused_triggered_and_resumed_through_its_store(folder: Path) -> None:
     job = Job.from_file(write(folder, "a", schedule={"interval_s": 1}))
     job.open_store(create=True)
-    assert not job.ask_service(ServiceRequest.PAUSE).was_so
-    assert job.ask_service(ServiceRequest.PAUSE).was_so, "the second pause must report that the job is already paused"
+    assert not job.request_service(ServiceRequest.PAUSE).was_in_effect
+    assert job.request_service(ServiceRequest.PAUSE).was_in_effect, (
+        "the second pause must report that the job is already paused"
+    )
     serving = Serving(folder)
-    assert f"by {who_am_i()}" in serving.until("a.yaml", "paused").text
+    assert f"by {username()}" in serving.until("a.yaml", "paused").text
     serving.take_steps()
     assert serving.runs.done == []
-    assert [problem.command for problem in job.status().troubles if problem.id == "JOB_PAUSED"] == [
+    assert [problem.command for problem in job.status().problems if problem.id == "JOB_PAUSED"] == [
         f"distcommit schedule resume {folder / 'a.yaml'}"
     ]
-    assert not job.ask_service(ServiceRequest.TRIGGER).taken, "the service is not polling at this moment"
+    assert not job.request_service(ServiceRequest.TRIGGER).is_started, "the service is not polling at this moment"
     serving.until("a.yaml", "committed")
     serving.take_steps()
     assert (serving.runs.done, serving.all("triggered")) == (["a"], ["a.yaml"]), "a trigger must start one run"
-    assert not job.ask_service(ServiceRequest.RESUME).was_so
-    assert job.ask_service(ServiceRequest.RESUME).was_so
+    assert not job.request_service(ServiceRequest.RESUME).was_in_effect
+    assert job.request_service(ServiceRequest.RESUME).was_in_effect
     serving.until("a.yaml", "resumed")
     serving.until("a.yaml", "committed", count=3)
-    assert not [problem for problem in job.status().troubles if problem.id == "JOB_PAUSED"]
+    assert not [problem for problem in job.status().problems if problem.id == "JOB_PAUSED"]
 
 
 def test_job_paused_just_before_its_run_does_not_begin(folder: Path) -> None:
@@ -233,16 +235,16 @@ def test_job_paused_just_before_its_run_does_not_begin(folder: Path) -> None:
     job.open_store(create=True)
     inbox: SimpleQueue[Message] = SimpleQueue()
     served = ServedJob("a.yaml", job, runs, inbox, 60)
-    assert isinstance(inbox.get(timeout=60), Looked)
-    job.ask_service(ServiceRequest.PAUSE)
+    assert isinstance(inbox.get(timeout=60), ScheduleCheck)
+    job.request_service(ServiceRequest.PAUSE)
     served.run(is_triggered=False)
     ended = inbox.get(timeout=60)
     assert isinstance(ended, Ended)
     assert (ended.outcome, runs.done) == (Outcome.PAUSED, [])
     inbox.get(timeout=60)
     served.run(is_triggered=True)
-    assert isinstance(inbox.get(timeout=60), Taken)
-    assert isinstance(inbox.get(timeout=60), Began)
+    assert isinstance(inbox.get(timeout=60), TriggerTaken)
+    assert isinstance(inbox.get(timeout=60), RunBegun)
     served.leave()
 
 
@@ -251,7 +253,7 @@ def test_pause_detected_at_the_start_of_a_run_is_reported_once(folder: Path) -> 
     job.open_store(create=True)
     serving = Serving(folder, poll_s=60)  # only the run itself reads requests in this time
     serving.until("a.yaml", "committed")
-    job.ask_service(ServiceRequest.PAUSE)
+    job.request_service(ServiceRequest.PAUSE)
     serving.until("a.yaml", "paused")
     serving.take_steps(2)
     assert serving.all("paused") == ["a.yaml"]
@@ -266,10 +268,10 @@ def test_trigger_during_a_run_starts_another_run_after_it(folder: Path, has_epoc
 
     def asks_again(_: Job) -> None:
         if len(serving.runs.done) == 1:
-            job.ask_service(ServiceRequest.TRIGGER)
+            job.request_service(ServiceRequest.TRIGGER)
 
     serving.runs.acts["a"] = asks_again
-    job.ask_service(ServiceRequest.TRIGGER)
+    job.request_service(ServiceRequest.TRIGGER)
     serving.until("a.yaml", "committed", count=2)
     serving.take_steps()
     assert len(serving.runs.done) == 2
@@ -287,7 +289,7 @@ def test_trigger_is_kept_while_another_process_holds_the_job_lock(folder: Path, 
             raise LockHeldError("another run of this job is alive", run=f"run-{len(serving.runs.done)}")
 
     serving.runs.acts["a"] = held
-    job.ask_service(ServiceRequest.TRIGGER)
+    job.request_service(ServiceRequest.TRIGGER)
     serving.until("a.yaml", "committed")
     assert (len(serving.runs.done), serving.all("held")) == (4, ["a.yaml"]), (
         "a held lock must be reported once and retried until it is free"
@@ -405,7 +407,7 @@ def test_overlong_run_receives_a_cancel_request(folder: Path) -> None:
         while (request := read_cancel(store.fs, store.roots.store, 1)) is None:
             assert time.monotonic() < deadline_s
             time.sleep(0.01)
-        raise RunCancelledError("the run was cancelled", by=request.who)
+        raise RunCancelledError("the run was cancelled", by=request.requested_by)
 
     serving.runs.acts["a"] = until_cancelled
     assert "schedule.cancel_after_s" in serving.until("a.yaml", "cancelled").text
@@ -459,7 +461,7 @@ def test_signal_cancels_all_runs_before_the_service_ends(folder: Path) -> None:
     class Interrupted(Serving):
         def tell(self, event: ServiceEvent) -> None:
             super().tell(event)
-            if len(self.all("began")) == 2 and event.what == "began":
+            if len(self.all("began")) == 2 and event.event == "began":
                 raise KeyboardInterrupt  # like the SIGINT handler in the main thread
 
     serving = Interrupted(folder)
@@ -489,10 +491,10 @@ def test_service_ends_with_the_signal_if_the_spark_session_ends_too(folder: Path
     class Interrupted(Serving):
         def tell(self, event: ServiceEvent) -> None:
             super().tell(event)
-            if event.what == "began" and len(self.all("began")) == 2:
+            if event.event == "began" and len(self.all("began")) == 2:
                 struck.set()
                 raise KeyboardInterrupt
-            if event.what == "failed":
+            if event.event == "failed":
                 first_reported.set()
 
     def dies(job: Job) -> None:
@@ -563,7 +565,7 @@ def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path
     (folder / "same.yaml").write_text((folder / "good.yaml").read_text())
     with pytest.raises(ConfigurationError) as caught:
         require_served(read_job_files(folder, (), {}), folder)
-    for name, why in {
+    for name, reason in {
         "cron": "'61 * * * *' is not a cron expression: bad minute",
         "zone": "schedule.time_zone must be an IANA time zone such as Europe/Brussels; found 'Mars/Phobos'",
         "interval": "schedule.interval_s must be at least 1; found 0",
@@ -576,7 +578,7 @@ def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path
         "same": "the same job as good.yaml",
     }.items():
         problem = next(part for part in caught.value.found.split(" | ") if part.startswith(f"{name}.yaml: "))
-        assert why in problem
+        assert reason in problem
     assert not [part for part in caught.value.found.split(" | ") if part.startswith("good.yaml: ")]
 
 

@@ -98,7 +98,7 @@ def test_number_of_datasets_with_their_own_series_is_limited() -> None:
     a_run(Metrics(registry, totals=False).observer().observe, "orders", 1, *reasons)
     values = series(generate_latest(registry).decode())
     assert sum(name == "last_run_dataset_trouble" for name, _ in values) == MOST_NAMED
-    assert values["last_run_troubles_left_out", ("orders",)] == 7
+    assert values["last_run_problems_omitted", ("orders",)] == 7
 
 
 def test_metrics_file_is_written_at_the_end_of_the_run_and_a_failed_write_is_only_logged(

@@ -75,12 +75,12 @@ def test_audit_view_shows_only_partitions_with_problems() -> None:
 
 def test_audit_view_shows_shared_ranges_and_orphaned_staging() -> None:
     shared = [SharedRange(("orders", "orders@0"), "0", 5, 9)]
-    result = AuditResult(exact=False, deep=True, duplicates=4, published_by_two=shared, to_be_swept_count=3)
+    result = AuditResult(exact=False, deep=True, duplicates=4, shared_positions=shared, sweepable_files_count=3)
     shown = rendered(audit_view(result))
     assert "orders and orders@0: partition 0, offsets 5 to 8" in shown
     assert "3 attempts in staging, deleted by the next run" in shown
     unswept = ["0000000002/x: no attempt of this job has its place there"]
-    shown = rendered(audit_view(AuditResult(exact=False, deep=True, staged_left=unswept, staged_left_count=1)))
+    shown = rendered(audit_view(AuditResult(exact=False, deep=True, orphaned_files=unswept, orphaned_files_count=1)))
     assert "things in staging that no run would sweep: take them away: 1" in shown
     assert unswept[0] in shown
 

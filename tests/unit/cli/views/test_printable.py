@@ -28,7 +28,7 @@ from distcommit.app.inspection.replay_plan import ReplayPlan
 from distcommit.app.inspection.runs import RecordedRun, RunsResult
 from distcommit.app.inspection.status import StatusResult
 from distcommit.app.inspection.steps import StepsResult
-from distcommit.app.inspection.sweeps import SweepResult
+from distcommit.app.inspection.sweep_plan import SweepResult
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.app.migration.compare import CompareResult
 from distcommit.app.migration.imports import ImportResult
@@ -129,7 +129,7 @@ def test_name_that_looks_like_markup_is_printed_unchanged(monkeypatch: pytest.Mo
 
 def test_long_command_is_printed_in_one_line_for_copying(monkeypatch: pytest.MonkeyPatch) -> None:
     command = f"distcommit run /{'folder/' * 60}job.yaml"
-    result = msgspec.structs.replace(filled(StatusResult, "a", False), troubles=[Problem("X", "wrong", command)])
+    result = msgspec.structs.replace(filled(StatusResult, "a", False), problems=[Problem("X", "wrong", command)])
     text_printed = shown(monkeypatch, lambda terminal: terminal.show(result, status_view))
     assert command in map(str.strip, text_printed.splitlines())
 

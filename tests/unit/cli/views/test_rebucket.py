@@ -139,7 +139,9 @@ def test_status_shows_an_interrupted_rebucket_with_the_command_that_completes_it
 
 
 def test_rebucket_view_shows_the_resumed_command_and_the_remaining_work() -> None:
-    result = RebucketResult("planes", 4, 9, 1, epoch=3, datasets=3, went_on=True, old_logs="/s/log", job_file="say 9")
+    result = RebucketResult(
+        "planes", 4, 9, 1, epoch=3, datasets=3, is_resumed=True, old_logs="/s/log", job_file="say 9"
+    )
     shown = text_of(rebucket_view(result))
     for text in (
         "this finished an interrupted command",

@@ -40,7 +40,7 @@ def lines(view: RenderableType, width: int) -> list[str]:
 def table(*names: str, why: str = WHY) -> ExplainedTable:
     explained_table = ExplainedTable("dataset", "status", ">records", explained="why")
     for name in names:
-        explained_table.add_row(name, Text("quarantined"), "1,234", why=why if name != "well" else "")
+        explained_table.add_row(name, Text("quarantined"), "1,234", reason=why if name != "well" else "")
     return explained_table
 
 
@@ -68,7 +68,7 @@ def test_table_fits_the_width_and_its_columns_are_aligned(name: str, width: int)
 
 def test_columns_that_do_not_fit_are_printed_below_their_rows() -> None:
     explained_table = ExplainedTable("dataset", "status", ">records read", ">MB read", ">rejected", explained="why")
-    explained_table.add_row("orders", "idle", "1,234", "5.6", "", why="late")
+    explained_table.add_row("orders", "idle", "1,234", "5.6", "", reason="late")
     explained_table.add_row("clicks", "idle", "", "", "")
     assert [line.split() for line in lines(explained_table, 40)] == [
         ["dataset", "status", "records", "read"],
@@ -166,7 +166,7 @@ def test_status_view_of_a_job_without_datasets_names_the_source_section() -> Non
 )
 def test_status_view_shows_whether_a_run_without_a_record_is_alive(status: RunStatus, died: bool, reason: str) -> None:
     result = StatusResult("job", "/store", 64, 2, "run", [], {}, no_record="it is under way, or it died")
-    for runs, expected in ([], result.no_record), ([RunRow(2, "run", status, died=died)], reason):
+    for runs, expected in ([], result.no_record), ([RunRow(2, "run", status, is_dead=died)], reason):
         assert f"no record: {expected}" in lines(status_view(structs.replace(result, runs=runs)), 200)[3]
 
 
@@ -188,7 +188,7 @@ def test_runs_view_fits_a_small_terminal() -> None:
         began_ms=1_700_000_000_000,
         ended_ms=1_700_000_123_400,
         datasets_published=50_000,
-        datasets_not=123,
+        datasets_unpublished=123,
         records_published=123_456_789,
         reason=WHY,
     )

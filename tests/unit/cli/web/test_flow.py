@@ -103,7 +103,7 @@ def test_optional_branch_is_marked(tmp_path: Path) -> None:
     tree = {**FORKED, "fork": {**fork, "branches": {**fork["branches"], "dear": dear}}}
     result = described(tmp_path, tree)
     assert [(branch.name, branch.optional) for branch in result.branches] == [("dear", True), ("cheap", False)]
-    assert [part.turned_away for part in result.branches[0].parts if part.kind == "task checker"] == [
+    assert [part.on_rejected for part in result.branches[0].parts if part.kind == "task checker"] == [
         "not passed: the branch fails",
         "not passed: only reported",
     ]
@@ -114,16 +114,16 @@ def test_optional_branch_is_marked(tmp_path: Path) -> None:
 def test_outcome_of_rejected_records_is_shown_for_each_construct(tmp_path: Path) -> None:
     result = described(tmp_path, FORKED)
     dear, cheap = result.branches
-    assert [part.turned_away for part in result.parts[1:]] == [
+    assert [part.on_rejected for part in result.parts[1:]] == [
         "not converted: the work unit fails",
         "expects id not null; else to the error branch",
         "expects price not null; else only counted",
     ]
     assert result.fork is not None
-    assert result.fork.turned_away == "sent nowhere: the work unit fails"
+    assert result.fork.on_rejected == "sent nowhere: the work unit fails"
     fates = ["not passed: the attempt fails", "not passed: only reported"]
-    assert [part.turned_away for part in dear.parts[1:]] == fates
-    assert [part.turned_away for part in cheap.parts[:3]] == [
+    assert [part.on_rejected for part in dear.parts[1:]] == fates
+    assert [part.on_rejected for part in cheap.parts[:3]] == [
         "makes several records of one; not converted: the work unit fails",
         "not converted: the work unit fails",
         "expects tags in (x); else dropped, and counted",
@@ -250,11 +250,11 @@ def test_drawing_shows_every_part_without_overlaps(tmp_path: Path, tree: Mapping
         assert part.kind in words
     boxes, frames = ([rectangle(shape) for shape in svg.iter() if shape.get("class") == c] for c in ("box", "branch"))
     width, height = float(svg.attrib["width"]), float(svg.attrib["height"])
-    for left, top, right, bottom in boxes:
-        assert 0 <= left < right <= width
+    for remaining, top, right, bottom in boxes:
+        assert 0 <= remaining < right <= width
         assert 0 <= top < bottom <= height
-    for (left, top, right, bottom), other in (*combinations(boxes, 2), *combinations(frames, 2)):
-        assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+    for (remaining, top, right, bottom), other in (*combinations(boxes, 2), *combinations(frames, 2)):
+        assert right <= other[0] or other[2] <= remaining or bottom <= other[1] or other[3] <= top
     for text in svg.iter("{http://www.w3.org/2000/svg}text"):
         assert 0 <= float(text.attrib["y"]) <= height
         assert len(text.text or "") * 6.65 <= width
@@ -310,5 +310,5 @@ def test_sink_without_atomic_commits_is_marked(tmp_path: Path) -> None:
     for two_phase in (False, True):
         result = describe_flow(load_config(job_file(tmp_path, {**PLAIN, "sink": {**sink, "two_phase": two_phase}})))
         (part,) = result.branches[0].parts
-        assert ("not atomic: readers may see a part" in part.turned_away) is two_phase
+        assert ("not atomic: readers may see a part" in part.on_rejected) is two_phase
         assert ("two_phase: true" in part.settings) is two_phase

@@ -93,7 +93,7 @@ def test_report_command_writes_the_page_of_the_newest_run_and_replaces_an_older_
     assert generated.sub("", output.read_text()) == generated.sub("", page)
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     document = last_json(invoke("report", job_file, str(EPOCH), "-o", output, "--json"))
-    assert (document["epoch"], document["datasets"], document["left_out"]) == (EPOCH, 60, 0)
+    assert (document["epoch"], document["datasets"], document["datasets_omitted"]) == (EPOCH, 60, 0)
     assert document["size_bytes"] == output.stat().st_size
 
 
@@ -167,7 +167,7 @@ def test_report_of_five_thousand_datasets_is_below_five_megabytes_and_counts_the
     (failed,) = [row for row in report.datasets if row.dataset == "shop-4.orders-0011"]
     worst = structs.replace(failed, reason="reason " * 70, records=10**9, bytes_read=10**12, files=999, rejected=10**6)
     many = [structs.replace(worst, dataset=f"{'long-name-' * 6}{number:06d}") for number in range(MOST_DATASETS)]
-    page = report_page(structs.replace(report, datasets=many, datasets_left_out=45_000))
+    page = report_page(structs.replace(report, datasets=many, datasets_omitted=45_000))
     assert len(page.encode()) < 5_000_000
     assert page.count('<th scope="row"><bdi>long-name-') == MOST_DATASETS
     assert "45,000 more" in page

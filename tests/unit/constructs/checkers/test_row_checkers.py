@@ -42,8 +42,8 @@ def test_range_equals_a_python_reference(values: list[int | None], low: int | No
     if low is None and high is None:
         return
     answers = passes(checker("range", column="a", min=low, max=high), values, pa.int64())
-    wanted = [v is None or ((low is None or low <= v) and (high is None or v <= high)) for v in values]
-    assert answers == wanted
+    requested = [v is None or ((low is None or low <= v) and (high is None or v <= high)) for v in values]
+    assert answers == requested
 
 
 @given(values=st.lists(SMALL), allowed=st.lists(st.integers(-3, 3), min_size=1))

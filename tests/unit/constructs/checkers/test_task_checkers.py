@@ -24,7 +24,7 @@ def outcome(settings: dict[str, Any], *batches: dict[str, Any] | pa.RecordBatch,
     check = instance.begin()
     record_batches = [batch if isinstance(batch, pa.RecordBatch) else pa.record_batch(batch) for batch in batches]
     for batch in record_batches:
-        check.see(batch)
+        check.inspect(batch)
     written = sum(batch.num_rows for batch in record_batches)
     return check.outcome(BranchCounts(**{"read": written, "written": written, "rejected": 0, "filtered": 0, **counts}))
 

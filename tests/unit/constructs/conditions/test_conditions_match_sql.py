@@ -93,7 +93,7 @@ def test_each_operator_selects_the_same_rows_also_beside_nulls(operator: str) ->
 
 
 def check(condition: dict[str, Any], batch: pa.RecordBatch) -> None:
-    met = Condition.model_validate(condition).is_met(batch, "filter").to_pylist()
+    met = Condition.model_validate(condition).is_true(batch, "filter").to_pylist()
     expressions = SqlExpressions(in_sql(condition), {})
     rows, _ = expressions.evaluate(batch)
     expressions.close()

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.by_record import Record, RecordConverter
 from distcommit.constructs.converters.cast import Cast
 from distcommit.constructs.json.json_records import JsonReader
+from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.core.interfaces.constructs import Converted
 
 REJECTED = "rejected"

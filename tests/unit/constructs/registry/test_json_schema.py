@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.constructs.converters.registry_formats.json_schema import JsonSchemaConverter
 from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.registry.wire import Framed
+from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.limits import UnusableSchemaError
 
 MADE = JsonSchemaConverter.model_validate({"type": "json_schema", "registry": {"url": "http://nowhere"}})

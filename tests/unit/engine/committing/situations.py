@@ -82,7 +82,7 @@ def twins(world: World, data: ModelSource, other: ModelSource) -> Iterator[tuple
             return
         record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
         drained = drain_partition(settings, 0)
-        assert (drained.fenced, [*drained.reasons], drained.counts.sequences_left) == ("", [], 0), number
+        assert (drained.fenced, [*drained.reasons], drained.counts.sequences_postponed) == ("", [], 0), number
         yield number, machine
 
 

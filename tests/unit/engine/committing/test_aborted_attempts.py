@@ -49,10 +49,10 @@ class _SpoiledWriter(MemoryWriter):
 class _Committer(MemoryCommitter):
     sink: LeavingSink
 
-    def discard(self, lost: Sequence[AbortedAttempt]) -> None:
+    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         if self.sink.down:
             raise ConnectionError("no route to the target")
-        self.sink.discarded += lost
+        self.sink.discarded += aborted_attempts
 
 
 def go(sink: MemorySink, machine: Machine, data: ModelSource) -> RunResult:

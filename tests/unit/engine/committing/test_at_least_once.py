@@ -170,7 +170,7 @@ def test_run_completes_a_dead_task_s_half_published_dataset_without_duplicates(n
     assert len(published(machine)) == nth - 1
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     drained = drain_partition(settings, 0)
-    assert (drained.counts.datasets_published, drained.counts.sequences_left, [*drained.reasons]) == (1, 0, [])
+    assert (drained.counts.datasets_published, drained.counts.sequences_postponed, [*drained.reasons]) == (1, 0, [])
     assert audit(machine).exact
 
 
@@ -214,8 +214,8 @@ def test_file_that_cannot_be_renamed_leaves_its_dataset_to_the_next_run_and_othe
     machine, data = with_folders(Machine(), "a", "b"), source(a=[2, 1], b=1)
     machine.faults.append(fails(errno.EACCES, "rename", "/output/a/", first=2))
     result = go(WORLD, machine, data)
-    assert (result.succeeded, result.totals.datasets_published, result.totals.sequences_left) == (False, 1, 1)
-    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "left unpublished")]
+    assert (result.succeeded, result.totals.datasets_published, result.totals.sequences_postponed) == (False, 1, 1)
+    assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("a", "unpublished")]
     machine.restart()
     assert sorted(WORLD.watermarks(machine)) == ["b"]
     check_next_run(machine, data, 2)
@@ -240,7 +240,7 @@ def test_staged_file_that_vanishes_is_read_again_by_the_next_run() -> None:
     machine.faults.append(vanish)
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_failed, result.totals.datasets_quarantined) == (False, 1, 0)
-    assert "staged files of every attempt are missing" in result.reasons.kept[0].text
+    assert "staged files of every attempt are missing" in result.reasons.entries[0].text
     assert WORLD.watermarks(machine) == {}
     check_next_run(machine, data, 2)
 

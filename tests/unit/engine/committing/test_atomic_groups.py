@@ -118,7 +118,7 @@ def check_exact(machine: Machine, sink: OneTable, data: ModelSource = DATA) -> N
 
 
 def told(result: RunResult) -> dict[str, str]:
-    return {reason.subject: reason.text for reason in result.reasons.kept}
+    return {reason.subject: reason.text for reason in result.reasons.entries}
 
 
 def test_all_datasets_of_a_run_are_one_commit() -> None:

@@ -135,7 +135,7 @@ def test_dataset_without_a_group_is_reported_and_others_continue(group: Callable
     for _ in range(2):
         result = run_with(sink, machine, source(bad=2, well=3, fine=1), WORLD)
         assert not result.succeeded
-        (reason,) = result.reasons.kept
+        (reason,) = result.reasons.entries
         assert (reason.subject, reason.kind) == ("bad", "not planned")
         assert "the sink returned an invalid commit group for a dataset" in reason.text
         assert problem in reason.text

@@ -71,7 +71,11 @@ def test_drain_reports_a_quarantine_whose_task_report_was_lost() -> None:
     machine.restart()
     report = drain_partition(settings, 0)
     assert statuses(WORLD, machine)["b"] == "quarantined"
-    assert (report.counts.datasets_quarantined, report.counts.sequences_left, report.counts.datasets_published) == (
+    assert (
+        report.counts.datasets_quarantined,
+        report.counts.sequences_postponed,
+        report.counts.datasets_published,
+    ) == (
         1,
         1,
         2,
@@ -88,7 +92,11 @@ def test_repeated_drain_counts_every_dataset_once(nth: int) -> None:
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     machine.faults.append(fails(errno.EIO, "scandir", BUCKET_LOG, first=nth, times=1))
     report = drain_partition(settings, 0)
-    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_left) == (2, 1, 0)
+    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_postponed) == (
+        2,
+        1,
+        0,
+    )
     assert [reason.subject for reason in report.reasons] == ["b"]
 
 
@@ -103,7 +111,11 @@ def test_drain_repeated_after_its_count_counts_every_dataset_once(kind: str, par
     record_ingest_ended(settings.store.fs, settings.store.roots.store, settings.run_id)
     machine.faults.append(fails(errno.EACCES, kind, part, times=2))
     report = drain_partition(settings, 0)
-    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_left) == (2, 1, 0)
+    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_postponed) == (
+        2,
+        1,
+        0,
+    )
     assert (report.counts.records_published, report.counts.steps_executed) == (4, 2)
     assert [reason.subject for reason in report.reasons] == ["b"]
 
@@ -116,7 +128,7 @@ def test_dataset_with_a_failed_work_unit_is_reported_and_the_run_does_not_succee
     result = go(world, machine, PARTLY)
     assert (result.totals.datasets_published, result.totals.datasets_partial) == (1, 1)
     assert not result.succeeded
-    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "partly failed")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("a", "partly failed")]
 
 
 def test_repeated_drain_also_reports_a_failed_work_unit() -> None:

@@ -64,7 +64,7 @@ def test_watermark_set_by_an_operator_during_a_run_is_kept_and_reported(job_leve
     assert not [path for path in published(machine) if "/a/" in path]
     if not job_level:
         assert (result.totals.datasets_published, result.totals.datasets_failed) == (1, 1)
-        assert [(r.subject, r.text) for r in result.reasons.kept] == [
+        assert [(r.subject, r.text) for r in result.reasons.entries] == [
             ("a", "an operator changed its watermark while the run read it")
         ]
     assert go(world, machine, plain).succeeded
@@ -118,7 +118,7 @@ def test_corrupt_log_record_stops_only_the_datasets_of_its_bucket() -> None:
     machine.put(newest, whole[:-5])
     result = go(world, machine, more)
     assert not result.succeeded
-    assert {r.kind for r in result.reasons.kept if r.subject == f"bucket {bucket}"} == {"LOG_SEGMENT_CORRUPT"}
+    assert {r.kind for r in result.reasons.entries if r.subject == f"bucket {bucket}"} == {"LOG_SEGMENT_CORRUPT"}
     assert result.totals.datasets_published == 5 - len(stuck) > 0
     machine.put(newest, whole)
     check_recovery(machine, more, world)
@@ -132,7 +132,7 @@ def test_bucket_log_that_lost_its_segments_is_damaged_never_new() -> None:
         machine.remove(path)
     result = go(WORLD, machine, source(a=5))
     assert (result.succeeded, result.totals.datasets_planned) == (False, 0)
-    assert {reason.kind for reason in result.reasons.kept} == {"LOG_SEGMENT_MISSING"}
+    assert {reason.kind for reason in result.reasons.entries} == {"LOG_SEGMENT_MISSING"}
     assert published(machine) == files
 
 
@@ -158,7 +158,7 @@ def test_driver_reports_do_not_grow_with_the_number_of_datasets(failing: bool) -
         drained = drain_partition(settings, 0)
         assert planned.report.counts.datasets_planned == number
         assert drained.counts.datasets_failed + drained.counts.datasets_published == number
-        assert len([*drained.reasons]) + drained.reasons.left_out == (number if failing else 0)
+        assert len([*drained.reasons]) + drained.reasons.omitted_count == (number if failing else 0)
         encoded = [msgspec.msgpack.encode(report) for report in (planned.report, ingested, drained)]
         sizes.append([len(data) for data in encoded])
         assert len(planned.largest) <= MAX_REPORTED_UNITS
@@ -180,7 +180,7 @@ def test_skipped_datasets_keep_their_watermarks_over_many_runs() -> None:
         )
         result = go(WORLD, machine, odd)
         assert not result.succeeded
-        assert {r.subject for r in result.reasons.kept} == {"problem", "stuck"}
+        assert {r.subject for r in result.reasons.entries} == {"problem", "stuck"}
     segments = [path for path in machine.paths("/job/store/log/bucket=00000") if path.endswith(".seg")]
     assert len(segments) < 2 * 40, "the run has written and truncated checkpoints"
     assert WORLD.watermarks(machine) == {

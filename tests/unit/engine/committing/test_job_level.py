@@ -81,7 +81,7 @@ def test_decided_sequence_is_never_dropped_when_its_bucket_could_not_be_read() -
     for bucket in range(2):
         machine.faults.append(fails(errno.EIO, "scandir", f"{BUCKET_LOG}{bucket:05d}"))
     result = go(JOB, machine, NOTHING)
-    assert [reason.subject for reason in result.reasons.kept][:2] == ["bucket 0", "bucket 1"]
+    assert [reason.subject for reason in result.reasons.entries][:2] == ["bucket 0", "bucket 1"]
     assert JOB.store(machine).job_log().refresh().last_checkpoint > 1
     machine.restart()
     result = go(JOB, machine, SIX)
@@ -99,7 +99,7 @@ def test_decision_survives_a_recovery_whose_clean_up_fails() -> None:
     machine.faults.append(fails(errno.EPERM, "unlink", "/x.1/left"))
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/"))
     result = go(JOB, machine, NOTHING)
-    assert {"bucket 0", "bucket 1"} <= {reason.subject for reason in result.reasons.kept}
+    assert {"bucket 0", "bucket 1"} <= {reason.subject for reason in result.reasons.entries}
     machine.restart()
     result = go(JOB, machine, SIX)
     assert (result.succeeded, result.totals.sequences_dropped) == (True, 0)
@@ -182,14 +182,14 @@ def test_job_level_run_publishes_nothing_if_one_dataset_fails_and_everything_onc
 @pytest.mark.parametrize("before", [True, False])
 def test_job_level_crash_around_the_decision_publishes_nothing_or_everything(before: bool) -> None:
     machine = Machine()
-    seen: list[Operation] = []
+    operations: list[Operation] = []
 
     def die(operation: Operation) -> None:
         decision = isinstance(written(machine, operation), Decide)
-        if seen or (decision and before):
+        if operations or (decision and before):
             raise Crashed
         if decision:
-            seen.append(operation)
+            operations.append(operation)
 
     machine.faults.append(die)
     with pytest.raises(Crashed):
@@ -209,7 +209,7 @@ def test_job_level_run_with_nothing_new_succeeds() -> None:
     assert go(JOB, machine, NOTHING).succeeded
     assert go(JOB, machine, SIX).succeeded
     result = go(JOB, machine, SIX)
-    assert (result.succeeded, result.reasons.kept) == (True, ())
+    assert (result.succeeded, result.reasons.entries) == (True, ())
 
 
 def test_late_twin_of_recovery_leaves_the_sequences_of_its_own_run_alone() -> None:
@@ -227,17 +227,17 @@ def test_late_twin_of_recovery_leaves_the_sequences_of_its_own_run_alone() -> No
 def test_decision_whose_answer_was_lost_is_durable_before_anything_is_published() -> None:
     machine = Machine()
     ONE_BUCKET.store(machine)
-    seen = {"decided": 0, "failed": 0, "published": 0}
+    observed = {"decided": 0, "failed": 0, "published": 0}
     forgotten: list[str] = []
 
     def watch(operation: Operation) -> None:
         if isinstance(written(machine, operation), Decide):
-            seen["decided"] += 1
-        elif seen["decided"] and not seen["failed"] and operation.kind == "fsync_folder":
-            seen["failed"] += 1
+            observed["decided"] += 1
+        elif observed["decided"] and not observed["failed"] and operation.kind == "fsync_folder":
+            observed["failed"] += 1
             raise OSError(errno.EIO, "the answer is lost", operation.path)
         elif operation.kind == "rename" and re.match(rf"{OUTPUT}/[ab]", operation.path):
-            seen["published"] += 1
+            observed["published"] += 1
             for after in machine.after_power_loss(random.Random(1), 4, 8):
                 log = ONE_BUCKET.store(after).job_log()
                 if not log.refresh().decided_epochs:
@@ -245,7 +245,7 @@ def test_decision_whose_answer_was_lost_is_durable_before_anything_is_published(
 
     machine.faults.append(watch)
     assert go(ONE_BUCKET, machine, source(a=2, b=1)).succeeded
-    assert (seen["decided"], seen["failed"], seen["published"]) == (1, 1, 2)
+    assert (observed["decided"], observed["failed"], observed["published"]) == (1, 1, 2)
     assert forgotten == []
 
 
@@ -253,7 +253,7 @@ def test_decision_whose_answer_was_lost_is_durable_before_anything_is_published(
 
 
 def told(result: RunResult) -> dict[str, str]:
-    return {reason.subject: f"{reason.kind}: {reason.text}" for reason in result.reasons.kept}
+    return {reason.subject: f"{reason.kind}: {reason.text}" for reason in result.reasons.entries}
 
 
 def check_held_back(machine: Machine, result: RunResult, held: int) -> None:
@@ -439,7 +439,7 @@ def test_output_probe_leaves_no_files_behind() -> None:
     machine = Machine()
     pending(machine)
     report = recover_partition(ONE_BUCKET.begin(machine, source(a=2, b=1)), 0).report
-    assert report.counts.sequences_left + report.counts.sequences_dropped > 0
+    assert report.counts.sequences_postponed + report.counts.sequences_dropped > 0
     assert probes(machine) == []
     assert probes(next(machine.after_power_loss(random.Random(1), 0, 0))) == []
 

@@ -18,7 +18,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.steps import StepContext
-from distcommit.core.records.log_records import Left
+from distcommit.core.records.log_records import Postponed
 from distcommit.engine.committing.clean_up import RemoveProbes
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import RunResult
@@ -53,7 +53,7 @@ def rows(machine: Machine, world: World = WORLD) -> dict[str, DatasetStatusRow]:
 
 
 def reasons(result: RunResult) -> dict[str, tuple[str, str]]:
-    return {reason.subject: (reason.kind, reason.text) for reason in result.reasons.kept}
+    return {reason.subject: (reason.kind, reason.text) for reason in result.reasons.entries}
 
 
 def all_fail(machine: Machine) -> None:
@@ -115,7 +115,7 @@ def test_outage_over_many_runs_counts_no_attempt_and_is_reported_by_run_and_stat
         result = go(WORLD, machine, DATA if number == 0 else NOTHING)
         machine.restart()
         assert not result.succeeded
-        outages = [reason for reason in result.reasons.kept if reason.kind == "outage"]
+        outages = [reason for reason in result.reasons.entries if reason.kind == "outage"]
         assert {reason.subject for reason in outages} == set(DATA.datasets)
         for row in rows(machine).values():
             assert (row.status, row.failed_runs, row.outage, row.next_run) == ("pending", 0, True, NextRun.REPLAYS)
@@ -155,7 +155,7 @@ def test_known_outage_is_not_recorded_again_by_each_run() -> None:
         go(WORLD, machine, DATA)
         machine.restart()
     segments = [data for path, data in machine.paths("/job/store/log/bucket=00000").items() if path.endswith(".seg")]
-    assert [isinstance(decode_segment(data, "").record, Left) for data in segments].count(True) == 1
+    assert [isinstance(decode_segment(data, "").record, Postponed) for data in segments].count(True) == 1
 
 
 def test_result_reports_an_outage_that_the_log_cannot_record() -> None:
@@ -223,7 +223,7 @@ def test_sink_whose_probe_fails_is_an_outage_however_few_datasets_fail(one: bool
     for _ in range(WORLD.max_attempts + 1):
         result = run_with(sink, machine, NOTHING)
         assert reasons(result)["a"][0] == "skipped, pending"
-        assert any(r.kind == "outage" and "no route" in r.text for r in result.reasons.kept)
+        assert any(r.kind == "outage" and "no route" in r.text for r in result.reasons.entries)
     row = rows(machine)["a"]
     assert (row.status, row.failed_runs, row.outage) == ("pending", 0, True)
     sink.probing, sink.answers = (lambda: None), (lambda request: None)

@@ -76,7 +76,7 @@ def test_output_failure_of_one_dataset_quarantines_only_that_dataset_after_max_a
         trouble(machine)
         result = go(WORLD, machine, NOTHING)
         assert not result.succeeded
-        assert {reason.subject for reason in result.reasons.kept} == {"b"}
+        assert {reason.subject for reason in result.reasons.entries} == {"b"}
         tried.append((statuses(WORLD, machine)["b"], len(states(WORLD, machine)["b"].tried_epochs)))
     assert tried == [("pending", 1), ("pending", 2), ("quarantined", 3), ("quarantined", 3)]
     assert WORLD.watermarks(machine) == {"a": Watermark({"0": 3}), "c": Watermark({"0": 3})}
@@ -96,9 +96,9 @@ def test_output_failure_in_the_reading_run_leaves_the_other_datasets_published(
     if trouble is trouble_verifying:  # a rename that works needs no verification
         assert result.succeeded
         return
-    assert (result.succeeded, totals.datasets_published, totals.sequences_left) == (False, 2, 1)
+    assert (result.succeeded, totals.datasets_published, totals.sequences_postponed) == (False, 2, 1)
     assert [reason.subject for reason in result.reasons] == ["b"]
-    assert "To do: " in result.reasons.kept[0].text, "the cause is reported, not only that the sequence is pending"
+    assert "To do: " in result.reasons.entries[0].text, "the cause is reported, not only that the sequence is pending"
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending", "c": "idle"}
 
 
@@ -121,7 +121,7 @@ def test_error_at_the_publishing_rename_names_bucket_dataset_and_step(world: Wor
     machine = Machine()
     store = world.store(machine)
     with_folders(machine, "b").faults.append(fault)
-    text = go(world, machine, source(a=3, b=3, c=3)).reasons.kept[0].text
+    text = go(world, machine, source(a=3, b=3, c=3)).reasons.entries[0].text
     step = re.search(r"step=FsRenameCommitStep\('\S+' -> 'b/\S+'\)", text)
     assert step is not None, text
     assert f"bucket={store.bucket_of('b')}" in text
@@ -144,7 +144,7 @@ def test_rename_that_fails_once_is_repeated_in_the_same_run() -> None:
     WORLD.store(machine)
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/b/", times=1))
     result = go(WORLD, machine, data)
-    assert (result.succeeded, result.totals.sequences_left, result.reasons.kept) == (True, 0, ())
+    assert (result.succeeded, result.totals.sequences_postponed, result.reasons.entries) == (True, 0, ())
     assert WORLD.violation(machine, data, {}) == ""
 
 
@@ -201,7 +201,7 @@ def test_unreadable_plan_file_makes_the_run_unsuccessful() -> None:
     machine.faults.append(unreadable)
     result = go(world, machine, SIX)
     assert not result.succeeded
-    assert result.totals.datasets_published < result.totals.datasets_planned or result.reasons.kept
+    assert result.totals.datasets_published < result.totals.datasets_planned or result.reasons.entries
 
 
 def test_task_states_that_can_not_be_written_at_first_are_written_later() -> None:
@@ -243,7 +243,7 @@ def test_staged_files_that_can_never_be_synced_fail_the_dataset_with_that_reason
     machine.faults.append(fails(errno.EIO, "syncfs", STAGING))
     result = go(WORLD, machine, data)
     assert (result.succeeded, result.totals.datasets_failed, result.totals.work_units_failed) == (False, 1, 1)
-    assert "could not be synced" in result.reasons.kept[0].text
+    assert "could not be synced" in result.reasons.entries[0].text
     assert not published(machine)
     machine.restart()
     check_recovery(machine, data)
@@ -260,7 +260,11 @@ def test_output_folder_that_could_not_be_synced_leaves_its_sequence_pending(part
 
     with_folders(machine, "a").faults.append(not_synced)
     result = go(WORLD, machine, data)
-    assert (result.succeeded, result.totals.sequences_left, statuses(WORLD, machine)) == (False, 1, {"a": "pending"})
+    assert (result.succeeded, result.totals.sequences_postponed, statuses(WORLD, machine)) == (
+        False,
+        1,
+        {"a": "pending"},
+    )
     machine.restart()
     check_recovery(machine, data)
 
@@ -291,7 +295,11 @@ def test_task_state_that_ends_before_it_begins_fails_only_its_own_dataset() -> N
     ingest_all(settings, tasks)
     record_ingest_ended(fs, root, settings.run_id)
     report = drain_partition(settings, 0)
-    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_left) == (2, 1, 0)
+    assert (report.counts.datasets_published, report.counts.datasets_failed, report.counts.sequences_postponed) == (
+        2,
+        1,
+        0,
+    )
     (reason,) = report.reasons
     assert (reason.subject, reason.kind) == ("b", "failed")
     assert "attempt odd reports the range" in reason.text

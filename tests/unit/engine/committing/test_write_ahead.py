@@ -133,7 +133,7 @@ def test_two_processes_that_replay_the_same_sequences_publish_once_at_each_inter
         twin = Meeting(machine, number, partial(recover_partition, settings, 0))
         machine.faults.append(twin)
         report = recover_partition(settings, 0).report
-        assert ([*report.reasons], report.fenced, report.counts.sequences_left) == ([], "", 0), number
+        assert ([*report.reasons], report.fenced, report.counts.sequences_postponed) == ([], "", 0), number
         if twin.result is None:
             break
         assert not twin.result.report.reasons
@@ -190,7 +190,7 @@ def test_dataset_that_cannot_be_replayed_is_not_planned_and_others_continue() ->
     result = go(WORLD, machine, source(a=9, b=2))
     assert (result.totals.datasets_planned, result.totals.datasets_skipped) == (1, 1)
     assert (result.totals.records_read, result.succeeded) == (2, False)
-    assert {r.kind for r in result.reasons.kept if r.subject == "a"} == {"STORAGE_UNAVAILABLE", "skipped, pending"}
+    assert {r.kind for r in result.reasons.entries if r.subject == "a"} == {"STORAGE_UNAVAILABLE", "skipped, pending"}
     assert statuses(WORLD, machine) == {"a": "pending", "b": "idle"}
     machine.restart()
     check_recovery(machine, source(a=9, b=2))
@@ -210,17 +210,17 @@ def test_quarantine_comes_after_max_attempts_runs_however_often_each_retries() -
     machine = Machine()
     killed_at(machine, "rename", OUTPUT + "/a/", source(a=3))
     machine.faults.append(fails(errno.EIO, "rename", OUTPUT + "/a/"))
-    seen = []
+    observed = []
     for _ in range(3):
         settings = WORLD.begin(machine, NOTHING)
         for _ in range(4):  # Spark tries a task again
             recover_partition(settings, 0)
-        seen.append((statuses(WORLD, machine)["a"], len(states(WORLD, machine)["a"].tried_epochs)))
-    assert seen == [("pending", 1), ("pending", 2), ("quarantined", 3)]
+        observed.append((statuses(WORLD, machine)["a"], len(states(WORLD, machine)["a"].tried_epochs)))
+    assert observed == [("pending", 1), ("pending", 2), ("quarantined", 3)]
     machine.restart()
     result = go(WORLD, machine, source(a=5, b=1))
     assert (result.totals.sequences_replayed, result.totals.datasets_planned, result.succeeded) == (0, 1, False)
-    assert [r.kind for r in result.reasons.kept] == ["skipped, quarantined"]
+    assert [r.kind for r in result.reasons.entries] == ["skipped, quarantined"]
     assert states(WORLD, machine)["a"].watermark is None
 
 

@@ -153,13 +153,13 @@ def _concerns(path: str, part: str) -> bool:
 
 def fails(code: int, kind: str, part: str, *, times: int = 1_000_000, first: int = 1) -> Fault:
     """Build a fault that fails such calls on such a path, from the `first` one on, `times` times."""
-    seen = 0
+    observed = 0
 
     def fault(operation: Operation) -> None:
-        nonlocal seen
+        nonlocal observed
         if operation.kind == kind and _concerns(operation.path, part):
-            seen += 1
-            if first <= seen < first + times:
+            observed += 1
+            if first <= observed < first + times:
                 raise OSError(code, os.strerror(code), operation.path)
 
     return fault
@@ -169,15 +169,15 @@ def dies(kind: str, part: str, nth: int = 1, record: type[Any] | None = None, ma
     """Build a fault that kills the process before its nth such call on such a path (or before it publishes such a log
     record).
     """
-    seen = 0
+    observed = 0
 
     def fault(operation: Operation) -> None:
-        nonlocal seen
+        nonlocal observed
         if operation.kind == kind and _concerns(operation.path, part):
             if record is not None and machine is not None and not isinstance(written(machine, operation), record):
                 return
-            seen += 1
-            if seen == nth:
+            observed += 1
+            if observed == nth:
                 raise Crashed
 
     return fault

@@ -163,20 +163,20 @@ class Job:
 
 def calls() -> tuple[list[int], Fault]:
     """Count the mutating calls."""
-    seen = [0]
+    observed = [0]
 
     def count(operation: Operation) -> None:
-        seen[0] += operation.kind not in ("read", "lstat", "scandir")
+        observed[0] += operation.kind not in ("read", "lstat", "scandir")
 
-    return seen, count
+    return observed, count
 
 
 def dies_before(number: int) -> Fault:
-    seen, count = calls()
+    observed, count = calls()
 
     def fault(operation: Operation) -> None:
         count(operation)
-        if seen[0] > number:
+        if observed[0] > number:
             raise Crashed
 
     return fault

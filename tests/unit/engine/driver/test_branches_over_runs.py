@@ -45,7 +45,11 @@ def test_branch_without_records_in_a_run_is_next_committed_upon_its_own_newest_e
         assert run(launch, replace(settings, flow=flow)).succeeded
         epochs.append(settings.epoch)
     first, second, third, fourth = epochs
-    bases_by_branch = {(each.branch, each.epoch): each.bases for each in asked if each.infos}
+    bases_by_branch = {
+        (commit_request.branch, commit_request.epoch): commit_request.bases
+        for commit_request in asked
+        if commit_request.infos
+    }
     assert bases_by_branch == {
         **{("main", first): (0,), ("main", second): (first,), ("main", third): (second,), ("main", fourth): (third,)},
         **{("other", first): (0,), ("other", fourth): (first,)},

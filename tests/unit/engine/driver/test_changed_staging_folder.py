@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.app.admin.rebuild import keep_store, known_states
+from distcommit.app.admin.rebuild import accept_store, stored_states
 from distcommit.core.errors import StaleStoreError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.stores.logs.fencing import is_other_staging
@@ -16,7 +16,7 @@ WORLD = World(buckets=2)
 
 
 def _statuses(machine: Machine) -> set[DatasetStatus]:
-    return {state.status for state in known_states(WORLD.store(machine)).values()}
+    return {state.status for state in stored_states(WORLD.store(machine)).values()}
 
 
 def _torn(machine: Machine) -> None:
@@ -45,7 +45,7 @@ def test_lost_staging_folder_is_given_up_once_an_operator_confirms() -> None:
     machine = Machine()
     half_done(machine, WORLD)
     replace_files(machine, ROOTS.staging, {})
-    assert keep_store(WORLD.store(machine), "kept", "person").written
+    assert accept_store(WORLD.store(machine), "kept", "person").written
     assert not WORLD.run(machine, SOURCE).succeeded
     assert DatasetStatus.QUARANTINED in _statuses(machine)
 

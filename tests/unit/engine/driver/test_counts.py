@@ -106,9 +106,9 @@ def test_first_reasons_are_kept_and_the_others_counted(numbers: list[int]) -> No
     for part in reversed(parts):
         backwards = part + backwards
     assert together == backwards
-    assert len(together.kept) == min(sum(numbers), MAX_REASONS)
-    assert len(together.kept) + together.left_out == sum(numbers)
-    assert together.kept == tuple(reason for part in parts for reason in part)[:MAX_REASONS]
+    assert len(together.entries) == min(sum(numbers), MAX_REASONS)
+    assert len(together.entries) + together.omitted_count == sum(numbers)
+    assert together.entries == tuple(reason for part in parts for reason in part)[:MAX_REASONS]
     assert bool(together) == (sum(numbers) > 0)
 
 
@@ -121,4 +121,4 @@ def test_report_is_unchanged_by_encoding_and_adds_up_on_the_driver() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report) == report
     total = sum_reports([report] * 6)
     assert total.counts.datasets_skipped == 6 * (MAX_REASONS + 3)
-    assert (len(total.reasons.kept), total.reasons.left_out) == (100, 6 * (MAX_REASONS + 3) - 100)
+    assert (len(total.reasons.entries), total.reasons.omitted_count) == (100, 6 * (MAX_REASONS + 3) - 100)

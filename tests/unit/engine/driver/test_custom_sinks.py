@@ -169,12 +169,12 @@ def test_commit_to_be_retried_later_stays_pending_and_counts_an_attempt_for_each
     machine, sink = Machine(), MemorySink(answers=answer_for("b", RetryLater("the target is locked")))
     result = run_with(sink, machine, source(a=1, b=1))
     assert not result.succeeded
-    assert [(r.subject, "the target is locked" in r.text) for r in result.reasons.kept] == [("b", True)]
+    assert [(r.subject, "the target is locked" in r.text) for r in result.reasons.entries] == [("b", True)]
     assert statuses(WORLD, machine) == {"a": "idle", "b": "pending"}
     assert tried(machine) == {"b": 0}, "the sealing run is not a failed replay"
     for attempt in (1, 2):
         result = run_with(sink, machine, source(a=attempt + 1, b=9))
-        assert any("the target is locked" in reason.text for reason in result.reasons.kept)
+        assert any("the target is locked" in reason.text for reason in result.reasons.entries)
         assert tried(machine) == {"b": attempt}
     run_with(sink, machine, source(a=3, b=9))
     assert statuses(WORLD, machine) == {"a": "idle", "b": "quarantined"}
@@ -247,7 +247,7 @@ def test_job_without_the_sink_leaves_its_commits_pending_for_any_number_of_runs(
     run_with(sink, machine, source(a=1))
     for _ in range(WORLD.max_attempts + 1):
         result = go(WORLD, machine, source(c=1)) if other == "files" else run_with(OtherSink(), machine, NOTHING)
-        text = next(reason.text for reason in result.reasons.kept if reason.subject == "a")
+        text = next(reason.text for reason in result.reasons.entries if reason.subject == "a")
         assert "a job file with the sink 'memory'" in text
         assert ("a job whose sink has no committer" if other == "files" else "'other'") in text
     assert tried(machine) == {"a": 0}
@@ -268,7 +268,7 @@ def test_sink_that_cannot_be_opened_counts_no_failed_attempt_and_is_opened_once_
     sink.opening = opening
     for attempt in range(1, WORLD.max_attempts + 2):
         result = run_with(sink, machine, NOTHING)
-        assert any("no route to the target" in reason.text for reason in result.reasons.kept)
+        assert any("no route to the target" in reason.text for reason in result.reasons.entries)
         assert len(opened) == attempt
     assert statuses(WORLD, machine) == {"a": "pending", "b": "pending"}
     assert tried(machine) == {"a": 0, "b": 0}
@@ -287,7 +287,7 @@ def test_committer_that_leaves_a_request_unanswered_closes_nothing() -> None:
     run_with(ShortSink(), machine, source(a=1))
     assert statuses(WORLD, machine) == {"a": "pending"}
     result = run_with(ShortSink(), machine, NOTHING)
-    assert any("1 outcomes; found 0" in reason.text for reason in result.reasons.kept), result.reasons.kept
+    assert any("1 outcomes; found 0" in reason.text for reason in result.reasons.entries), result.reasons.entries
 
 
 def test_answer_that_is_not_an_outcome_closes_nothing() -> None:
@@ -377,14 +377,14 @@ def test_task_whose_staged_files_cannot_be_synced_commits_none_of_them() -> None
 
 
 def test_branches_with_revocable_files_are_committed_first() -> None:
-    machine, seen = Machine(), list[bool]()
-    sink = MemorySink(opening=lambda: seen.append(bool(machine.paths("/job/output/a/files"))))
+    machine, observed = Machine(), list[bool]()
+    sink = MemorySink(opening=lambda: observed.append(bool(machine.paths("/job/output/a/files"))))
     settings = WORLD.begin(machine, source(a=3))
     branches = (Branch(sink, "memory"), Branch(FileSink(compression="none"), "files"))
     flow = TaskFlow(settings.flow.source, branches, fork=AllBranches())
     assert run(launch, replace(settings, flow=flow)).succeeded
     assert sink.rows == {"a": ["a/0/0", "a/0/1", "a/0/2"]}
-    assert seen == [True]
+    assert observed == [True]
 
 
 @dataclass

@@ -94,7 +94,7 @@ def test_events_of_a_run_with_a_quarantined_dataset_are_in_order() -> None:
     first, *events, last = noting.events
     assert isinstance(first, RunBegan)
     assert (first.run_id, first.epoch, first.job) == (result.run_id, result.epoch, "job")
-    assert (first.command, first.who) == ("run", "somebody")
+    assert (first.command, first.requested_by) == ("run", "somebody")
     assert [event.phase for event in events if isinstance(event, PhaseBegan)] == PHASES
     by_phase: dict[str, list[str]] = {}
     for event in events:

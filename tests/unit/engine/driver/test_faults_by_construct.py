@@ -285,7 +285,7 @@ class _Check(TaskCheck):
     raises: bool
     passes: bool = True
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         if self.raises:
             break_down(batch)
         self.passes &= not has_bad(batch)
@@ -540,8 +540,8 @@ def test_fault_in_a_construct_moves_the_watermark_as_the_table_requires(name: st
     result = go(world, machine, BatchByBatch(SOURCE.datasets, breaks=broken.source))
     machine.faults.clear()
     assert not result.succeeded
-    assert {reason.subject for reason in result.reasons.kept} == broken.of
-    assert all(reason.text for reason in result.reasons.kept)
+    assert {reason.subject for reason in result.reasons.entries} == broken.of
+    assert all(reason.text for reason in result.reasons.entries)
     branches = len(broken.flow(SOURCE, FILES).branches)
     read = require_as_the_table_says(name, world, machine)
     audit_result = audit(world, machine)
@@ -588,7 +588,7 @@ def test_failed_commit_step_leaves_its_sequence_to_replay(name: str, policy: Com
     machine.faults.append(fails(errno.EIO, "rename", broken.target, first=broken.passed + 1))
     result = go(world, machine, BatchByBatch(datasets))
     machine.faults.clear()
-    assert [reason.subject for reason in result.reasons.kept] == ["a"]
+    assert [reason.subject for reason in result.reasons.entries] == ["a"]
     require_as_the_table_says(name, world, machine)
     audit_result = audit(world, machine)
     assert (audit_result.pending, audit_result.records, audit_result.duplicates, audit_result.gaps) == (
@@ -614,7 +614,7 @@ def test_failure_while_reprocessing_ends_among_the_errors_or_in_replay(name: str
         machine.faults.append(broken.fault())
     result = replace(world, flow=broken.flow).reprocess(machine, data, "a")
     machine.faults.clear()
-    assert [reason.subject for reason in result.reasons.kept] == ["a"]
+    assert [reason.subject for reason in result.reasons.entries] == ["a"]
     require_as_the_table_says(name, world, machine)
     audit_result, is_sealed = audit(world, machine), broken.fault is not None
     assert (audit_result.exact, audit_result.pending) == (not is_sealed, ["a (pending)"] if is_sealed else [])
@@ -643,7 +643,7 @@ def test_failing_committer_leaves_its_sequence_to_replay(name: str, policy: Comm
     machine, world, sink = Machine(), World(policy=policy, buckets=2), MemorySink(answers=answer)
     result = run_with(sink, machine, BatchByBatch(SOURCE.datasets), world)
     assert not result.succeeded
-    assert "a" in {reason.subject for reason in result.reasons.kept}
+    assert "a" in {reason.subject for reason in result.reasons.entries}
     require_as_the_table_says(name, world, machine)
     others = {"b": [f"b/0/{offset}" for offset in range(3)]}
     assert sink.rows == others

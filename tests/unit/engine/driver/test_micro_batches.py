@@ -110,12 +110,12 @@ def test_micro_batch_killed_at_any_operation_is_finished_by_its_next_delivery() 
     while not finished:
         machine = Machine()
         hand_over(machine, spooled(machine, FIRST, 0))
-        batch, seen = spooled(machine, SECOND, 1), 0
+        batch, observed = spooled(machine, SECOND, 1), 0
 
         def dies(operation: Operation, last: int = number) -> None:
-            nonlocal seen
-            seen += operation.kind not in ("read", "lstat", "scandir")
-            if seen > last:
+            nonlocal observed
+            observed += operation.kind not in ("read", "lstat", "scandir")
+            if observed > last:
                 raise Crashed
 
         machine.faults.append(dies)
@@ -153,7 +153,7 @@ def test_spool_that_lost_rows_is_rejected_as_incomplete() -> None:
     machine.put(path, data[: len(first.schema.serialize()) + len(first.serialize())])
     result = hand_over(machine, batch)
     assert not result.succeeded
-    assert "not read as a whole [dataset=a]; expected 2 rows; found 1 rows" in result.reasons.kept[0].text
+    assert "not read as a whole [dataset=a]; expected 2 rows; found 1 rows" in result.reasons.entries[0].text
     assert published(machine) == []
 
 
@@ -179,7 +179,7 @@ def test_rows_with_an_invalid_dataset_name_are_reported_and_the_others_committed
     [attempt] = [named["attempt"].to_pylist()[0] for named in spool([batch])]
     result = hand_over(machine, SpooledBatch(spool, (attempt,), QUERY, 0))
     assert not result.succeeded
-    assert [(r.kind, "dataset URN is invalid" in r.text) for r in result.reasons.kept] == [("not planned", True)]
+    assert [(r.kind, "dataset URN is invalid" in r.text) for r in result.reasons.entries] == [("not planned", True)]
     assert published(machine) == ([] if alone else [("a", 2), ("b", 0)])
 
 

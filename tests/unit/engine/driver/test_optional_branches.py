@@ -82,7 +82,7 @@ class RaisingCheck(TaskChecker, TaskCheck):
         self._reach("begin")
         return self
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         self._reach("see")
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
@@ -171,7 +171,7 @@ def errors(machine: Machine, folder: str) -> list[tuple[str, str, str]]:
 
 
 def all_errors(result: RunResult) -> list[str]:
-    return [note.text for note in result.notes.kept if note.kind == "branch"]
+    return [note.text for note in result.notes.entries if note.kind == "branch"]
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -330,12 +330,12 @@ def test_reprocessed_records_of_an_optional_branch_may_fail_again() -> None:
     again = broken.reprocess(machine, DATA, "a")
     assert again.succeeded, again
     assert in_branches(audit(broken, machine)) == {"good": (4, 0), "late": (4, 4)}
-    assert audit(broken, machine).retired == 2, "a data file and its tombstone"
+    assert audit(broken, machine).superseded_files == 2, "a data file and its tombstone"
     assert mended.reprocess(machine, DATA, "a").succeeded
     assert in_branches(audit(broken, machine)) == {"good": (4, 0), "late": (4, 0)}
     assert go(mended, machine, DATA).succeeded
     assert go(mended, machine, DATA).succeeded
-    assert (audit(broken, machine).exact, audit(broken, machine).retired) == (True, 0)
+    assert (audit(broken, machine).exact, audit(broken, machine).superseded_files) == (True, 0)
 
 
 def test_reprocessed_records_of_all_branches_are_rejected_only_for_the_failing_branch() -> None:

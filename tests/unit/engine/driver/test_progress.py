@@ -34,7 +34,7 @@ def test_progress_adds_up_and_names_the_slowest_reading_task() -> None:
 
 def test_progress_counters_add_up_over_attempts_and_report_after_each_batch() -> None:
     reports = list[tuple[int, int, dict[str, float]]]()
-    live = ProgressCounters(lambda: reports.append((live.records, live.bytes_read, live.spent)))
+    live = ProgressCounters(lambda: reports.append((live.records, live.bytes_read, live.seconds_by_activity)))
     live.count_batch(10, 100, {"json": 1.0})
     live.count_batch(10, 50, {"json": 2.5, "write": 1.0})
     live.ended({"json": 3.0, "write": 2.0})
@@ -46,7 +46,7 @@ def test_progress_counters_add_up_over_attempts_and_report_after_each_batch() ->
     ]
     with contextlib.suppress(ValueError), live.at("read"):
         raise ValueError
-    assert live.spent["read"] > 0
+    assert live.seconds_by_activity["read"] > 0
 
 
 def test_progress_over_tasks_is_the_sum_of_their_newest_files() -> None:
@@ -99,13 +99,13 @@ def test_progress_of_a_work_unit_is_reported_batch_by_batch() -> None:
 
     def tell() -> None:
         reports.append((live.records, live.bytes_read))
-        writing_s.append(live.spent["write"])
+        writing_s.append(live.seconds_by_activity["write"])
 
     live = ProgressCounters(tell)
     for batches in (((b"{}", b"{ }"), (b"{}",)), ((b"{}",),)):
         state = run_unit(ListSource(batches), live=live)
         assert state.outcome is TaskOutcome.SUCCEEDED
-        writing_s.append(live.spent["write"])
+        writing_s.append(live.seconds_by_activity["write"])
     assert reports == [(2, 5), (3, 7), (4, 9)]
-    assert live.spent.keys() == {"read", "numbers", "write"}
+    assert live.seconds_by_activity.keys() == {"read", "numbers", "write"}
     assert writing_s == sorted(set(writing_s)), "progress includes the time to close files, and all attempts"

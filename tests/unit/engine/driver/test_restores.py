@@ -13,10 +13,10 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.admin.rebuild import keep_store
+from distcommit.app.admin.rebuild import accept_store
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.inspection.status import read_status
-from distcommit.app.inspection.sweeps import show_sweeps
+from distcommit.app.inspection.sweep_plan import show_sweeps
 from distcommit.core.errors import LostTailError, StaleStoreError
 from distcommit.core.ports import FolderEntry
 from distcommit.core.records.job_records import Cut, CutPhase
@@ -115,7 +115,7 @@ def cut_back_before(machine: SimulatedPosix, record: type) -> Files:
 
 
 def kinds(result: RunResult) -> set[str]:
-    return {reason.kind for reason in result.reasons.kept}
+    return {reason.kind for reason in result.reasons.entries}
 
 
 @pytest.mark.thorough
@@ -140,7 +140,7 @@ def test_emptied_or_relocated_output_is_rejected() -> None:
     replace_files(machine, ROOTS.output, {})
     with pytest.raises(StaleStoreError, match="rebuild --keep-watermarks"):
         WORLD.run(machine, THEN)
-    assert keep_store(WORLD.store(machine), "kept", "person").written
+    assert accept_store(WORLD.store(machine), "kept", "person").written
     assert WORLD.run(machine, THEN).succeeded
 
 
@@ -204,7 +204,10 @@ def test_log_continued_by_an_older_program_after_losing_its_tail_is_reported() -
         run_alone(
             log.settle(
                 partial(
-                    next_record.set_watermark, before=dataset_state, watermark=Watermark({"0": position}), who="another"
+                    next_record.set_watermark,
+                    before=dataset_state,
+                    watermark=Watermark({"0": position}),
+                    user="another",
                 )
             )
         )
@@ -329,7 +332,7 @@ def test_file_of_a_dead_run_must_exist_and_file_of_an_ended_run_need_not() -> No
     for _ in range(2):
         with pytest.raises(StaleStoreError, match="the output is older than its store"):
             WORLD.run(other, AFTER)
-    assert keep_store(WORLD.store(other), "kept", "person").written
+    assert accept_store(WORLD.store(other), "kept", "person").written
     assert WORLD.run(other, AFTER).succeeded
     assert WORLD.run(machine, AFTER).succeeded
 
@@ -404,4 +407,4 @@ def test_end_of_a_run_is_a_cut_and_does_not_always_checkpoint_the_job_log() -> N
     assert cuts[-2:] == [CutPhase.BEGAN, CutPhase.ENDED]
     fold = WORLD.store(machine).job_log().refresh()
     assert fold.has_ended
-    assert {head.is_whole for head in fold.heads.values()} == {True}
+    assert {head.is_complete for head in fold.heads.values()} == {True}

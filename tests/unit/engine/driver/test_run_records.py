@@ -78,7 +78,7 @@ def test_successful_run_records_its_counts() -> None:
     result = go(WORLD, machine, source(a=3, b=[2, 1]))
     record = recorded(machine, result.epoch)
     assert (record.job, record.run_id, record.epoch) == ("job", result.run_id, result.epoch)
-    assert (record.command, record.who, record.outcome) == ("run", "somebody", RunOutcome.SUCCEEDED)
+    assert (record.command, record.requested_by, record.outcome) == ("run", "somebody", RunOutcome.SUCCEEDED)
     assert 0 < record.began_ms <= record.ended_ms
     assert [(phase.name, phase.seconds, phase.completed) for phase in record.phases] == [
         (name, seconds, True) for name, seconds in result.seconds.items()
@@ -87,7 +87,7 @@ def test_successful_run_records_its_counts() -> None:
     assert (plan.datasets_planned, plan.work_units, ingest.records_read) == (2, 3, 6)
     assert record.totals.datasets_published == result.totals.datasets_published == 2
     assert record.totals.records_published == 6
-    assert not any((record.quarantined.kept, record.held.kept, record.reasons.kept, record.notes.kept))
+    assert not any((record.quarantined.entries, record.held.entries, record.reasons.entries, record.notes.entries))
     assert (record.error_kind, record.error) == ("", "")
 
 
@@ -104,11 +104,11 @@ def test_run_that_quarantines_a_dataset_records_its_name_and_reason() -> None:
     record = recorded(machine, result.epoch)
     assert statuses(WORLD, machine) == {"a": "idle", "b": "quarantined"}
     assert record.outcome is RunOutcome.INCOMPLETE
-    [quarantined] = record.quarantined.kept
-    assert (quarantined.subject, record.quarantined.left_out, "is lost" in quarantined.text) == ("b", 0, True)
-    assert {(reason.subject, reason.kind) for reason in record.reasons.kept} >= {("b", "skipped, quarantined")}
+    [quarantined] = record.quarantined.entries
+    assert (quarantined.subject, record.quarantined.omitted_count, "is lost" in quarantined.text) == ("b", 0, True)
+    assert {(reason.subject, reason.kind) for reason in record.reasons.entries} >= {("b", "skipped, quarantined")}
     again = recorded(machine, go(WORLD, machine, NOTHING).epoch)
-    assert (again.quarantined.kept, again.totals.datasets_skipped) == ((), 1), "the record is of this run"
+    assert (again.quarantined.entries, again.totals.datasets_skipped) == ((), 1), "the record is of this run"
 
 
 def test_run_that_is_held_back_records_its_sealed_sequences_and_the_reason() -> None:
@@ -120,8 +120,8 @@ def test_run_that_is_held_back_records_its_sealed_sequences_and_the_reason() -> 
 
     record = recorded(machine, go(JOB, machine, OddSource(data.datasets, extracting=extracting)).epoch)
     assert record.outcome is RunOutcome.HELD_BACK
-    assert [held_reason.subject for held_reason in record.held.kept] == ["a"]
-    assert [(held_reason.subject, held_reason.kind) for held_reason in record.reasons.kept] == [("b", "failed")]
+    assert [held_reason.subject for held_reason in record.held.entries] == ["a"]
+    assert [(held_reason.subject, held_reason.kind) for held_reason in record.reasons.entries] == [("b", "failed")]
 
 
 def test_run_that_cannot_plan_all_datasets_records_how_many_it_held_back() -> None:
@@ -131,7 +131,7 @@ def test_run_that_cannot_plan_all_datasets_records_how_many_it_held_back() -> No
         yield "no plan"
 
     record = recorded(machine, go(JOB, machine, OddSource(source(a=3, b=1).datasets, planning=planning)).epoch)
-    assert (record.outcome, record.held.kept, record.held.left_out) == (RunOutcome.HELD_BACK, (), 2)
+    assert (record.outcome, record.held.entries, record.held.omitted_count) == (RunOutcome.HELD_BACK, (), 2)
 
 
 def test_failed_run_records_its_progress_and_the_reason() -> None:
@@ -166,7 +166,7 @@ def test_exception_that_ends_a_run_is_recorded_and_raised_again(error: BaseExcep
     with pytest.raises(type(error)), recorded_run(settings, "run \udcff", "some\udcffbody"):
         raise error
     record = recorded(machine, settings.epoch)
-    assert (record.error_kind, record.who) == (type(error).__name__, "some\\udcffbody")
+    assert (record.error_kind, record.requested_by) == (type(error).__name__, "some\\udcffbody")
     assert record.outcome is (RunOutcome.FAILED if str(error) else RunOutcome.INTERRUPTED)
 
 
@@ -178,12 +178,12 @@ def test_fenced_run_leaves_its_record_under_its_own_epoch() -> None:
     with pytest.raises(FencedError), recorded_run(old, "run", "a zombie") as context:
         run(launch, old, observer=context)
     record = recorded(machine, old.epoch)
-    assert (record.outcome, record.who, record.epoch) == (RunOutcome.FENCED, "a zombie", old.epoch)
+    assert (record.outcome, record.requested_by, record.epoch) == (RunOutcome.FENCED, "a zombie", old.epoch)
     assert recorded(machine, newer.epoch).outcome is RunOutcome.SUCCEEDED
     after = machine.paths(FOLDER)
     assert {path: after[path] for path in before} == before
     with pytest.raises(ConflictError, match="has this record already"):
-        put_record(old.store, structs.replace(record, who="another"))
+        put_record(old.store, structs.replace(record, requested_by="another"))
     assert machine.paths(FOLDER) == after
 
 
@@ -259,8 +259,8 @@ def test_record_names_a_limited_number_of_each_kind_and_counts_the_others() -> N
     record = read_record(World(buckets=8).store(machine).fs, ROOTS.store, result.epoch)
     assert record is not None
     assert record.totals.datasets_failed == number
-    assert len(record.reasons.kept) == MAX_RUN_REASONS
-    assert len(record.reasons.kept) + record.reasons.left_out == number
+    assert len(record.reasons.entries) == MAX_RUN_REASONS
+    assert len(record.reasons.entries) + record.reasons.omitted_count == number
 
 
 def test_records_of_old_runs_are_deleted_by_the_job_s_retention() -> None:
@@ -299,12 +299,12 @@ def table_of(machine: SimulatedPosix, run_id: str) -> dict[str, TableRow]:
 def test_run_records_its_starter_and_versions_when_it_begins() -> None:
     machine = Machine()
     settings = WORLD.begin(machine, source(a=3))
-    facts = RunFacts({"job": "x"}, {"python": "3"}, "host", 7, "/job.yaml", kept_runs=3, kept_tables=2)
+    facts = RunFacts({"job": "x"}, {"python": "3"}, "host", 7, "/job.yaml", retained_runs=3, retained_tables=2)
     with recorded_run(settings, "run", "somebody", facts=facts):
         beginning = read_beginning(settings.store.fs, ROOTS.store, settings.epoch)
         assert read_record(settings.store.fs, ROOTS.store, settings.epoch) is None
     assert beginning is not None
-    assert (beginning.epoch, beginning.run_id, beginning.who, beginning.facts) == (
+    assert (beginning.epoch, beginning.run_id, beginning.requested_by, beginning.facts) == (
         settings.epoch,
         settings.run_id,
         "somebody",

@@ -195,7 +195,7 @@ def test_datasets_of_a_corrupt_bucket_continue_once_its_file_is_restored() -> No
     whole = machine.paths("/job")[path]
     machine.put(path, whole[:-3])
     result = go(WORLD, machine, DATA)
-    text = next(r.text for r in result.reasons.kept if r.subject == "bucket 0")
+    text = next(r.text for r in result.reasons.entries if r.subject == "bucket 0")
     assert "restore this file from a backup" in text
     assert path in text
     assert list(read_status(WORLD.store(machine)).unreadable) == ["bucket 0"]

@@ -16,7 +16,7 @@ from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.folders.tombstones import Tombstone, newest_replacements, read_tombstone, retired_by
+from distcommit.stores.folders.tombstones import Tombstone, newest_replacements, read_tombstone, superseded_by
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.documents import encode_document
@@ -60,7 +60,7 @@ def live(world: World, machine: Machine) -> list[str]:
     """Return what a committed reader sees: the values of files and error files that are done and not superseded."""
     fs, done = SimulatedFileSystem(machine), {urn: s.done_epoch for urn, s in states_of(world, machine).items()}
     superseded = {
-        path for urn in done for path in retired_by([s for s in stones(machine) if s.dataset_urn == urn], done[urn])
+        path for urn in done for path in superseded_by([s for s in stones(machine) if s.dataset_urn == urn], done[urn])
     }
     live_values: list[str] = []
     for path in machine.paths(OUTPUT):
@@ -94,7 +94,7 @@ def test_replace_all_supersedes_every_earlier_file() -> None:
     machine = ran(FOLDER, FIRST, SECOND)
     assert live(FOLDER, machine) == read((0, 2, 4), (1, 2, 3))
     audit_result = exact(FOLDER, machine)
-    assert (audit_result.records, audit_result.replaced, audit_result.retired) == (3, 4, 3), (
+    assert (audit_result.records, audit_result.replaced, audit_result.superseded_files) == (3, 4, 3), (
         "two files and the previous replacement"
     )
     assert FOLDER.watermarks(machine)["a"].positions == {"0": 4, "1": 3}
@@ -158,13 +158,13 @@ def test_garbage_collection_deletes_the_files_that_the_previous_run_replaced() -
 
 def test_replaced_files_are_deleted_by_the_following_run_and_the_newest_replacement_stays() -> None:
     machine = ran(FOLDER, FIRST, SECOND, NOTHING)
-    assert exact(FOLDER, machine).retired == 0
+    assert exact(FOLDER, machine).superseded_files == 0
     (stone,) = stones(machine)
     assert [file.records for file in stone.files] == [2, 2, 0]
     machine = ran(FOLDER, FIRST, SECOND, THIRD, source(a=[7, 3]), NOTHING, NOTHING)
     assert live(FOLDER, machine) == read((0, 5, 7))
     audit_result = exact(FOLDER, machine)
-    assert (audit_result.replaced, audit_result.retired, len(stones(machine))) == (8, 0, 1)
+    assert (audit_result.replaced, audit_result.superseded_files, len(stones(machine))) == (8, 0, 1)
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
@@ -178,7 +178,7 @@ def test_interrupted_deletion_of_superseded_files_is_resumed(nth: int) -> None:
     assert go(FOLDER, machine, THIRD).succeeded
     assert go(FOLDER, machine, THIRD).succeeded
     assert live(FOLDER, machine) == read((0, 4, 5))
-    assert exact(FOLDER, machine).retired == 0
+    assert exact(FOLDER, machine).superseded_files == 0
 
 
 def test_replacement_record_stays_while_a_file_exists_that_it_names() -> None:
@@ -208,7 +208,7 @@ def test_rejected_records_of_replaced_files_are_superseded_and_never_reprocessed
     assert go(FIXED, machine, THIRD).succeeded
     assert live(FOLDER, machine) == read((0, 4, 5))
     assert go(FIXED, machine, THIRD).succeeded
-    assert exact(FOLDER, machine).retired == 0
+    assert exact(FOLDER, machine).superseded_files == 0
 
 
 def test_intentionally_dropped_records_stay_accounted_for_when_replaced() -> None:
@@ -247,7 +247,7 @@ def test_dataset_whose_replaced_files_cannot_be_determined_is_not_sealed_and_oth
     machine.put(path, data[:-9])
     result = go(FOLDER, machine, source(a=4, b=4))
     assert not result.succeeded
-    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "left unpublished")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("a", "unpublished")]
     assert {urn: dict(w.positions) for urn, w in FOLDER.watermarks(machine).items()} == {"a": {"0": 2}, "b": {"0": 4}}
     machine.put(path, data)
     assert go(FOLDER, machine, source(a=4, b=4)).succeeded
@@ -269,13 +269,13 @@ def test_job_is_held_back_when_replaced_files_cannot_be_determined() -> None:
 @pytest.mark.parametrize("first", [FOLDER, APPEND])
 def test_publishing_mode_may_be_changed(first: World) -> None:
     machine = ran(first, FIRST)
-    for world, data, seen in (
+    for world, data, observed in (
         (FOLDER, SECOND, read((0, 2, 4), (1, 2, 3))),
         (APPEND, THIRD, read((0, 2, 5), (1, 2, 3))),
         (FOLDER, source(a=[6, 4]), read((0, 5, 6), (1, 3, 4))),
     ):
         assert go(world, machine, data).succeeded
-        assert live(world, machine) == seen
+        assert live(world, machine) == observed
         exact(world, machine)
 
 
@@ -287,8 +287,8 @@ def test_replaced_records_are_on_both_sides_of_a_comparison() -> None:
         APPEND.store(other),
         APPEND.flow(source(), APPEND.files),
     )
-    assert comparison.same, comparison
-    assert sum(row.both for row in comparison.rows) == 7
+    assert comparison.is_equal, comparison
+    assert sum(row.positions_in_both for row in comparison.rows) == 7
 
 
 def not_deleted(machine: Machine, world: World) -> None:
@@ -310,7 +310,7 @@ def test_rebuilt_store_knows_the_replaced_files(
     for number, data in enumerate((FIRST, SECOND, THIRD), 1):
         assert go(world, machine, data).succeeded
         backup = machine.paths(ROOTS.store) if number == backup_of else backup
-    seen = live(world, machine)
+    observed = live(world, machine)
     later(machine, world)
     if not is_clean:
         remove_clean_mark(machine)
@@ -320,7 +320,7 @@ def test_rebuilt_store_knows_the_replaced_files(
         lose_the_store(machine, 1)
     result = rebuild(world, machine)
     assert (result.written, result.gaps, result.problems, result.set_aside) == (True, [], [], [])
-    assert live(world, machine) == seen
+    assert live(world, machine) == observed
     assert world.watermarks(machine)["a"].positions == {"0": 5, "1": 3}
     exact(world, machine)
     assert go(world, machine, source(a=[6, 4])).succeeded

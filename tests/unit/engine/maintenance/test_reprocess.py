@@ -19,7 +19,7 @@ from distcommit.engine.driver.run import RunResult
 from distcommit.pipeline.task_flow import Check, TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, tombstone_path
 from distcommit.sinks.files.footer import read_footer, read_records
-from distcommit.stores.folders.tombstones import RetiredFile, Tombstone, read_tombstone
+from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, read_tombstone
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.documents import encode_document
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
@@ -79,9 +79,14 @@ def test_each_reprocessed_record_is_published_or_rejected_again_and_the_watermar
     after = states(BAD, machine)["a"]
     assert (after.watermark, after.done_epoch) == (before.watermark, result.epoch)
     audit_result = exact(machine)
-    assert (audit_result.records, audit_result.rejected, audit_result.retired) == (3, 1, 2)
+    assert (audit_result.records, audit_result.rejected, audit_result.superseded_files) == (3, 1, 2)
     (stone,) = stones(machine).values()
-    assert (stone.fed, stone.written, stone.rejected, stone.base) == (2, 1, 1, before.done_epoch)
+    assert (stone.records_reprocessed, stone.records_written, stone.records_rejected, stone.base) == (
+        2,
+        1,
+        1,
+        before.done_epoch,
+    )
     assert [file.records for file in stone.files] == [2]
 
 
@@ -111,7 +116,7 @@ def test_superseded_error_files_are_deleted_by_the_following_run_and_then_the_to
     ]
     assert deleted == ["parquet", "tombstone"]
     assert values(machine, "_rejected/a") == ["a/0/2"]
-    assert exact(machine).retired == 0
+    assert exact(machine).superseded_files == 0
     runs(HALF, machine, 2)
     assert exact(machine).rejected == 1
 
@@ -123,8 +128,8 @@ def test_reprocessed_records_can_be_reprocessed_again() -> None:
         exact(machine)
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/2", "a/0/3"]
     runs(GOOD, machine, 2)
-    assert (exact(machine).rejected, exact(machine).retired) == (0, 0)
-    assert "no live error file" in again(GOOD, machine).reasons.kept[0].text
+    assert (exact(machine).rejected, exact(machine).superseded_files) == (0, 0)
+    assert "no live error file" in again(GOOD, machine).reasons.entries[0].text
 
 
 def test_files_of_a_dead_reprocess_run_stay_and_later_runs_raise_no_alarm() -> None:
@@ -144,7 +149,7 @@ def test_files_of_a_dead_reprocess_run_stay_and_later_runs_raise_no_alarm() -> N
     runs(HALF, machine, 1)
     assert len(stones(machine)) == 1, "that run recorded the previous one as dead"
     runs(HALF, machine, 1)
-    assert exact(machine).retired == 0
+    assert exact(machine).superseded_files == 0
 
 
 def test_files_of_a_sequence_that_is_not_done_stay_however_many_runs_have_ended() -> None:
@@ -164,7 +169,7 @@ def test_files_of_a_sequence_that_is_not_done_stay_however_many_runs_have_ended(
         go(HALF, machine, A)
     assert len(stones(machine)) == 1
     operator_actions.abandon(BAD.store(machine), "a", "me")
-    assert (exact(machine).rejected, exact(machine).retired) == (2, 0)
+    assert (exact(machine).rejected, exact(machine).superseded_files) == (2, 0)
     runs(HALF, machine, 2)
     assert exact(machine).rejected == 2
 
@@ -177,9 +182,9 @@ def test_interrupted_deletion_of_superseded_files_is_resumed() -> None:
     with pytest.raises(Crashed):
         go(GOOD, machine, data)
     machine.restart()
-    assert exact(machine).retired == 2, "one of two files, and the tombstone"
+    assert exact(machine).superseded_files == 2, "one of two files, and the tombstone"
     runs(GOOD, machine, 2, data)
-    assert exact(machine).retired == 0
+    assert exact(machine).superseded_files == 0
 
 
 def test_superseded_name_with_other_bytes_and_its_tombstone_stay() -> None:
@@ -191,7 +196,7 @@ def test_superseded_name_with_other_bytes_and_its_tombstone_stay() -> None:
     runs(GOOD, machine, 1)
     assert path in machine.paths(OUTPUT)
     assert len(stones(machine)) == 1
-    assert exact(machine).retired == 2
+    assert exact(machine).superseded_files == 2
 
 
 FORKED = TurningAway(branches={"x": frozenset({"a/0/1", "a/0/2"}), "y": frozenset({"a/0/2"})})
@@ -210,7 +215,7 @@ def test_record_goes_only_to_the_branch_that_rejected_it() -> None:
     exact(machine)
     assert {stone.branch for stone in stones(machine).values()} == {"x", "y"}, "each branch supersedes its own"
     runs(GOOD, machine, 2)
-    assert (exact(machine).rejected, exact(machine).retired) == (0, 0)
+    assert (exact(machine).rejected, exact(machine).superseded_files) == (0, 0)
 
 
 def test_record_now_rejected_before_the_fork_stays_an_error_of_its_branch_alone() -> None:
@@ -245,7 +250,7 @@ def test_errors_of_a_removed_branch_are_left_alone_and_reported() -> None:
     before = machine.paths(OUTPUT)
     result = again(forked(TurningAway(branches={"y": frozenset()})), machine)
     assert not result.succeeded
-    assert "a branch that is not in the job file" in result.reasons.kept[0].text
+    assert "a branch that is not in the job file" in result.reasons.entries[0].text
     assert machine.paths(OUTPUT) == before
 
 
@@ -256,7 +261,12 @@ def test_filtered_counts_of_a_superseded_file_are_preserved() -> None:
     assert again(World(flow=TurningAway(frozenset({"a/0/1"}))), machine).succeeded
     runs(GOOD, machine, 2)
     audit_result = exact(machine)
-    assert (audit_result.filtered, audit_result.rejected, audit_result.retired, audit_result.records) == (2, 1, 0, 1)
+    assert (audit_result.filtered, audit_result.rejected, audit_result.superseded_files, audit_result.records) == (
+        2,
+        1,
+        0,
+        1,
+    )
 
 
 def test_reprocessed_records_without_output_count_as_filtered_not_as_a_gap() -> None:
@@ -264,8 +274,13 @@ def test_reprocessed_records_without_output_count_as_filtered_not_as_a_gap() -> 
     assert again(World(flow=TurningAway(dropped=frozenset({"a/0/1", "a/0/2"}))), machine).succeeded
     runs(GOOD, machine, 2)
     audit_result = exact(machine)
-    assert (audit_result.filtered, audit_result.rejected, audit_result.retired, audit_result.records) == (2, 0, 0, 2)
-    assert "no live error file" in again(GOOD, machine).reasons.kept[0].text
+    assert (audit_result.filtered, audit_result.rejected, audit_result.superseded_files, audit_result.records) == (
+        2,
+        0,
+        0,
+        2,
+    )
+    assert "no live error file" in again(GOOD, machine).reasons.entries[0].text
 
 
 def test_record_that_fails_the_work_unit_leaves_everything_unchanged() -> None:
@@ -289,7 +304,7 @@ def test_dataset_without_errors_is_reported_and_nothing_is_written(urn: str) -> 
     before = machine.paths(OUTPUT)
     result = again(GOOD, machine, data, urn)
     assert not result.succeeded
-    assert [reason.subject for reason in result.reasons.kept] == [urn]
+    assert [reason.subject for reason in result.reasons.entries] == [urn]
     assert machine.paths(OUTPUT) == before
 
 
@@ -317,7 +332,7 @@ def test_outputs_are_equal_with_and_without_reprocessing() -> None:
     again(GOOD, machine)
     runs(GOOD, machine, 2)
     flow = BAD.flow(source(), BAD.files)
-    assert compare_outputs(BAD.store(machine), flow, BAD.store(other), flow).same
+    assert compare_outputs(BAD.store(machine), flow, BAD.store(other), flow).is_equal
 
 
 # ---- invalid tombstones
@@ -339,7 +354,7 @@ def fed_again() -> tuple[Machine, Tombstone]:
 def test_tombstone_above_the_done_epoch_supersedes_nothing_and_is_reported() -> None:
     machine, stone = fed_again()
     error = max(path for path in machine.paths(f"{OUTPUT}/_rejected/a") if path.endswith(".parquet"))
-    file = RetiredFile(error.removeprefix(f"{OUTPUT}/"), 1, "0" * 16, 1)
+    file = SupersededFile(error.removeprefix(f"{OUTPUT}/"), 1, "0" * 16, 1)
     put(machine, msgspec.structs.replace(stone, epoch=9, files=(file,)))
     audit_result = audit(BAD, machine)
     assert (audit_result.exact, audit_result.gaps, audit_result.unknown_files_count) == (False, 0, 1)
@@ -360,17 +375,17 @@ def test_file_superseded_by_two_tombstones_is_reported() -> None:
 def test_tombstone_that_names_a_foreign_file_is_reported_and_ignored(path: str) -> None:
     machine, stone = fed_again()
     machine.put(f"{OUTPUT}/_rejected/b/x.parquet", b"x")
-    own = put(machine, msgspec.structs.replace(stone, attempt="f" * 32, files=(RetiredFile(path, 1, "0" * 16, 1),)))
+    own = put(machine, msgspec.structs.replace(stone, attempt="f" * 32, files=(SupersededFile(path, 1, "0" * 16, 1),)))
     assert any("a tombstone is invalid" in text for text in audit(BAD, machine).unknown_files)
     result = go(HALF, machine, A)
-    assert ("a", "superseded files stay") in [(note.subject, note.kind) for note in result.notes.kept]
+    assert ("a", "superseded files stay") in [(note.subject, note.kind) for note in result.notes.entries]
     assert {own, f"{OUTPUT}/_rejected/b/x.parquet"} <= machine.paths(OUTPUT).keys()
 
 
 def test_tombstone_above_the_done_epoch_does_not_prevent_reprocessing() -> None:
     machine, stone = fed_again()
     error = max(path for path in machine.paths(f"{OUTPUT}/_rejected/a") if path.endswith(".parquet"))
-    file = RetiredFile(error.removeprefix(f"{OUTPUT}/"), 1, "0" * 16, 1)
+    file = SupersededFile(error.removeprefix(f"{OUTPUT}/"), 1, "0" * 16, 1)
     put(machine, msgspec.structs.replace(stone, epoch=9, files=(file,)))
     assert again(GOOD, machine).totals.records_read == 1
 
@@ -393,7 +408,7 @@ def test_superseded_file_that_still_exists_is_not_reprocessed_again() -> None:
         again(HALF, machine)
     machine.restart()
     assert again(HALF, machine).totals.records_read == 1
-    assert exact(machine).retired == 4, "no file was deleted, because the previous run died"
+    assert exact(machine).superseded_files == 4, "no file was deleted, because the previous run died"
 
 
 def test_later_branches_do_not_receive_records_that_others_rejected() -> None:
@@ -417,7 +432,7 @@ def test_task_checkers_only_report_while_reprocessing() -> None:
     machine = turned_away()
     result = again(World(flow=few_rejected), machine)
     assert result.succeeded, result
-    assert [note.kind for note in result.notes.kept] == ["check"]
+    assert [note.kind for note in result.notes.entries] == ["check"]
     assert values(machine, "a") == ["a/0/0", "a/0/1", "a/0/3"]
     exact(machine)
 
@@ -444,5 +459,5 @@ def test_dataset_that_cannot_be_reprocessed_does_not_block_others() -> None:
     machine = turned_away(world, data)
     result = again(replace(world, flow=TurningAway(branches={"right": frozenset()})), machine, data, "")
     assert not result.succeeded
-    assert ["a branch that is not in the job file" in reason.text for reason in result.reasons.kept] == [True]
+    assert ["a branch that is not in the job file" in reason.text for reason in result.reasons.entries] == [True]
     assert values(machine, "b/right") == ["b/0/0", "b/0/1"]

@@ -79,7 +79,7 @@ def test_dataset_furthest_behind_its_target_is_read_first() -> None:
     assert second.read == ["late", "soon", "new", "soon2", "never"], (
         "5, 4, 0.5 and 0.4 times behind, then the dataset without a target"
     )
-    notes = {note.subject: note.text for note in result.notes.kept if note.kind == BEHIND}
+    notes = {note.subject: note.text for note in result.notes.entries if note.kind == BEHIND}
     assert notes.keys() == {"late", "soon"}
     assert notes["late"] == "300 s behind its source, target 60 s; 38,001 records wait for later runs"
     assert audit(WORLD, machine).exact

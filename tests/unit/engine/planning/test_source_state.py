@@ -71,10 +71,10 @@ class CarryingSource(ModelSource):
         for planned in ModelSource.plan(self, owned, states):
             assert isinstance(planned, DatasetPlan)
             state = states.get(planned.dataset_urn)
-            if state is None or state.unread is None:
+            if state is None or state.read_failure is None:
                 yield planned
                 continue
-            properties = {"patience": f"failed {state.unread.failed_runs} times: {state.unread.reason}"}
+            properties = {"patience": f"failed {state.read_failure.failed_runs} times: {state.read_failure.reason}"}
             units = tuple(replace(unit, properties={**unit.properties, **properties}) for unit in planned.work_units)
             yield replace(planned, work_units=units)
 
@@ -115,16 +115,16 @@ def test_custom_source_sees_the_previous_read_failure_and_a_work_unit_property_t
 def test_source_identity_is_recorded_and_another_one_is_rejected_before_the_plan_counts() -> None:
     machine, data = Machine(), source(a=2)
     first = SPREAD.begin(machine, AskingSource(data.datasets))
-    assert run(launch_here, first, pinned=PINNED).succeeded
-    assert read_settings(first.store).found == {"source.cluster": "one"}
+    assert run(launch_here, first, fixed=PINNED).succeeded
+    assert read_settings(first.store).source_facts == {"source.cluster": "one"}
     more = source(a=4)
     other = SPREAD.begin(machine, AskingSource(more.datasets, cluster=lambda: "two"))
     with pytest.raises(ConfigurationError, match=r"source\.cluster: one; found source\.cluster: two.*use the other"):
-        run(launch_here, other, pinned=PINNED)
+        run(launch_here, other, fixed=PINNED)
     assert not [path for path in machine.paths("/job/store/plans") if other.run_id in path and "manifest" in path]
-    assert read_settings(first.store).found == {"source.cluster": "one"}
+    assert read_settings(first.store).source_facts == {"source.cluster": "one"}
     again = SPREAD.begin(machine, AskingSource(more.datasets))
-    assert run(launch_here, again, pinned=PINNED).succeeded
+    assert run(launch_here, again, fixed=PINNED).succeeded
     assert SPREAD.violation(machine, more, {}) == ""
 
 
@@ -132,8 +132,8 @@ def test_executors_that_report_different_source_identities_are_reported() -> Non
     machine, clusters = Machine(), iter("abcd")
     settings = SPREAD.begin(machine, AskingSource(source(a=2).datasets, cluster=lambda: next(clusters)))
     with pytest.raises(ConfigurationError, match="executors found different sources"):
-        run(launch_here, settings, pinned=PINNED)
-    assert read_settings(settings.store).found == {}
+        run(launch_here, settings, fixed=PINNED)
+    assert read_settings(settings.store).source_facts == {}
 
 
 def test_fenced_run_records_no_source_identity() -> None:
@@ -141,5 +141,5 @@ def test_fenced_run_records_no_source_identity() -> None:
     old = SPREAD.begin(machine, AskingSource(data.datasets))
     SPREAD.begin(machine, data)
     with pytest.raises(FencedError):
-        run(launch_here, old, pinned=PINNED)
+        run(launch_here, old, fixed=PINNED)
     assert read_settings(old.store).settings == {}

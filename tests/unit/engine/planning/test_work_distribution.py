@@ -57,7 +57,7 @@ def read_by_tasks(
     """Return the work units of each task."""
     reports = []
     for task in range(ingest_tasks(settings, manifest)):
-        partition = task - len(manifest.large)
+        partition = task - len(manifest.large_units)
         owned = settings.buckets_of(partition) if partition >= 0 else ()
         buckets = buckets_read(manifest, task, owned, settings.partitions)
         assert len(buckets) == len(set(buckets))
@@ -86,11 +86,11 @@ def test_each_work_unit_is_read_by_one_task_and_no_task_exceeds_its_share_by_muc
     tasks = read_by_tasks(run, manifest, plans)
     read = Counter(unit.work_unit_id for units in tasks for unit in units)
     assert read == Counter(unit.work_unit_id for some in plans.values() for plan in some for unit in plan.work_units)
-    small = tasks[len(manifest.large) :]
+    small = tasks[len(manifest.large_units) :]
     mean = sum(loads_of(small)) / partitions
     largest = max((load_of(unit) for units in small for unit in units), default=0)
     assert max(loads_of(small)) <= max(mean, largest) * 9 / 8 + largest + 1
-    assert len(manifest.lent) <= len(sizes) + 2 * partitions, "the driver message does not grow with datasets"
+    assert len(manifest.lent_ranges) <= len(sizes) + 2 * partitions, "the driver message does not grow with datasets"
 
 
 @settings(deadline=None)
@@ -104,17 +104,17 @@ def test_small_work_units_leave_no_task_more_than_a_third_above_the_mean(
     manifest = build_manifest(run, reports_of(plans, partitions))
     loads = loads_of(read_by_tasks(run, manifest, plans))
     if sum(loads) / partitions > 60:
-        assert not manifest.large
+        assert not manifest.large_units
         assert max(loads) <= 1.3 * sum(loads) / partitions
 
 
 def test_partition_reads_its_own_buckets_unless_it_exceeds_others_by_an_eighth() -> None:
     run = replace(SETTINGS, partitions=2, store=replace(SETTINGS.store, buckets=4))
     balanced = plans_of({0: [1] * 50, 1: [1] * 50, 2: [1] * 60, 3: [1] * 40})
-    assert build_manifest(run, reports_of(balanced, 2)).lent == ()
+    assert build_manifest(run, reports_of(balanced, 2)).lent_ranges == ()
     skewed = plans_of({0: [1] * 50, 1: [1] * 50, 2: [1] * 80, 3: [1] * 20})
     manifest = build_manifest(run, reports_of(skewed, 2))
-    assert [(part.partition, part.bucket) for part in manifest.lent] == [(1, 2)]
+    assert [(part.partition, part.bucket) for part in manifest.lent_ranges] == [(1, 2)]
     assert [len(units) for units in read_by_tasks(run, manifest, skewed)] == [100, 100]
 
 
@@ -122,7 +122,7 @@ def test_large_work_units_get_tasks_of_their_own_and_do_not_count_in_the_remaini
     run = replace(SETTINGS, partitions=2, store=replace(SETTINGS.store, buckets=2))
     plans = plans_of({0: [1] * 100 + [10_000] + [1] * 100, 1: [9_000]})
     manifest = build_manifest(run, reports_of(plans, 2))
-    assert manifest.large == (((0, "00000_000100"),), ((1, "00001_000000"),))
+    assert manifest.large_units == (((0, "00000_000100"),), ((1, "00001_000000"),))
     assert [len(units) for units in read_by_tasks(run, manifest, plans)] == [1, 1, 100, 100]
 
 
@@ -130,7 +130,7 @@ def test_nothing_is_lent_when_work_units_are_fewer_than_partitions() -> None:
     run = replace(SETTINGS, partitions=10, store=replace(SETTINGS.store, buckets=10))
     plans = plans_of({0: [40, 40, 40], 1: [1000]})
     manifest = build_manifest(run, reports_of(plans, 10))
-    assert len(manifest.lent) == 2, "one range for each reading task"
+    assert len(manifest.lent_ranges) == 2, "one range for each reading task"
     assert sorted(map(len, read_by_tasks(run, manifest, plans)))[-4:] == [1, 1, 1, 1]
 
 
@@ -157,6 +157,6 @@ def test_thousands_of_datasets_of_one_table_are_read_by_all_tasks(table: str) ->
     tasks = read_by_tasks(run, manifest, plans)
     assert len({unit.dataset_urn for units in tasks for unit in units}) == sum(map(len, tasks)) == 5000
     assert max(loads_of(tasks)) <= (1.001 if table else 1.125) * 4 * 1250
-    assert bool(manifest.lent) is bool(table)
-    by_owners = read_by_tasks(run, structs.replace(manifest, lent=()), plans)
+    assert bool(manifest.lent_ranges) is bool(table)
+    by_owners = read_by_tasks(run, structs.replace(manifest, lent_ranges=()), plans)
     assert max(loads_of(by_owners)) == (20_000 if table else max(loads_of(tasks)))

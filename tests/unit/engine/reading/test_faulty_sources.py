@@ -56,7 +56,7 @@ def test_faulty_extraction_fails_its_own_dataset_with_a_reason(odd: dict[str, An
     result = go(WORLD, machine, OddSource(good.datasets, **odd))
     assert not result.succeeded
     assert (result.totals.datasets_published, result.totals.datasets_failed) == (2, 1)
-    assert [(r.subject, r.kind, expected_error in r.text) for r in result.reasons.kept] == [("b", "failed", True)]
+    assert [(r.subject, r.kind, expected_error in r.text) for r in result.reasons.entries] == [("b", "failed", True)]
     assert set(WORLD.watermarks(machine)) == {"a", "c"}
     check_recovery(machine, good)
 
@@ -71,7 +71,7 @@ def test_source_that_cannot_be_opened_fails_its_work_units_not_the_run(where: st
     odd: dict[str, Any] = {where: gone}
     result = go(WORLD, machine, OddSource(good.datasets, **odd))
     assert (result.succeeded, result.totals.datasets_failed, result.totals.work_units_failed) == (False, 2, 2)
-    assert {r.text for r in result.reasons.kept} == {"SOURCE_FAILED: broker gone \\udcff"}
+    assert {r.text for r in result.reasons.entries} == {"SOURCE_FAILED: broker gone \\udcff"}
     check_recovery(machine, good)
 
 
@@ -107,8 +107,8 @@ def test_datasets_that_cannot_be_planned_or_named_are_skipped_with_their_reason(
     machine, good = Machine(), source(a=3)
     result = go(WORLD, machine, OddSource(good.datasets, planning=bad))
     assert (result.succeeded, result.totals.datasets_skipped, result.totals.datasets_published) == (False, 4, 1)
-    assert [reason.kind for reason in result.reasons.kept] == ["not planned"] * 4
-    assert result.reasons.kept[3].subject == "odd\\udcff"
+    assert [reason.kind for reason in result.reasons.entries] == ["not planned"] * 4
+    assert result.reasons.entries[3].subject == "odd\\udcff"
     assert WORLD.violation(machine, good, {}) == ""
 
 
@@ -148,5 +148,5 @@ def test_partition_whose_planning_fails_is_a_reason_and_the_others_continue() ->
     result = go(world, machine, OddSource(SIX.datasets, planning=broken_once))
     assert not result.succeeded
     assert result.totals.datasets_published == 3
-    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("partition 0", "not planned")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("partition 0", "not planned")]
     check_recovery(machine, SIX, world)

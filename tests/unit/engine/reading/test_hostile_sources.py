@@ -52,7 +52,7 @@ def check_good_ones(world: World, machine: Machine, result: RunResult, expected_
         "good": Watermark({"0": 3}),
         "other": Watermark({"0": 2}),
     }
-    assert len(result.reasons.kept) == expected_reasons
+    assert len(result.reasons.entries) == expected_reasons
     msgspec.json.encode(result)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(result), type=RunResult) == result
 
@@ -68,7 +68,7 @@ def test_invalid_dataset_name_stops_only_its_own_dataset(world: World, names: li
     machine = Machine()
     result = go(world, machine, Careless(GOOD.datasets, given=plans + problems))
     check_good_ones(world, machine, result, 2 * len(names))
-    assert {reason.kind for reason in result.reasons.kept} == {"not planned"}
+    assert {reason.kind for reason in result.reasons.entries} == {"not planned"}
 
 
 @pytest.mark.thorough
@@ -79,8 +79,8 @@ def test_plan_that_cannot_be_stored_or_executed_stops_only_its_own_dataset(world
     machine = Machine()
     result = go(world, machine, Careless(GOOD.datasets, given=(plan,)))
     check_good_ones(world, machine, result, 1)
-    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("bad", "not planned")]
-    assert "correct the source's plan()" in result.reasons.kept[0].text
+    assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("bad", "not planned")]
+    assert "correct the source's plan()" in result.reasons.entries[0].text
 
 
 @pytest.mark.parametrize("planned", [None, 5, ("bad", None), {"dataset_urn": "bad"}, WorkUnit])
@@ -88,7 +88,7 @@ def test_object_that_is_not_a_plan_is_reported(planned: Any) -> None:
     machine = Machine()
     result = go(World(), machine, Careless(GOOD.datasets, given=(planned,), asks=False))
     check_good_ones(World(), machine, result, 1)
-    assert f"planned a {type(planned).__name__}; it must be a DatasetPlan" in result.reasons.kept[0].text
+    assert f"planned a {type(planned).__name__}; it must be a DatasetPlan" in result.reasons.entries[0].text
 
 
 def test_dataset_planned_twice_or_by_a_non_owner_does_not_displace_others() -> None:
@@ -98,7 +98,7 @@ def test_dataset_planned_twice_or_by_a_non_owner_does_not_displace_others() -> N
     result = go(world, machine, Careless(GOOD.datasets, given=(stray, stray), asks=False))
     watermarks = world.watermarks(machine)
     assert (watermarks["good"], watermarks["other"]) == (Watermark({"0": 3}), Watermark({"0": 2}))
-    texts = sorted(reason.text.partition("found ")[2].partition(".")[0] for reason in result.reasons.kept[:3])
+    texts = sorted(reason.text.partition("found ")[2].partition(".")[0] for reason in result.reasons.entries[:3])
     assert [text.split()[:3] for text in texts] == [["`owned`", "is", "false"]] * 2 + [["it", "was", "planned"]]
 
 
@@ -166,7 +166,7 @@ def test_actual_high_watermark_that_cannot_be_stored_fails_only_its_own_dataset(
             continue
         machine, result = run_odd(world, high=high)
         check_good_ones(world, machine, result, 1)
-        assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("bad", "failed")]
+        assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("bad", "failed")]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_actual_high_watermark_that_cannot_be_stored_fails_only_its_own_dataset(
 def test_extraction_of_invalid_values_fails_only_its_own_dataset(odd: dict[str, Any]) -> None:
     machine, result = run_odd(World(), **odd)
     check_good_ones(World(), machine, result, 1)
-    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("bad", "failed")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("bad", "failed")]
 
 
 def test_numbers_of_other_libraries_are_accepted() -> None:
@@ -208,7 +208,7 @@ def test_skip_counts_of_a_source_add_up_to_a_storable_number() -> None:
     machine = Machine()
     result = go(World(), machine, Careless(GOOD.datasets, given=(plan,)))
     assert (result.totals.datasets_published, result.totals.positions_lost) == (2, 2**53)
-    assert [reason.text.partition("found ")[2][:20] for reason in result.reasons.kept] == ["it was planned twice"]
+    assert [reason.text.partition("found ")[2][:20] for reason in result.reasons.entries] == ["it was planned twice"]
     msgspec.json.encode(result)
 
 
@@ -218,7 +218,7 @@ def test_source_error_without_text_still_yields_a_reason() -> None:
 
     machine = Machine()
     result = go(World(), machine, OddSource(GOOD.datasets, opening=broken))
-    assert {reason.text for reason in result.reasons.kept} == {"TextlessError: <a TextlessError without a text>"}
+    assert {reason.text for reason in result.reasons.entries} == {"TextlessError: <a TextlessError without a text>"}
 
 
 @pytest.mark.parametrize("urn", ["\0", "a\nb", "\x1b[31mred", "\u202eabc", "..", "a" * 1024])
@@ -233,7 +233,7 @@ def test_skipped_offsets_of_a_source_are_reported_and_are_not_a_failure(world: W
     machine, names = Machine(), [f"__{number}" for number in range(50)]
     passed = tuple(SkippedDataset(name, "internal \udcff") for name in names)
     result = go(world, machine, Careless(GOOD.datasets, given=passed))
-    assert (result.succeeded, result.totals.datasets_skipped, result.reasons.kept) == (True, 0, ())
-    assert (len(result.notes.kept) < 50, len(result.notes.kept) + result.notes.left_out) == (True, 50)
-    assert {(note.kind, note.text) for note in result.notes.kept} == {("passed over", "internal \\udcff")}
+    assert (result.succeeded, result.totals.datasets_skipped, result.reasons.entries) == (True, 0, ())
+    assert (len(result.notes.entries) < 50, len(result.notes.entries) + result.notes.omitted_count) == (True, 50)
+    assert {(note.kind, note.text) for note in result.notes.entries} == {("passed over", "internal \\udcff")}
     msgspec.json.encode(result)

@@ -88,21 +88,21 @@ def test_faulty_extractor_publishes_what_its_policy_allows(
     assert world.watermarks(machine)["b"] == Watermark({"0": 2}), "other datasets are unaffected"
     assert audit(world, machine).exact
     kind = "partly failed" if reached else "failed"
-    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", kind)]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("a", kind)]
     assert not reached or left_in_staging(machine) == []
     check_recovery(machine, GOOD, world)
 
 
 def test_offset_and_reason_of_a_read_failure_are_reported_and_stored() -> None:
     machine = Machine()
-    [reason] = go(WORLD, machine, stumbling(p0=5)).reasons.kept
+    [reason] = go(WORLD, machine, stumbling(p0=5)).reasons.entries
     expected = f"is read up to {Watermark({'0': 5})} only: SOURCE_FAILED: a partition cannot be read"
     assert expected in reason.text
     [state] = [s for s in WORLD.store(machine).bucket_log(0).refresh().datasets.values() if s.dataset_urn == "a"]
-    assert expected in state.done_left_out
+    assert expected in state.done_partial_reason
     last = read_status(WORLD.store(machine)).last_run
     assert last is not None
-    [stored_reason] = last.reasons.kept
+    [stored_reason] = last.reasons.entries
     assert (stored_reason.subject, stored_reason.kind, expected in stored_reason.text) == ("a", "partly failed", True)
 
 
@@ -202,5 +202,5 @@ def test_audit_reports_a_published_prefix_that_no_log_names() -> None:
     assert isinstance(decode_segment(machine.paths(folder)[newest], newest).record, Intent)
     machine.unlink(newest)
     result = go(WORLD, machine, source(a=8))
-    assert LostTailError.id in {reason.kind for reason in result.reasons.kept}
+    assert LostTailError.id in {reason.kind for reason in result.reasons.entries}
     assert result.totals.datasets_published == 0

@@ -15,7 +15,7 @@ from distcommit.app.inspection.status import read_status
 from distcommit.core.errors import ConflictError, TransientError
 from distcommit.core.interfaces.source import Planned, SourceState
 from distcommit.core.records.log_records import SetWatermark
-from distcommit.core.records.read_failures import ReadFailure, Unread
+from distcommit.core.records.read_failures import ReadFailure, ReadFailures
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
@@ -82,7 +82,7 @@ class WithoutEnds(ModelSource):
 
 
 def unread(machine: Machine, urn: str = "a", world: World = WORLD) -> ReadFailure | None:
-    return states(world, machine)[urn].unread
+    return states(world, machine)[urn].read_failure
 
 
 def counted(machine: Machine, urn: str = "a", world: World = WORLD) -> int | None:
@@ -90,15 +90,15 @@ def counted(machine: Machine, urn: str = "a", world: World = WORLD) -> int | Non
     return failure.failed_runs if failure else None
 
 
-def unread_records(machine: Machine) -> list[Unread]:
+def unread_records(machine: Machine) -> list[ReadFailures]:
     log_records = [
         decode_segment(d, "").record for path, d in machine.paths("/job/store/log").items() if BUCKET_LOG in path
     ]
-    return [record for record in log_records if isinstance(record, Unread)]
+    return [record for record in log_records if isinstance(record, ReadFailures)]
 
 
 def kinds(result: RunResult, urn: str = "a") -> list[str]:
-    return [reason.kind for reason in result.reasons.kept if reason.subject == urn]
+    return [reason.kind for reason in result.reasons.entries if reason.subject == urn]
 
 
 def exact(machine: Machine, records: int, world: World = WORLD) -> None:
@@ -132,7 +132,7 @@ def test_all_read_failures_of_a_bucket_cost_one_record_and_successful_reads_cost
     assert [len(record.datasets) for record in unread_records(machine)] == [50]
     assert go(WORLD, machine, ModelSource({urn: ModelDataset({"0": 1}) for urn in broken.datasets})).succeeded
     assert len(unread_records(machine)) == 1
-    assert {state.unread for state in states(WORLD, machine).values()} == {None}
+    assert {state.read_failure for state in states(WORLD, machine).values()} == {None}
 
 
 def test_run_counts_one_failure_whatever_twins_its_drain_has() -> None:
@@ -185,8 +185,8 @@ def test_reason_of_a_partial_read_is_reported_behind_a_long_position() -> None:
     machine = Machine()
     one_unit = ModelDataset(dict.fromkeys(many, 2), bad={many[-1]: 1})
     result = go(world, machine, InOneUnit({"a": one_unit}))
-    assert WHY in result.reasons.kept[0].text
-    assert WHY in states(world, machine)["a"].done_left_out
+    assert WHY in result.reasons.entries[0].text
+    assert WHY in states(world, machine)["a"].done_partial_reason
     failure = unread(machine, world=world)
     assert failure is not None
     assert (failure.failed_runs, failure.outage) == (1, False)
@@ -199,7 +199,7 @@ def test_dataset_is_stopped_after_the_configured_runs_and_released_by_an_operato
     assert [kinds(result) for result in results] == [["failed"]] * 2 + [["failed", "stopped"]] + [
         ["skipped, stopped"]
     ] * 2
-    reason = results[-1].reasons.kept[0].text
+    reason = results[-1].reasons.entries[0].text
     assert reason.startswith("3 runs in a row could not read it")
     assert "`distcommit dataset release JOB.yaml a retry`" in reason
     assert WHY in reason
@@ -342,8 +342,12 @@ class Watching(ModelSource):
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         assert isinstance(states, SourceState)
         state = states.get("a")
-        seen = (state.watermark if state else None, states.to_read_again("a"), state.unread if state else None)
-        self.seen.append(seen)
+        watermarks = (
+            state.watermark if state else None,
+            states.to_read_again("a"),
+            state.read_failure if state else None,
+        )
+        self.seen.append(watermarks)
         yield from ModelSource.plan(self, owned, states)
 
 

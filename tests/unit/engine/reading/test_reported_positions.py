@@ -38,7 +38,9 @@ def test_position_that_lags_behind_the_records_duplicates_none(world: World, by:
     )
     failed = go(world, machine, behind)
     assert not failed.succeeded
-    assert any("reports a position before its last delivered record" in reason.text for reason in failed.reasons.kept)
+    assert any(
+        "reports a position before its last delivered record" in reason.text for reason in failed.reasons.entries
+    )
     assert go(world, machine, source(a=8, b=5)).succeeded
     audit_result = audit(world, machine)
     assert (audit_result.exact, audit_result.records, audit_result.duplicates) == (True, 13, 0)
@@ -87,7 +89,7 @@ def test_ranges_that_contradict_the_plan_stop_their_dataset_and_move_nothing(
     machine, grown = Machine(), source(a=9, b=5)
     assert go(FULL, machine, source(a=4, b=2)).succeeded
     refused = go(FULL, machine, Replanned(grown.datasets, change=change))
-    assert [(reason.subject, reason.kind) for reason in refused.reasons.kept] == [("a", "not planned")]
+    assert [(reason.subject, reason.kind) for reason in refused.reasons.entries] == [("a", "not planned")]
     assert FULL.watermarks(machine) == {"a": Watermark({"0": 4}), "b": Watermark({"0": 5})}
     assert go(FULL, machine, grown).succeeded
     audit_result = audit(FULL, machine)
@@ -162,5 +164,5 @@ def test_records_delivered_twice_or_reported_as_holes_fail_their_work_unit(
     machine = Machine()
     refused = go(FULL, machine, Extracting(source(a=4).datasets, change=change))
     assert not refused.succeeded
-    assert expected_error in refused.reasons.kept[0].text
+    assert expected_error in refused.reasons.entries[0].text
     assert not published(machine)

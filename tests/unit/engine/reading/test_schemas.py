@@ -180,7 +180,7 @@ def test_incompatible_work_units_of_one_run_end_as_the_policy_requires(policy: s
     rejected = {path for path in machine.paths(ROOTS.output) if "/_rejected/" in path and path.endswith(".parquet")}
     if policy == "fail":
         assert not result.succeeded
-        assert "on_incompatible is fail" in str(result.reasons.kept)
+        assert "on_incompatible is fail" in str(result.reasons.entries)
         assert dataset_states.get("a") is None or not dataset_states["a"].schemas
         return
     assert result.succeeded

@@ -30,11 +30,11 @@ DATA = source(a=2, b=1, c=3, d=1, e=2)
 
 def killing(*urns: str, times: int = 1_000_000) -> ModelSource:
     """Build the source whose datasets of these names kill their worker, so many times."""
-    left = dict.fromkeys(urns, times)
+    remaining = dict.fromkeys(urns, times)
 
     def extract(unit: WorkUnit) -> None:
-        if left.get(unit.dataset_urn, 0) > 0:
-            left[unit.dataset_urn] -= 1
+        if remaining.get(unit.dataset_urn, 0) > 0:
+            remaining[unit.dataset_urn] -= 1
             raise WorkerKilled
 
     return OddSource(DATA.datasets, extracting=extract)
@@ -83,8 +83,8 @@ def test_killers_fail_alone_and_all_other_datasets_are_published_in_the_same_run
     result, launch = run_dying(machine, killing(*killers), attempts)
     assert result.totals.datasets_published == len(DATA.datasets) - len(killers)
     assert (result.succeeded, result.error) == (False, "")
-    assert sorted({reason.subject for reason in result.reasons.kept}) == killers
-    for reason in result.reasons.kept:
+    assert sorted({reason.subject for reason in result.reasons.entries}) == killers
+    for reason in result.reasons.entries:
         assert is_worker_death(reason.text), reason.text
         assert f"dataset={reason.subject}, work_unit=" in reason.text
         assert "partition '0' from 0 to " in reason.text
@@ -121,7 +121,7 @@ def test_known_killer_is_read_alone_from_the_start_of_the_next_run() -> None:
     result, launch = run_dying(machine, killing("a"))
     assert launch.launched.count("ingest_partition") == 1, "no task died of it"
     assert launch.launched.count("read_suspect") == 2, "it dies, and the second launch records that"
-    assert [reason.subject for reason in result.reasons.kept] == ["a"]
+    assert [reason.subject for reason in result.reasons.entries] == ["a"]
 
 
 def test_failed_runs_of_a_killer_count_until_the_dataset_is_stopped() -> None:
@@ -130,9 +130,9 @@ def test_failed_runs_of_a_killer_count_until_the_dataset_is_stopped() -> None:
     for failed_runs in (1, 2):
         run_dying(machine, killing("a"), world=world)
         state = states(world, machine)["a"]
-        assert state.unread is not None
-        assert state.unread.failed_runs == failed_runs
-        assert not is_outage(state.unread.reason)
+        assert state.read_failure is not None
+        assert state.read_failure.failed_runs == failed_runs
+        assert not is_outage(state.read_failure.reason)
     assert states(world, machine)["a"].is_stopped
     _, launch = run_dying(machine, killing("a"), world=world)
     assert launch.read_alone == []
@@ -158,8 +158,8 @@ def test_work_unit_that_kills_the_whole_run_is_failed_by_a_later_run(_: int) -> 
     result, launch = run_dying(machine, data)
     assert launch.launched.count("read_suspect") == 1, "its failure is recorded, and it is not read"
     assert launch.launched.count("ingest_partition") == 1
-    assert [reason.subject for reason in result.reasons.kept] == ["a"]
-    assert is_worker_death(result.reasons.kept[0].text)
+    assert [reason.subject for reason in result.reasons.entries] == ["a"]
+    assert is_worker_death(result.reasons.entries[0].text)
     assert result.totals.datasets_published + audit(WORLD, machine).datasets >= len(DATA.datasets) - 1
     assert go(WORLD, machine, DATA).succeeded
     assert audit(WORLD, machine).exact

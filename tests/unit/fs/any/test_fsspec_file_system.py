@@ -21,8 +21,8 @@ from tests.unit.fs.any.fsspec_file_systems import Renaming, opened
 
 
 class TestFsspecOnALocalDisk(FileSystemContract):
-    def open_file_system(self, place: Path) -> tuple[FileSystem, str]:
-        return opened(Renaming), str(place)
+    def open_file_system(self, folder: Path) -> tuple[FileSystem, str]:
+        return opened(Renaming), str(folder)
 
     def test_setting_access_keeps_the_identity_of_the_file(self, fs: FileSystem, root: str) -> None:
         """fsspec cannot set the access mode, so the call raises."""

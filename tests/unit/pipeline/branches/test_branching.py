@@ -71,12 +71,12 @@ class Table(Converter):
                 rows.append(row)
                 values.append(output)
         for parity, (rows, values) in pieces.items():
-            taken = batch.take(pa.array(rows, pa.int64()))
-            place = taken.schema.get_field_index("value")
-            taken = taken.set_column(place, "value", pa.array([b"%d" % value for value in values], pa.binary()))
+            selected = batch.take(pa.array(rows, pa.int64()))
+            place = selected.schema.get_field_index("value")
+            selected = selected.set_column(place, "value", pa.array([b"%d" % value for value in values], pa.binary()))
             if parity:
-                taken = taken.select(["value"]).append_column("odd", pa.array([True] * len(values), pa.bool_()))
-            yield Converted(taken, pa.array(rows, pa.int64()), rejected)
+                selected = selected.select(["value"]).append_column("odd", pa.array([True] * len(values), pa.bool_()))
+            yield Converted(selected, pa.array(rows, pa.int64()), rejected)
             rejected = {}
 
 
@@ -207,7 +207,7 @@ def read(state: TaskState, fs: SimulatedFileSystem) -> Published:
 NUMBERS = st.integers(0, VALUES - 1)
 MADE = st.one_of(st.none(), st.just(()), *[st.lists(NUMBERS, min_size=n, max_size=n).map(tuple) for n in (1, 1, 2)])
 TABLES = st.builds(
-    lambda made, parity: Stage("table", Table(made, parity), on_failure="divert"),
+    lambda created, parity: Stage("table", Table(created, parity), on_failure="divert"),
     st.tuples(*(MADE | st.just((value,)) for value in range(VALUES))),
     st.booleans(),
 )
@@ -259,12 +259,12 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
     for offset, value in enumerate(records, 10):
         values = Chain(shared).of([value])
         if values is not None and fork is not None:
-            nowhere = any(not any(each in operator.to[name] for name in fork) for each in values)
+            nowhere = any(not any(item in operator.to[name] for name in fork) for item in values)
             values = None if nowhere else values
         for branch in flow.branches:
             own = values
             if values is not None and fork is not None:
-                own = Chain(tuple(branch.stages)).of([each for each in values if each in operator.to[branch.name]])
+                own = Chain(tuple(branch.stages)).of([item for item in values if item in operator.to[branch.name]])
             outcome[branch.name][offset] = "rejected" if own is None else "published" if own else "filtered"
             expected.setdefault(branch.name, Counter()).update(own or ())
     assert {name: counts for name, counts in published.values.items() if counts} == {
@@ -273,7 +273,7 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
     for name, rejected in outcome.items():
         sets = published.coverage.branches().get(name)
         by_kind = {
-            kind: [o for o, each in rejected.items() if each == kind] for kind in ("published", "rejected", "filtered")
+            kind: [o for o, item in rejected.items() if item == kind] for kind in ("published", "rejected", "filtered")
         }
         if sets is None or not published.footers:
             assert not by_kind["published"]
@@ -282,7 +282,7 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
         assert list(sets.published.offsets("0")) == by_kind["published"]
         assert list(sets.rejected.offsets("0")) == by_kind["rejected"]
         assert list(sets.filtered.offsets("0")) == by_kind["filtered"]
-        assert not sets.twice.count()
+        assert not sets.duplicates.count()
     holes = [hole for result in state.branches for hole in result.holes]
     if records and not published.footers:
         assert [(hole.low, hole.high, hole.is_hole) for hole in holes] == [(10, 10 + len(records), True)]
@@ -307,7 +307,7 @@ def test_records_rejected_by_a_branch_are_in_its_own_error_branch() -> None:
     published = read(state, fs)
     assert published.rejected == {"": [(10, "early"), (14, "fork")], "hourly": [(12, "picky")]}
     assert published.values == {"hourly": Counter([1]), "daily": Counter([2, 3])}
-    assert [(result.branch, result.records_written, result.records_diverted) for result in state.branches] == [
+    assert [(result.branch, result.records_written, result.records_rejected) for result in state.branches] == [
         ("hourly", 1, 0),
         ("daily", 2, 0),
         ("errors", 0, 2),
@@ -315,7 +315,7 @@ def test_records_rejected_by_a_branch_are_in_its_own_error_branch() -> None:
     ]
     folders = {file.final_path.rpartition("/")[0] for file in state.files}
     assert folders == {"a/hourly", "a/daily", "_rejected/a", "_rejected/a/hourly"}
-    assert {(c.branch, c.construct, c.taken, c.made, c.rejected, c.filtered) for c in state.constructs} == {
+    assert {(c.branch, c.construct, c.records_in, c.records_out, c.rejected, c.filtered) for c in state.constructs} == {
         ("", "early", 5, 5, 1, 0),
         ("hourly", "picky", 2, 1, 1, 0),
     }
@@ -366,14 +366,14 @@ def test_optional_checker_failures_are_only_counted() -> None:
     check = Stage("check", OneOf(frozenset({1})), is_mandatory=False, on_failure="fail")
     state, fs = run_flow(TaskFlow(source_of([[1, 2, 3]]), (Branch(FileSink()),), (check,)), range(3))
     assert read(state, fs).values == {"main": Counter([1, 2, 3])}
-    assert [(c.noted, c.rejected, c.made) for c in state.constructs] == [(2, 0, 3)]
+    assert [(c.noted, c.rejected, c.records_out) for c in state.constructs] == [(2, 0, 3)]
 
 
 def test_constructs_count_filtered_and_rejected_records() -> None:
     table = Stage("table", Table((None, (), (2, 2), (3,), (4,), (5,))), on_failure="divert")
     drop = Stage("check", OneOf(frozenset({2, 4})), on_failure="drop")
     state, fs = run_flow(TaskFlow(source_of([[0, 1, 2, 3, 4]]), (Branch(FileSink()),), (table, drop)), range(5))
-    counts = [(c.construct, c.taken, c.made, c.rejected, c.filtered) for c in state.constructs]
+    counts = [(c.construct, c.records_in, c.records_out, c.rejected, c.filtered) for c in state.constructs]
     assert counts == [("table", 5, 4, 1, 1), ("check", 4, 3, 0, 1)]
     (data, _) = read(state, fs).footers
     assert dict(data.filtered_by) == {"table": 1, "check": 1}
@@ -391,7 +391,7 @@ class AtMost(TaskChecker, TaskCheck):
         self.seen = 0
         return self
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         self.seen += batch.num_rows
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:

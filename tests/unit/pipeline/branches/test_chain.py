@@ -9,7 +9,7 @@ import pyarrow as pa
 from distcommit.app.job_file.built_in import validated
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.pipeline.branches.chain import Chain
-from distcommit.pipeline.branches.piece import Piece
+from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.task_flow import Stage
 
 
@@ -23,6 +23,6 @@ class Unreadable(Converter):
 def test_later_converters_are_not_asked_about_columns_without_records() -> None:
     behind = Stage("select", validated("converter", {"type": "select", "columns": ["price"]}))
     chain = Chain([Stage("first", Unreadable(), on_failure="divert"), behind])
-    pieces, rejected = chain.run([Piece(pa.record_batch({"value": [b"a", b"b"]}))])
+    pieces, rejected = chain.run([TracedBatch(pa.record_batch({"value": [b"a", b"b"]}))])
     assert pieces == []
     assert {row: rejection.reason for row, rejection in rejected.items()} == {0: "unreadable", 1: "unreadable"}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
-from distcommit.constructs.by_record import Record, RecordConverter
+from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.constructs.registry.client import RegisteredSchema, UnknownSchemaError
 from distcommit.constructs.registry.converter import RegistryConverter
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
@@ -23,8 +23,8 @@ from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import run_work_unit
-from distcommit.pipeline.branches.piece import Piece
 from distcommit.pipeline.branches.source_order import in_source_order
+from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.databases.staged_rows import StagedRows, files_of, staged_batches, staged_runs
@@ -220,7 +220,7 @@ class RisingTask(TaskChecker, TaskCheck):
     def begin(self) -> TaskCheck:
         return self
 
-    def see(self, batch: pa.RecordBatch) -> None:
+    def inspect(self, batch: pa.RecordBatch) -> None:
         self.rising.look_at(batch)
 
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
@@ -386,8 +386,8 @@ def test_first_schema_is_admitted_first_whatever_its_id() -> None:
 
 
 def test_several_records_of_one_row_keep_the_order_of_their_pieces() -> None:
-    one = Piece(pa.record_batch({"a": [1, 2, 3]}), pa.array([0, 0, 2]).to_numpy())
-    other = Piece(pa.record_batch({"b": [4, 5]}), pa.array([0, 1]).to_numpy())
+    one = TracedBatch(pa.record_batch({"a": [1, 2, 3]}), pa.array([0, 0, 2]).to_numpy())
+    other = TracedBatch(pa.record_batch({"b": [4, 5]}), pa.array([0, 1]).to_numpy())
     runs = in_source_order([one, other])
     assert [run.records.to_pydict() for run in runs] == [{"a": [1, 2]}, {"b": [4, 5]}, {"a": [3]}]
     assert [run.origin_rows().tolist() for run in runs] == [[0, 0], [0, 1], [2]]

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.error_kinds import is_permanent
-from distcommit.core.errors import OverdueError, error_text
+from distcommit.core.errors import TimeLimitError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.pipeline.branches.chain import Chain
-from distcommit.pipeline.branches.piece import Piece
+from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Stage
 
@@ -48,7 +48,7 @@ def wait() -> None:
 
 def swallow() -> None:
     for _ in range(2):
-        with suppress(OverdueError):
+        with suppress(TimeLimitError):
             time.sleep(60)
 
 
@@ -56,8 +56,8 @@ def swallow() -> None:
 def test_construct_that_does_not_end_fails(does: Callable[[], None]) -> None:
     before = signal.getsignal(signal.SIGALRM)
     chain = Chain([Stage("quick", Endless(lambda: None)), Stage("stuck", Endless(does))], SOON_S)
-    with pytest.raises(OverdueError, match=r"construct=stuck.*at most 0\.05 s") as caught:
-        chain.run([Piece(pa.record_batch({"n": [1]}))])
+    with pytest.raises(TimeLimitError, match=r"construct=stuck.*at most 0\.05 s") as caught:
+        chain.run([TracedBatch(pa.record_batch({"n": [1]}))])
     assert chain.at == "stuck"
     assert is_permanent(error_text(caught.value)), "another attempt would fail in the same way"
     assert signal.getsignal(signal.SIGALRM) == before

@@ -31,7 +31,7 @@ from distcommit.engine.driver.run import run
 from distcommit.engine.reading.ingest import failed_state, ingest_partition
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.pipeline.branches.chain import Chain
-from distcommit.pipeline.branches.piece import Piece
+from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.limits.watchdog import LEAST_MARGIN_S, Watchdog
 from distcommit.pipeline.limits.watchdog_child import Worker
@@ -89,7 +89,7 @@ def compile_a_schema() -> None:
 
     object.__setattr__(registry_converter, "decoder", decoder)
     registry_converter.begin_work_unit("orders")
-    Chain([Stage("greedy", registry_converter)], LIMIT_S).run([Piece(batch_of([message(1)]))])
+    Chain([Stage("greedy", registry_converter)], LIMIT_S).run([TracedBatch(batch_of([message(1)]))])
 
 
 def leave_a_process_that_has_all_descriptors() -> None:
@@ -312,7 +312,7 @@ def test_ingest_job_that_died_of_stuck_work_units_is_launched_again_for_all_othe
     result = run(launch, WORLD.begin(machine, data))
     assert launched.count("ingest_partition") == 4
     assert (result.totals.datasets_published, result.error) == (1, "")
-    assert sorted(reason.subject for reason in result.reasons.kept) == ["a", "b", "c"]
+    assert sorted(reason.subject for reason in result.reasons.entries) == ["a", "b", "c"]
     check_recovery(machine, data)
     assert audit(WORLD, machine).exact
 

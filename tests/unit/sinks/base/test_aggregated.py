@@ -86,8 +86,8 @@ def test_rejected_request_of_an_atomic_group_holds_back_the_others() -> None:
 
 def test_atomic_group_rejected_by_the_commit_fails_all_its_requests() -> None:
     tables = Tables(bad=frozenset({"a.2"}))
-    why = FailedForGood("one of 3 requests that are committed together was refused: a.2 does not fit")
-    assert tables.commit_atomically(requests("a.1", "a.2", "a.3")) == [why] * 3
+    reason = FailedForGood("one of 3 requests that are committed together was refused: a.2 does not fit")
+    assert tables.commit_atomically(requests("a.1", "a.2", "a.3")) == [reason] * 3
     assert (tables.tries, tables.commits) == (1, [])
 
 

@@ -70,7 +70,12 @@ def test_coverage_contains_written_skipped_and_filtered_offsets() -> None:
     covering.note_holes([SkippedRange("0", 2, 4, "no record", True, "topic-id")])
     assert covering.note_filtered(Filtered({"main": text(frozenset({5}))}, {}))
     (coverage,) = covered_in([{"covered": covering.covered()}])
-    assert (coverage.incarnation, coverage.rows, coverage.makes_several, coverage.twice) == ("topic-id", 3, True, 0)
+    assert (coverage.incarnation, coverage.rows, coverage.makes_several, coverage.duplicates) == (
+        "topic-id",
+        3,
+        True,
+        0,
+    )
     assert list(parsed(coverage.offsets).offsets("0")) == [0, 1, 4]
     assert list(parsed(coverage.holes).offsets("0")) == [2, 3]
     assert list(parsed(coverage.filtered["main"]).offsets("0")) == [5]
@@ -106,7 +111,7 @@ def test_order_of_added_parts_decides_only_the_last_one(parts: tuple[Covered, Co
 @given(NUMBERS, NUMBERS)
 def test_offsets_in_two_parts_are_counted_as_duplicates(first: frozenset[int], then: frozenset[int]) -> None:
     (coverage,) = added(Covered(offsets=text(first), rows=1), Covered(offsets=text(then), rows=1))
-    assert coverage.twice == len(first & then)
+    assert coverage.duplicates == len(first & then)
     assert set(parsed(coverage.offsets).offsets("0")) == first | then
 
 

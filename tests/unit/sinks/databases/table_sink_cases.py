@@ -364,7 +364,7 @@ class TableSinkCases:
         committer = sink.open_committer(target.context)
         (row,) = committer.ledger()
         committer.close()
-        assert (row.epoch, row.base, row.covered[0].rows, row.covered[0].twice) == (7, 6, 7, 0)
+        assert (row.epoch, row.base, row.covered[0].rows, row.covered[0].duplicates) == (7, 6, 7, 0)
         ((covered,),) = target.sql("SELECT covered FROM distcommit_ledger WHERE store <> ''")
         assert len(str(covered)) < 400
         other = sink.open_committer(CommitterContext(LocalFileSystem(), "", "", "another store"))

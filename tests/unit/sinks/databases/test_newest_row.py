@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from distcommit.core.provenance import Provenance
-from distcommit.sinks.databases.newest_row import PART, POSITION, oldest_first
+from distcommit.sinks.databases.upsert_order import PART, POSITION, oldest_first
 from distcommit.sources.files.source import FilesSource
 from distcommit.sources.kafka.source import KafkaSource
 from distcommit.sources.rest.source import RestSource

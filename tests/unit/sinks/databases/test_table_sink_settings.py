@@ -34,10 +34,13 @@ def test_invalid_section_is_rejected(settings: dict[str, Any], message: str) -> 
 
 def test_target_is_pinned_and_shown_without_user_and_password() -> None:
     sink = MariadbSink.model_validate({"type": "mariadb", "url": f"{SERVER}?ssl_ca=/ca.pem", "password": "secret"})
-    assert {name: pin.value for name, pin in sink.pins().items()} == {"database": "shop", "table": "{dataset}"}
+    assert {name: pin.value for name, pin in sink.fixed_settings().items()} == {
+        "database": "shop",
+        "table": "{dataset}",
+    }
     assert sink.published_in("orders", "/output") == "table shop.orders of db.example:3307"
     file = SqliteSink.model_validate({"type": "sqlite", "path": "/data/rows.db", "table": "all"})
-    assert {name: pin.value for name, pin in file.pins().items()} == {"file": "rows.db", "table": "all"}
+    assert {name: pin.value for name, pin in file.fixed_settings().items()} == {"file": "rows.db", "table": "all"}
     assert file.published_in("orders", "/output") == "table all of /data/rows.db"
 
 

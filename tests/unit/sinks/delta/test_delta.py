@@ -590,12 +590,12 @@ def test_columns_or_partitions_replaced_before_the_commit_are_rejected(target: T
 
 def test_staged_files_survive_a_plain_vacuum_and_are_reported_lost_after_a_full_one(target: Target) -> None:
     sink = target.sink()
-    request, taken = target.prepare(sink, "t", 1, ids(1)), target.prepare(sink, "u", 1, ids(1))
+    request, selected = target.prepare(sink, "t", 1, ids(1)), target.prepare(sink, "u", 1, ids(1))
     for full in (False, True):
         target.table("t").vacuum(dry_run=False, full=full)
     target.table("t").vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     target.table("u").vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True)
-    one, two = target.commit(sink, request, taken)
+    one, two = target.commit(sink, request, selected)
     assert one == Committed()
     assert "data files are gone" in failed(two)
     assert target.rows("u") == []

@@ -57,9 +57,9 @@ def test_avro_supports_every_mapped_type(tmp_path: Path, compression: Compressio
     table = read_records(LocalFileSystem(), str(path))
     for place, (kind, _) in enumerate(TYPES):
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-        wanted = columns[place].cast(plain)
+        required = columns[place].cast(plain)
         back = table.column(place).cast(plain)
-        assert back.combine_chunks().equals(wanted), kind
+        assert back.combine_chunks().equals(required), kind
     header = fastavro.schemaless_reader(io.BytesIO(path.read_bytes()[4:]), {"type": "map", "values": "bytes"}, None)
     assert isinstance(header, dict)
     assert header["avro.codec"] == {"zstd": b"zstandard", "gzip": b"deflate", "none": b"null"}.get(
@@ -107,8 +107,8 @@ def test_type_without_an_avro_form_is_rejected_with_its_column(tmp_path: Path, n
 @pytest.mark.parametrize("compression", ["zstd", "snappy", "gzip", "none"])
 def test_parquet_files_are_compressed_as_configured_unless_tiny(tmp_path: Path, compression: Compression) -> None:
     expected = {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
-    for attempt, count, wanted in (("big", 10_000, expected), ("tiny", 10, "UNCOMPRESSED")):
+    for attempt, count, required in (("big", 10_000, expected), ("tiny", 10, "UNCOMPRESSED")):
         files = files_in(tmp_path, FileSink(compression=compression), attempt=attempt)
         files.write(numbered(0, count, value=b"x" * 20))
         (output,) = files.prepare_commit().files
-        assert pq.read_metadata(tmp_path / output.staged_path).row_group(0).column(3).compression == wanted
+        assert pq.read_metadata(tmp_path / output.staged_path).row_group(0).column(3).compression == required

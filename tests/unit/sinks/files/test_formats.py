@@ -19,7 +19,7 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import Compression, FileFormat
-from distcommit.sinks.files.formats.file_tail import GZIP, said_of
+from distcommit.sinks.files.formats.file_tail import GZIP, file_tail_of
 from distcommit.sinks.files.formats.text_values import from_text, to_text
 from distcommit.sinks.files.sink import FileSink
 from tests.unit.sinks.files.attempts import LEAST, files_in, numbered
@@ -214,7 +214,7 @@ def test_any_changed_byte_of_the_metadata_is_detected(tmp_path: Path, form: File
 
 
 def test_later_metadata_version_raises_unknown_version(tmp_path: Path) -> None:
-    later = msgspec.structs.replace(said_of({}, WORDS.schema), version=2)
+    later = msgspec.structs.replace(file_tail_of({}, WORDS.schema), version=2)
     path = tmp_path / "file.jsonl.gz"
     path.write_bytes(gzip.compress(b"{}\n") + GZIP.framed(later))
     for read in (read_footer, read_records):

@@ -183,8 +183,8 @@ def test_concurrent_creators_create_each_table_once(target: Target) -> None:
     sink.announce(["begun"], NARROW, "run-1")
     schema, created = target.table("begun").schema(), list[dict[Any, Any]]()
     spec, order = target.table("begun").spec(), target.table("begun").sort_order()
-    wanted = [NewTable(("n", name), schema, spec, order, {}) for name in NAMES]
-    threads = [threading.Thread(target=lambda: created.append(tables.create(wanted))) for _ in range(6)]
+    requested = [NewTable(("n", name), schema, spec, order, {}) for name in NAMES]
+    threads = [threading.Thread(target=lambda: created.append(tables.create(requested))) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

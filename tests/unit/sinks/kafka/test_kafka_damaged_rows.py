@@ -18,7 +18,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.kafka.client import KafkaTarget
-from distcommit.sinks.kafka.names import lane_of, ledger_key
+from distcommit.sinks.kafka.names import id_number, ledger_key
 from distcommit.sinks.kafka.sink import KafkaSink
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelSource
@@ -45,7 +45,7 @@ class Topic:
         return ledger_key(self.store_id, CommitRequest(name, 3, ()))
 
     def put(self, name: str, value: bytes | None, key: bytes | None = None) -> None:
-        self.messages.setdefault(lane_of(name, LANES), []).append((self.key(name) if key is None else key, value))
+        self.messages.setdefault(id_number(name, LANES), []).append((self.key(name) if key is None else key, value))
 
     def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[Any]:
         for lane in ends:
@@ -104,9 +104,9 @@ def test_damaged_row_hides_no_other_from_inspection_and_its_partition_rejects_co
     datasets, (problem,) = inspected(store)
     assert datasets == OTHERS, "an older row of that dataset does not count"
     assert problem.startswith("ledger of branch main, sink kafka: rows of the ledger can't be read [topic=ledger]; ")
-    lane = lane_of(DAMAGED, LANES)
+    lane = id_number(DAMAGED, LANES)
     assert f"found partition {lane}, dataset {DAMAGED}, branch main, of store {store.store_id}: " in problem
-    beside = [name for name in NAMES if lane_of(name, LANES) == lane]
+    beside = [name for name in NAMES if id_number(name, LANES) == lane]
     elsewhere = [name for name in NAMES if name not in beside]
     assert len(beside) > 1
     for name in beside:
@@ -129,7 +129,7 @@ def test_row_with_a_foreign_key_is_reported_whatever_its_value(store: JobStore, 
     topic.put("x", msgspec.json.encode(LedgerRow(dataset_urn="x", branch="main", epoch=3)), key)
     datasets, (problem,) = inspected(store)
     assert datasets == sorted(NAMES)
-    assert f"found partition {lane_of('x', LANES)}, key {key!r}: it names no dataset" in problem
+    assert f"found partition {id_number('x', LANES)}, key {key!r}: it names no dataset" in problem
 
 
 def test_many_damaged_rows_are_counted_and_some_are_named(store: JobStore, topic: Topic) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin._acl import AclOperation
 
 from distcommit.core.errors import TransientError
-from distcommit.sinks.kafka.client import KafkaTarget, ledger_made
+from distcommit.sinks.kafka.client import KafkaTarget, ledger_topic_id
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def topic_id_from(monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], name: str
     }
     for part, act in parts.items():
         monkeypatch.setattr(KafkaTarget, part, act)
-    return ledger_made(KafkaTarget("b", (), name, 1, 10, 30), "run")
+    return ledger_topic_id(KafkaTarget("b", (), name, 1, 10, 30), "run")
 
 
 def test_created_topic_is_waited_for_with_increasing_delays(
@@ -80,8 +80,8 @@ def test_topic_that_can_not_be_described_is_not_reported_as_denied() -> None:
         "lost": answered(error=KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))),
     }
     admin: Any = SimpleNamespace(describe_topics=lambda topics, **options: descriptions)
-    why = KafkaTarget("b", (), "ledger", 1, 10, 30).unwritable(admin, list(descriptions))
-    assert {topic: text.partition(":")[0] for topic, text in why.items() if topic != "lost"} == {
+    reason = KafkaTarget("b", (), "ledger", 1, 10, 30).unwritable(admin, list(descriptions))
+    assert {topic: text.partition(":")[0] for topic, text in reason.items() if topic != "lost"} == {
         "others": "TOPIC_AUTHORIZATION_FAILED"
     }
-    assert "LEADER_NOT_AVAILABLE" in why["lost"]
+    assert "LEADER_NOT_AVAILABLE" in reason["lost"]

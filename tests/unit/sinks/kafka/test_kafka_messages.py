@@ -100,8 +100,8 @@ class Staged:
 def test_messages_whose_staged_bytes_changed_are_never_sent(tmp_path: Path) -> None:
     staged = Staged(tmp_path)
     staged.flip("b")
-    seen, failed = staged.committed(staged.requests)
-    assert (seen, list(failed)) == ([], [1]), "no message of the transaction is visible"
+    chunks, failed = staged.committed(staged.requests)
+    assert (chunks, list(failed)) == ([], [1]), "no message of the transaction is visible"
     assert isinstance(failed[1], FailedForGood)
     assert "are damaged [path=b/messages-0.arrow]; expected the staged bytes" in failed[1].reason
     assert staged.committed({0: staged.requests[0]}) == ([b"message of a" * 9], {})

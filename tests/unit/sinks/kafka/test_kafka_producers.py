@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from distcommit.sinks.kafka.producers import CatchableProducer, told
+from distcommit.sinks.kafka.producers import CatchableProducer, raising
 from tests.unit.sinks.open_clients import client_threads
 
 
@@ -29,7 +29,7 @@ def fenced(client: Producer | None) -> None:
 def test_error_that_is_not_an_exception_becomes_one_also_in_a_thread() -> None:
     one = producer()
     with ThreadPoolExecutor(1) as pool, pytest.raises(KafkaException, match="fenced by a newer producer") as caught:
-        pool.submit(told(fenced), one).result(timeout=60)
+        pool.submit(raising(fenced), one).result(timeout=60)
     one.close()
     assert caught.value.args[0].fatal()
     assert caught.value.__context__ is None
@@ -40,8 +40,8 @@ def test_exceptions_and_results_are_unchanged() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        told(stopped)(producer())
-    assert told(lambda client, *numbers, of: max(numbers) * of)(producer(), 1, 2, of=3) == 6
+        raising(stopped)(producer())
+    assert raising(lambda client, *numbers, of: max(numbers) * of)(producer(), 1, 2, of=3) == 6
 
 
 def test_each_call_that_may_fail_fatally_is_guarded() -> None:

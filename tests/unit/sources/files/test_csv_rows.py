@@ -213,6 +213,6 @@ def test_first_unparsable_row_without_an_error_branch_fails_its_work_unit_and_is
     path = folder.put("a/0.csv", "n,t\n1,2\n3\n")
     result = go(world, machine, source)  # type: ignore[arg-type]
     assert not result.succeeded
-    assert f"{path}, row 1: 1 columns, and not 2" in str(result.reasons.kept)
-    assert "construct=source" in str(result.reasons.kept)
+    assert f"{path}, row 1: 1 columns, and not 2" in str(result.reasons.entries)
+    assert "construct=source" in str(result.reasons.entries)
     assert tables(machine, "") == []

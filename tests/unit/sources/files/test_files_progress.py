@@ -30,11 +30,11 @@ def test_each_file_is_read_once_unless_it_arrives_below_the_remembered_bound(
         floor = progress.floor
         new = [file for file in arrived if file.path not in there]
         there |= {file.path: file for file in new}
-        waiting = progress.unread(there.values())
+        waiting = progress.unread_files(there.values())
         assert (waiting.changed, waiting.half) == ([], half)
-        unread = sorted([*waiting.new, *waiting.late], key=lambda file: file.entry)
-        assert all(file in unread for file in new if file.entry[:2] > floor)
-        order = [*([half] if half else []), *unread]
+        files = sorted([*waiting.new, *waiting.late], key=lambda file: file.entry)
+        assert all(file in files for file in new if file.entry[:2] > floor)
+        order = [*([half] if half else []), *files]
         for file in order[:limit]:
             before, progress = progress, progress.after(file, remembered)
             assert at_or_past(KIND.to_position(progress), KIND.to_position(before))
@@ -45,7 +45,7 @@ def test_each_file_is_read_once_unless_it_arrives_below_the_remembered_bound(
             progress = progress.within(half, progress.rows + 1, remembered)
         elif limit:
             half = None
-        unread_files = progress.unread(there.values())
+        unread_files = progress.unread_files(there.values())
         assert sorted([*unread_files.new, *unread_files.late], key=lambda file: file.entry) == [
             file for file in order[limit:] if file is not half
         ]
@@ -64,7 +64,7 @@ def test_begun_file_that_changed_and_was_restored_counts_as_unread() -> None:
     begun, late = ListedFile(0, "a", 1, 10), ListedFile(0, "late", 1, 5)
     progress = Progress().within(begun, 2, 3)
     for step in (progress.after(late, 3), progress.within(late, 1, 3)):
-        assert begun in step.unread([begun, late]).new
+        assert begun in step.unread_files([begun, late]).new
 
 
 @given(FILES, st.integers(1, 3), st.integers(1, 9))
@@ -87,7 +87,7 @@ def test_half_read_file_is_always_remembered(files: list[ListedFile], rows: int)
     for file in sorted(files, key=lambda file: file.path):
         begun = progress.within(file, rows, 1)
         assert begun.half == file.entry.name
-        assert begun.unread([file]).half == file
+        assert begun.unread_files([file]).half == file
         progress = progress.after(file, 1)
 
 
@@ -97,8 +97,8 @@ def test_changed_file_is_reported_until_it_is_read_again() -> None:
         for first, second in ((old, new), (new, old)):
             progress = Progress().after(ListedFile(0, "b", 1, 15), remembered).after(first, remembered)
             if first.entry in progress.recent:
-                assert progress.unread([second]).changed == [second]
-            again = progress.after(second, remembered).unread([second])
+                assert progress.unread_files([second]).changed == [second]
+            again = progress.after(second, remembered).unread_files([second])
             assert [*again.new, *again.late, *again.changed] == []
 
 
@@ -107,4 +107,4 @@ def test_files_of_equal_times_are_ordered_by_name() -> None:
     progress = Progress()
     for file in sorted(files, key=lambda file: file.entry)[:30]:
         progress = progress.after(file, 3)
-    assert len(progress.unread(files).new) == 20
+    assert len(progress.unread_files(files).new) == 20

@@ -229,10 +229,10 @@ def test_run_that_stops_within_a_file_resumes_there(folder: Folder, monkeypatch:
     path.rename(path.with_suffix(".away"))
     assert f"of which {len(first)} rows are published: d/a.jsonl" in folder.problem("d")
     path.with_suffix(".away").rename(path)
-    rest = folder.run(tracked_files=1)
-    assert [row["value"].decode() for row in first + rest] == [*map(str, range(10)), "b"]
-    assert counted(first + rest) == {"0": [*range(11)]}
-    assert [row["_row"] for row in first + rest] == [*range(10), 0]
+    remainder = folder.run(tracked_files=1)
+    assert [row["value"].decode() for row in first + remainder] == [*map(str, range(10)), "b"]
+    assert counted(first + remainder) == {"0": [*range(11)]}
+    assert [row["_row"] for row in first + remainder] == [*range(10), 0]
 
 
 def two_hosts(tmp_path: Path) -> Folder:
@@ -388,12 +388,12 @@ def test_invalid_files_position_is_reported(folder: Folder, wrong: Any) -> None:
 
 
 def test_pins_change_with_the_pattern_but_not_with_the_folder(folder: Folder) -> None:
-    values = {name: pin.value for name, pin in folder.source().pins().items()}
+    values = {name: pin.value for name, pin in folder.source().fixed_settings().items()}
     assert values == {"paths": "{dataset}/**/*.jsonl", "dataset": "", "watermark": "files 1"}
     moved = folder.source(paths=["s3://bucket/elsewhere/{dataset}/**/*.jsonl"])
-    assert moved.pins() == folder.source().pins()
+    assert moved.fixed_settings() == folder.source().fixed_settings()
     other = folder.source(paths=[f"{folder.folder}/in/{{dataset}}/*.jsonl"])
-    assert other.pins() != folder.source().pins()
+    assert other.fixed_settings() != folder.source().fixed_settings()
 
 
 @pytest.mark.parametrize("names", [("host1", "host2"), ("", "below"), ("a/deep", "a/er")])
@@ -402,12 +402,12 @@ def test_pins_change_if_patterns_are_reordered(tmp_path: Path, names: tuple[str,
 
     def pins(*folders: str, root: str = f"{tmp_path}/in") -> dict[str, FixedSetting]:
         paths = [f"{root}/{folder}/*.jsonl" for folder in folders]
-        return dict(Folder(tmp_path, paths=paths, dataset="d").source().pins())
+        return dict(Folder(tmp_path, paths=paths, dataset="d").source().fixed_settings())
 
     assert pins(*names) != pins(*names[::-1])
     assert pins(*names) == pins(*names, root="s3://bucket/elsewhere"), "all folders may move together"
     one, another = f"{tmp_path}/in/host1/*.jsonl", f"{tmp_path}/in/host2/*.csv"
-    alone = Folder(tmp_path, paths=[one, another], dataset="d").source().pins()
+    alone = Folder(tmp_path, paths=[one, another], dataset="d").source().fixed_settings()
     assert set(alone) == {"paths", "dataset", "watermark"}, "different patterns need no pinned order"
 
 

@@ -138,13 +138,13 @@ def test_read_failure_is_planned_up_to_its_end_and_other_partitions_as_usual(
     assert ranges(whole) == [{"3": (7, 30), "2": (6, 20), "1": (4, 10)}]
     incarnation = whole.work_units[0].expected_high.incarnation
     failure = ReadFailure(1, 1, Watermark({"2": 9, "3": 40}, incarnation), "SourceError: gone")
-    states["full"] = replace(states["full"], unread=failure)
+    states["full"] = replace(states["full"], read_failure=failure)
     assert ranges(plan_of(plans(kafka, states)["full"])) == ranges(whole), (
         "a run without separate retries plans as usual"
     )
     again = plan_of(plans(kafka, ReadingAgain(states))["full"])
     assert ranges(again) == [{"3": (7, 30), "1": (4, 10), "2": (6, 9)}], "partition 3 ends before the failed read's end"
-    states["full"] = replace(states["full"], unread=replace(failure, stopped=True))
+    states["full"] = replace(states["full"], read_failure=replace(failure, stopped=True))
     assert plans(kafka, ReadingAgain(states)) == {}
 
 

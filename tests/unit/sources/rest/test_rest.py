@@ -121,10 +121,10 @@ def test_times_less_precise_than_the_lookback_are_rejected(lists: Lists, written
     enough = lists.reader(watermark={**TIME, "lookback": lookback_s})
     assert numbers(enough.run()) == [0]
     if lookback_s:
-        why = failure(lists.reader(watermark={**TIME, "lookback": lookback_s - 1}))
-        assert f"a lookback of at least {lookback_s}" in why
-        assert repr(written) in why
-        assert f"set source.watermark.lookback to {lookback_s}" in why
+        reason = failure(lists.reader(watermark={**TIME, "lookback": lookback_s - 1}))
+        assert f"a lookback of at least {lookback_s}" in reason
+        assert repr(written) in reason
+        assert f"set source.watermark.lookback to {lookback_s}" in reason
 
 
 def test_record_bytes_are_kept_unchanged(lists: Lists) -> None:
@@ -250,9 +250,9 @@ def test_seconds_since_1970_do_not_depend_on_the_machine_s_time_zone(
         for zone in ("UTC", "America/New_York", "Asia/Tokyo"):
             monkeypatch.setenv("TZ", zone)
             time.tzset()
-            assert field.asked(low, high) == {"since": "1704067199", "until": "1719792001"}
+            assert field.range_params(low, high) == {"since": "1704067199", "until": "1719792001"}
         literal = field.model_copy(update={"format": "%%s %s %Y"})
-        assert literal.asked(low, None) == {"since": "%s 1704067199 2023"}
+        assert literal.range_params(low, None) == {"since": "%s 1704067199 2023"}
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -294,7 +294,7 @@ def test_format_coarser_than_the_margin_of_a_query_is_rejected(form: str, alike:
 def test_query_margin_is_a_day_or_a_second_by_the_precision_of_the_format(form: str, since: str, until: str) -> None:
     field = WatermarkField.model_validate({**TIME, "until": "until", "format": form})
     low, high = "2024-03-01T10:30:00.000000Z", "2024-03-01T12:30:00.000000Z"
-    assert field.asked(low, high) == {"since": since, "until": until}
+    assert field.range_params(low, high) == {"since": since, "until": until}
 
 
 def test_reading_may_end_between_two_values_and_resumes_there(lists: Lists) -> None:
@@ -511,12 +511,12 @@ def test_dataset_may_override_field_list_and_parameters(lists: Lists) -> None:
     source = lists.source("header", datasets=[lists.name, "other"], records="wrong", overrides={lists.name: other})
     assert numbers(Reader(source, lists.name).run()) == [0]
     assert lists.server.asked(lists.name)[0]["arguments"] == {"limit": "5"}
-    assert source.pins()["url"].value == "/header/{dataset}"
+    assert source.fixed_settings()["url"].value == "/header/{dataset}"
 
 
 def test_only_parameters_that_contain_the_dataset_are_pinned(lists: Lists) -> None:
     def pins(**params: str) -> dict[str, str]:
-        return {name: pin.value for name, pin in lists.source(params=params).pins().items()}
+        return {name: pin.value for name, pin in lists.source(params=params).fixed_settings().items()}
 
     named = "params ({dataset})"
     assert pins(table="{dataset}", limit="5", of="x-{dataset}")[named] == "of=x-{dataset}&table={dataset}"

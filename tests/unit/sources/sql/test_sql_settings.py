@@ -111,13 +111,13 @@ def test_lookback_is_required() -> None:
 
 
 def test_database_and_schema_are_pinned_but_the_server_is_not() -> None:
-    pins = source(SERVER, schema="sales").pins()
+    pins = source(SERVER, schema="sales").fixed_settings()
     assert {name: pin.value for name, pin in pins.items()} == {"database": "shop", "schema": "sales"}
-    elsewhere = source("postgresql://other@replica/shop", schema="sales").pins()
+    elsewhere = source("postgresql://other@replica/shop", schema="sales").fixed_settings()
     assert {name: FixedSetting(pin.value) for name, pin in elsewhere.items()} == {
         name: FixedSetting(pin.value) for name, pin in pins.items()
     }
-    assert source("sqlite:////data/shop.db").pins()["database"].value == "/data/shop.db"
+    assert source("sqlite:////data/shop.db").fixed_settings()["database"].value == "/data/shop.db"
 
 
 def test_password_file_is_read_when_connecting(tmp_path: Path) -> None:

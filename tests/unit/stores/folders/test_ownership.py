@@ -10,7 +10,7 @@ import pytest
 from distcommit.core.ports import FolderEntry
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
-from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.logs.log_anchors import record_cut_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
@@ -65,9 +65,9 @@ def test_only_the_newest_run_with_a_snapshot_marks_its_end() -> None:
     second = WORLD.begin(machine, SOURCE)
     record_cut_ended(store, second.epoch, ())
     end_run(store, first.epoch, clean=False)
-    assert read_marks(store.fs, ROOTS.output)[Mark.ENDED] == 0
+    assert read_markers(store.fs, ROOTS.output)[Marker.ENDED] == 0
     end_run(store, second.epoch, clean=False)
-    assert read_marks(store.fs, ROOTS.output)[Mark.ENDED] == second.epoch
+    assert read_markers(store.fs, ROOTS.output)[Marker.ENDED] == second.epoch
 
 
 def test_run_that_ends_while_another_begins_does_not_make_the_store_stale() -> None:

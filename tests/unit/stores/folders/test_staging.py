@@ -38,9 +38,9 @@ def state_of(root: Path, *paths: tuple[str, str]) -> TaskState:
 def is_whole(root: Path, state: TaskState) -> bool:
     staged = StagedFiles(LocalFileSystem(), str(root))
     (result,) = state.branches
-    assert not staged.are_whole(state, result)
+    assert not staged.is_complete(state, result)
     assert staged.has_all_of(state)
-    return staged.are_whole(state, result)
+    return staged.is_complete(state, result)
 
 
 def test_attempt_folder_with_exactly_its_outputs_is_whole(tmp_path: Path) -> None:

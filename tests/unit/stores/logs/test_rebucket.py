@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.admin.rebuild import keep_store, known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import accept_store, plan_rebuild, rebuild_store, stored_states
 from distcommit.app.inspection.status import read_status
 from distcommit.core.errors import (
     ConfigurationError,
@@ -70,14 +70,14 @@ def final_violation(machine: Machine) -> str:
 
 def test_states_continue_in_the_requested_number_of_logs_and_the_next_run_is_exact() -> None:
     machine = after_first_run()
-    before, steps = known_states(BEFORE.store(machine)), list[str]()
+    before, steps = stored_states(BEFORE.store(machine)), list[str]()
     result = rebucket(BEFORE.store(machine), Move(3), "moves", steps.append)
-    assert (result.epoch, result.datasets, result.went_on) == (5, 3, False)
+    assert (result.epoch, result.datasets, result.is_resumed) == (5, 3, False)
     assert steps == ["fence", "end logs", "begin logs", "switch"]
     store = AFTER.store(machine)
     assert store.job_log().refresh().has_ended
     assert (store.generation, store.buckets, result.store.generation) == (1, 3, 1)
-    assert known_states(store) == before
+    assert stored_states(store) == before
     assert [store.bucket_log(bucket).folder for bucket in (0, 2)] == [
         "/job/store/log/generations/00001/bucket=00000",
         "/job/store/log/generations/00001/bucket=00002",
@@ -164,7 +164,7 @@ def test_concurrent_command_during_a_rebucket_is_refused_or_takes_full_effect(co
         if command == "person":
             rebucketed(machine, run_id="again")
             was_acknowledged = "/acknowledged" in machine.paths("")
-            assert (known_states(AFTER.store(machine))["a"].watermark == BACK) is was_acknowledged, number
+            assert (stored_states(AFTER.store(machine))["a"].watermark == BACK) is was_acknowledged, number
         else:
             assert final_violation(machine) == "", number
     assert 8 < number < 50
@@ -245,7 +245,7 @@ def test_interrupted_rebucket_blocks_every_other_change_of_the_job() -> None:
         lambda: operator_actions.quarantine(store, urn, "person"),
         lambda: operator_actions.accept(store, urn, "person"),
         lambda: operator_actions.retry_all(store, "person"),
-        lambda: keep_store(store, "rebuild", "person"),
+        lambda: accept_store(store, "rebuild", "person"),
         lambda: rebuild_store(store, plan_rebuild(store, {}, accept_gaps=False), "r", "person", accept_gaps=False),
     ]
     for command in commands:
@@ -259,7 +259,7 @@ def test_interrupted_rebucket_blocks_every_other_change_of_the_job() -> None:
     status = read_status(store)
     assert (status.generation, status.buckets, status.moving_to, len(status.datasets)) == (0, 2, 3, 3)
     result = rebucketed(machine)
-    assert (result.went_on, result.store.generation) == (True, 1)
+    assert (result.is_resumed, result.store.generation) == (True, 1)
     assert final_violation(machine) == ""
 
 
@@ -391,7 +391,7 @@ def test_watermark_set_at_the_moment_a_log_ends_is_refused(watermark: Watermark)
     machine.faults.append(before_record(machine, 0, lambda: rebucketed(machine)))
     with pytest.raises(ConflictError, match="opens the store again"):
         operator_actions.set_watermark(store, "a", watermark, "person")
-    assert known_states(AFTER.store(machine))["a"].watermark == Watermark({"0": 1})
+    assert stored_states(AFTER.store(machine))["a"].watermark == Watermark({"0": 1})
 
 
 @pytest.mark.parametrize("command", [rebucketed, dies_half_way])

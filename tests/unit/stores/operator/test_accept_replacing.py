@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.inspection.release_plan import plan_release
 from distcommit.app.inspection.status import read_status
@@ -45,11 +45,11 @@ def test_accept_of_a_replacing_sequence_without_its_tombstone_is_refused_and_aba
     context = StepContext(store.fs, ROOTS.staging, ROOTS.output, {}, store.store_id)
     steps = read_steps(store, context, "a")
     (shown,) = plan_release(read_status(store), steps, operator_actions.Release.ACCEPT, "a").rows
-    assert (shown.acts, shown.does.partition(":")[0]) == (False, "refused")
-    assert plan_release(read_status(store), steps, operator_actions.Release.ABANDON, "a").rows[0].acts
+    assert (shown.changes_dataset, shown.effect.partition(":")[0]) == (False, "refused")
+    assert plan_release(read_status(store), steps, operator_actions.Release.ABANDON, "a").rows[0].changes_dataset
     with pytest.raises(ConflictError, match="release the dataset with abandon"):
         operator_actions.accept(store, "a", "operator")
-    assert known_states(store)["a"].status is DatasetStatus.QUARANTINED
+    assert stored_states(store)["a"].status is DatasetStatus.QUARANTINED
     operator_actions.abandon(store, "a", "operator")
     assert WORLD.run(machine, SECOND).succeeded
     result = audit_store(store, ModelSource.provenance, deep=True)

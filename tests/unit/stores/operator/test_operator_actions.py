@@ -214,25 +214,25 @@ def test_watermarks_of_many_datasets_are_set_only_if_none_changed_meanwhile() ->
     machine = SimulatedPosix()
     machine.mkdir("/job")
     store, new = WORLD.store(machine), Watermark({"0": 5})
-    wanted = {"a": new, "b": new}
-    operator_actions.set_watermarks(store, wanted, {"a": None, "b": None}, "person")
-    assert WORLD.watermarks(machine) == wanted
+    requested = {"a": new, "b": new}
+    operator_actions.set_watermarks(store, requested, {"a": None, "b": None}, "person")
+    assert WORLD.watermarks(machine) == requested
     newer = {"a": Watermark({"0": 7}), "b": Watermark({"0": 7})}
     with pytest.raises(ConflictError):
         operator_actions.set_watermarks(store, newer, {"a": new, "b": None}, "person")
-    assert WORLD.watermarks(machine) == wanted
+    assert WORLD.watermarks(machine) == requested
 
 
 def test_refused_operator_action_shows_the_watermark_in_the_form_of_status() -> None:
     machine = SimulatedPosix()
     machine.mkdir("/job")
     store = WORLD.store(machine)
-    wanted = {
+    requested = {
         "new": (None, "none"),
         "offsets": (Watermark({"0": 1_200, "1": 34}, "a topic's id"), "1,234"),
         "files": (Watermark({"": (1, 0, "a.jsonl")}), '[1,0,"a.jsonl"]'),
     }
-    for urn, (watermark, shown) in wanted.items():
+    for urn, (watermark, shown) in requested.items():
         if watermark is not None:
             operator_actions.set_watermark(store, urn, watermark, "person")
         with pytest.raises(ConflictError) as raised:

@@ -173,7 +173,9 @@ def test_abandon_that_becomes_impossible_is_quarantined_again(store: LogCommitSt
     opened = store._opened("job")
     log = opened.logs[bucket_of("d", opened.store.buckets)]
     name = SequenceName("d", opened.epoch)
-    run_alone(log.settle(partial(next_record.by_hand, action=OperatorAction.REVOKING, name=name, who="operator")))
+    run_alone(
+        log.settle(partial(next_record.operator_decision, action=OperatorAction.REVOKING, name=name, user="operator"))
+    )
     assert log.refresh().state_of("d").status is DatasetStatus.REVOKING
     with pytest.raises(ConflictError, match="cannot be abandoned"):
         store.release("job", "d", "abandon")

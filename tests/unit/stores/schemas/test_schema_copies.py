@@ -13,7 +13,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import MOST_SCHEMAS, SchemaIds
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.protocol.renaming import renamed
+from distcommit.protocol.dataset_renaming import renamed
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
 from distcommit.stores.schemas.schema_history import SchemaStore
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
@@ -36,7 +36,7 @@ def state(urn: str, partitions: Iterable[str], schemas: SchemaIds) -> DatasetSta
 
 
 def moved(store: JobStore, kind: str, *before: DatasetState) -> dict[str, SchemaIds]:
-    named_now = renames(kind).named_now
+    named_now = renames(kind).current_names
     assert named_now is not None
     return put_copies(store, plan_copies(store, before, renamed(before, named_now), named_now, MOVED_AT))
 

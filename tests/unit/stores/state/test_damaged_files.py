@@ -7,7 +7,7 @@ import pytest
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.stores.logs.fencing import claim_folders
 from distcommit.stores.state.damaged_files import claim_path, is_only_set_aside, record_restored, set_file_aside
-from distcommit.stores.state.fixed_settings import read_settings, record_settings, record_settings_anew
+from distcommit.stores.state.fixed_settings import read_settings, record_settings, replace_unreadable_settings
 from tests.simulation.programs.damaged_files import DAMAGED_FILES
 from tests.simulation.programs.parts import Program, new_machine
 from tests.simulation.world import ROOTS, World
@@ -54,7 +54,7 @@ def test_claims_of_both_folders_are_distinguished() -> None:
 def test_settings_are_recorded_above_the_damaged_document_before_it_is_set_aside() -> None:
     store = World().store(new_machine())
     record_settings(store, PINNED)
-    damaged = record_settings_anew(store, PINNED)
+    damaged = replace_unreadable_settings(store, PINNED)
     assert store.fs.status(damaged) is not None
     assert read_settings(store).settings == {"source.type": "kafka"}
     set_file_aside(store.fs, ROOTS, damaged, RUN_ID)
@@ -63,7 +63,7 @@ def test_settings_are_recorded_above_the_damaged_document_before_it_is_set_aside
 
 def test_settings_without_a_recorded_document_are_not_recorded_again() -> None:
     with pytest.raises(FileNotFoundError):
-        record_settings_anew(World().store(new_machine()), PINNED)
+        replace_unreadable_settings(World().store(new_machine()), PINNED)
 
 
 @pytest.mark.parametrize("program", DAMAGED_FILES, ids=lambda program: program.name)

@@ -75,7 +75,7 @@ def test_new_fixed_settings_are_added_and_recorded_ones_are_kept() -> None:
     record_settings(store(machine), TOPIC)
     recorded = read_settings(store(machine))
     assert recorded.settings == {"source.type": "kafka", "source.dataset": "topic"}
-    assert recorded.found == {"source.cluster": "a"}
+    assert recorded.source_facts == {"source.cluster": "a"}
     assert len(documents(machine)) == 3
 
 
@@ -248,7 +248,7 @@ def test_non_binding_setting_may_change_and_all_its_values_are_recorded() -> Non
     machine = Machine()
     for by in ("hour", "day", "hour"):
         record_settings(store(machine), partitioned(by, binds=False))
-    assert read_settings(store(machine)).noted == {"sink.partition_by": ("hour", "day")}
+    assert read_settings(store(machine)).unfixed_values == {"sink.partition_by": ("hour", "day")}
     assert read_settings(store(machine)).settings == {"source.type": "kafka", "source.dataset": "topic"}
     assert len(documents(machine)) == 2
     for by in ("hour", "day", "month"):

@@ -23,8 +23,8 @@ from distcommit.stores.state.job_lock import (
     _process_start,
     holders,
     is_alive,
-    is_overdue,
-    release_overdue,
+    is_renewal_late,
+    release_late_lock,
 )
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.simulated_posix import SimulatedPosix
@@ -261,11 +261,11 @@ def test_run_with_an_overdue_lease_loses_the_lock_and_does_not_release_it_for_ot
     fs, clock = make_fs(), QuickClock()
     with lock(fs, "frozen", clock):
         clock.sleep(TTL / 3)
-        assert not release_overdue(fs, ROOT, "frozen", clock), "the run may be about to renew its lease"
+        assert not release_late_lock(fs, ROOT, "frozen", clock), "the run may be about to renew its lease"
         clock.sleep(TTL / 3)
         assert not is_free(fs, clock)
-        assert not release_overdue(fs, ROOT, "another", clock)
-        assert release_overdue(fs, ROOT, "frozen", clock)
+        assert not release_late_lock(fs, ROOT, "another", clock)
+        assert release_late_lock(fs, ROOT, "frozen", clock)
         names = fs.list_folder(f"{ROOT}/lock")
     assert fs.list_folder(f"{ROOT}/lock") == names, "the run must not release a lock that it lost"
     assert is_free(fs, clock)
@@ -278,8 +278,8 @@ def test_lock_of_another_machine_with_a_fast_clock_is_held_until_its_lease_expir
     put(fs, 1, msgspec.json.encode(record))
     with pytest.raises(LockHeldError, match=f"by a clock that is {ahead_s:.0f} s ahead of the clock here"):
         lock(fs, "run-2", clock).__enter__()
-    assert not is_overdue(record, clock)
-    assert not release_overdue(fs, ROOT, "run-1", clock)
+    assert not is_renewal_late(record, clock)
+    assert not release_late_lock(fs, ROOT, "run-1", clock)
     clock.sleep(ahead_s + TTL - 0.5)
     assert not is_free(fs, clock)
     clock.sleep(1)
@@ -306,6 +306,6 @@ def test_run_without_the_lock_on_a_machine_with_a_fast_clock_counts_as_alive(ahe
             record, host="elsewhere", renewed_ms=local_clock.now_ms() + round(ahead_s * 1000)
         )
         assert is_alive(elsewhere, local_clock)
-        assert not is_overdue(elsewhere, local_clock)
+        assert not is_renewal_late(elsewhere, local_clock)
         local_clock.sleep(ahead_s + TTL * 0.6)
-        assert is_overdue(elsewhere, local_clock)
+        assert is_renewal_late(elsewhere, local_clock)

@@ -35,7 +35,7 @@ from distcommit.core.work import (
 from distcommit.protocol.paths.parts import work_unit_name
 from distcommit.stores.state.plans import (
     MANIFEST_VERSION,
-    LentRange,
+    LentUnits,
     Manifest,
     PlanReader,
     put_manifest,
@@ -82,7 +82,7 @@ results = st.builds(
     files=st.lists(files, max_size=3).map(tuple),
     infos=st.lists(plain, max_size=2).map(tuple),
     records_written=int64s,
-    records_diverted=int64s,
+    records_rejected=int64s,
     holes=st.lists(st.builds(SkippedRange, texts, positions, positions, texts, st.booleans(), texts), max_size=2).map(
         tuple
     ),
@@ -502,7 +502,7 @@ def test_plan_counts_only_if_a_manifest_names_it() -> None:
     assert names[3] == names[5] != abandoned[3]
     with pytest.raises(FileNotFoundError):
         read_manifest(fs, "/store", "run")
-    manifest = Manifest(MANIFEST_VERSION, "run", 7, names, (((3, "00000_000001"),),), (LentRange(1, 3, 0, 5),))
+    manifest = Manifest(MANIFEST_VERSION, "run", 7, names, (((3, "00000_000001"),),), (LentUnits(1, 3, 0, 5),))
     put_manifest(fs, "/store", manifest)
     put_manifest(fs, "/store", Manifest(MANIFEST_VERSION, "run", 8, abandoned))  # a late duplicate of the run
     assert read_manifest(fs, "/store", "run") == manifest

@@ -16,7 +16,6 @@ import pytest
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
-    ByHand,
     Checkpoint,
     DatasetState,
     DatasetStatus,
@@ -27,11 +26,12 @@ from distcommit.core.records.log_records import (
     Fence,
     Gate,
     Intent,
-    Left,
-    LeftSequence,
     Moved,
     OpenSequence,
     OperatorAction,
+    OperatorDecision,
+    Postponed,
+    PostponedSequence,
     Rebuilt,
     SealedSequence,
     SequenceName,
@@ -39,10 +39,10 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, Unread
+from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
-from distcommit.core.records.snapshot_names import BucketSnapshot, DatasetSnapshot
+from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SkippedRange, StagedFile, TaskOutcome
@@ -50,15 +50,15 @@ from distcommit.engine.events import DatasetQuarantined, SequenceDone, SequenceS
 from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker
 from distcommit.protocol.paths import output, parts, store
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
-from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, Said
+from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, FileTail
 from distcommit.sinks.files.offsets import OFFSETS_VERSION
-from distcommit.sinks.table_formats.ledger_files import _File, _Named
+from distcommit.sinks.table_formats.ledger_files import _File, _LedgerRoot
 from distcommit.sources.files.progress import ListedFile
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.folders.ownership import OWNER_VERSION, Mark, Owner
-from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, RetiredFile, Tombstone
+from distcommit.stores.folders.ownership import OWNER_VERSION, Marker, Owner
+from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
     CANCEL_VERSION,
@@ -79,7 +79,7 @@ from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotBuck
 from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
-from distcommit.stores.state.plans import MANIFEST_VERSION, LentRange, Manifest
+from distcommit.stores.state.plans import MANIFEST_VERSION, LentUnits, Manifest
 from distcommit.stores.state.reading_notes import ReadingNote
 from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,
@@ -93,15 +93,15 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (Intent, "Intent", True, "epoch sequences gate"),
     (Done, "Done", True, "epoch sequences"),
     (Failed, "Failed", True, "epoch sequence quarantine reason"),
-    (Left, "Left", True, "epoch sequences outage"),
+    (Postponed, "Postponed", True, "epoch sequences outage"),
     (Decide, "Decide", True, "epoch"),
     (Dropped, "Dropped", True, "epoch sequences"),
-    (ByHand, "ByHand", True, "action sequence who skipped"),
-    (SetWatermark, "SetWatermark", True, "dataset_urn watermark who"),
-    (SetWatermarks, "SetWatermarks", True, "watermarks who"),
-    (Rebuilt, "Rebuilt", True, "epoch datasets who"),
+    (OperatorDecision, "OperatorDecision", True, "action sequence requested_by skipped"),
+    (SetWatermark, "SetWatermark", True, "dataset_urn watermark requested_by"),
+    (SetWatermarks, "SetWatermarks", True, "watermarks requested_by"),
+    (Rebuilt, "Rebuilt", True, "epoch datasets requested_by"),
     (Cut, "Cut", True, "epoch phase heads"),
-    (Heads, "Heads", True, "heads who"),
+    (Heads, "Heads", True, "heads requested_by"),
     (Rebucket, "Rebucket", True, "epoch generation buckets settings"),
     (Moved, "Moved", True, "epoch generation"),
     (Generation, "Generation", True, "epoch generation"),
@@ -109,17 +109,19 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         Checkpoint,
         "Checkpoint",
         True,
-        "fence_epoch fence_run_id decided_epochs datasets previous cuts heads generation buckets under_way",
+        "fence_epoch fence_run_id decided_epochs datasets previous cut_epochs heads generation buckets "
+        "pending_rebucket",
     ),
-    (Head, None, True, "bucket number checksum is_whole"),
+    (Head, None, True, "bucket number checksum is_complete"),
     (
         SealedSequence,
         None,
         True,
-        "dataset_urn epoch low high steps start skipped records files left_out content_sum schemas targets replaces",
+        "dataset_urn epoch low high steps start skipped records files partial_reason content_sum schemas targets "
+        "replaces",
     ),
     (SequenceName, None, True, "dataset_urn epoch"),
-    (LeftSequence, None, True, "dataset_urn epoch reason"),
+    (PostponedSequence, None, True, "dataset_urn epoch reason"),
     (StepBatch, None, True, "type_name version rows"),
     (OpenSequence, None, True, "status sequence held tried_epochs reason outage"),
     (EarlierReading, None, True, "watermark origin"),
@@ -128,21 +130,22 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         None,
         True,
         "dataset_urn open watermark closed_epoch done_epoch origin skipped accepted_epochs done_records "
-        "done_files done_left_out done_content_sum unread schemas targets forgotten replacement earlier",
+        "done_files done_partial_reason done_content_sum read_failure schemas targets unset_watermark replacement "
+        "earlier_readings",
     ),
-    (Unread, "Unread", True, "epoch datasets"),
+    (ReadFailures, "ReadFailures", True, "epoch datasets"),
     (DatasetReadFailure, None, True, "dataset_urn low expected_high reason stops outage"),
     (ReadFailure, None, True, "epoch failed_runs expected_high reason stopped outage"),
     (SkippedRange, None, True, "partition low high reason is_hole incarnation"),
     (StagedFile, None, True, "staged_path final_path size_bytes checksum file_id mtime_ns records"),
     (Watermark, None, True, "positions incarnation"),
-    (BucketSnapshot, None, False, "bucket number checksum pieces total open decided_open"),
+    (BucketSnapshot, None, False, "bucket number checksum deltas total open decided_open"),
     (DatasetSnapshot, None, True, "done_epoch watermark"),
     (
         RunCounts,
         None,
         False,
-        "buckets sequences_replayed sequences_left sequences_dropped executions_failed datasets_planned "
+        "buckets sequences_replayed sequences_postponed sequences_dropped executions_failed datasets_planned "
         "datasets_skipped datasets_committed datasets_published datasets_partial datasets_sealed datasets_held "
         "datasets_failed datasets_unchanged datasets_quarantined work_units work_units_failed work_units_suspected "
         "attempts attempts_failed attempt_ms records_read records_written records_rejected records_published "
@@ -153,41 +156,47 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (CheckCounts, None, True, "branch checker mandatory passed failed"),
     (BranchFailures, None, True, "branch construct work_units"),
     (LedgerRow, None, False, "dataset_urn branch epoch base revoked commit_id covered"),
-    (Covered, None, False, "incarnation branches offsets holes filtered rows twice makes_several"),
+    (Covered, None, False, "incarnation branches offsets holes filtered rows duplicates makes_several"),
     (StoreMarker, None, False, "format version job buckets store_id"),
-    (RecordedSettings, None, False, "version settings found noted"),
+    (RecordedSettings, None, False, "version settings source_facts unfixed_values"),
     (Owner, None, False, "version store_id job store"),
-    (Manifest, None, False, "version run_id epoch files large lent"),
-    (LentRange, None, True, "partition bucket begin end"),
-    (SnapshotManifest, None, False, "version epoch phase run_id time_ms generation parent repeats settled buckets"),
-    (SnapshotBucket, None, False, "epoch seen"),
+    (Manifest, None, False, "version run_id epoch files large_units lent_ranges"),
+    (LentUnits, None, True, "partition bucket begin end"),
+    (
+        SnapshotManifest,
+        None,
+        False,
+        "version epoch phase run_id time_ms generation parent repeats_parent is_settled buckets",
+    ),
+    (SnapshotBucket, None, False, "epoch snapshot"),
     (SnapshotDelta, None, False, "version bucket is_base datasets"),
     (StoredSchema, None, False, "version dataset converter schema"),
-    (ExpiryRequest, None, False, "version before_ms asked_ms who after_epoch"),
+    (ExpiryRequest, None, False, "version cutoff_ms requested_ms requested_by after_epoch"),
     (
         Tombstone,
         None,
         False,
-        "version dataset_urn epoch run_id work_unit_id attempt base branch fed written rejected files "
+        "version dataset_urn epoch run_id work_unit_id attempt base branch records_reprocessed records_written "
+        "records_rejected files "
         "publish published replaced",
     ),
-    (RetiredFile, None, False, "path size_bytes checksum records"),
-    (ReplacedRecords, None, False, "incarnation branches offsets retained"),
+    (SupersededFile, None, False, "path size_bytes checksum records"),
+    (ReplacedRecords, None, False, "incarnation branches offsets is_expired"),
     (
         RunRecord,
         None,
         False,
-        "version job run_id epoch command who began_ms ended_ms outcome error_kind error phases totals "
+        "version job run_id epoch command requested_by began_ms ended_ms outcome error_kind error phases totals "
         "quarantined held reasons notes",
     ),
-    (RunBeginning, None, False, "version job run_id epoch command who began_ms facts"),
-    (RunFacts, None, False, "config versions host pid job_file locked kept_runs kept_tables"),
-    (CancelRequest, None, False, "version epoch who at_ms"),
-    (ReadingNote, None, False, "version dataset_urn work_unit_id partitions alone"),
+    (RunBeginning, None, False, "version job run_id epoch command requested_by began_ms facts"),
+    (RunFacts, None, False, "config versions host pid job_file is_locked retained_runs retained_tables"),
+    (CancelRequest, None, False, "version epoch requested_by at_ms"),
+    (ReadingNote, None, False, "version dataset_urn work_unit_id partitions is_alone"),
     (RecordedPhase, None, False, "name seconds completed counts"),
-    (Reasons, None, False, "kept left_out"),
+    (Reasons, None, False, "entries omitted_count"),
     (Reason, None, False, "subject kind text remedy"),
-    (ScheduleRequest, None, False, "version who at_ms"),
+    (ScheduleRequest, None, False, "version requested_by at_ms"),
     (LockRecord, None, False, "owner_id run_id host pid process_start renewed_ms lease_ttl_s released"),
     (UploadMarker, None, False, "version upload_id target object_id closed parts size_bytes checksum"),
     (
@@ -198,13 +207,13 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "content_sum branch branches makes_several stripped filtered filtered_by number replaces publish "
         "checksum",
     ),
-    (Said, None, False, "version metadata schema others"),
+    (FileTail, None, False, "version metadata schema others_checksum"),
     (WorkUnitDone, "WorkUnitDone", False, "dataset work_unit started_ms finished_ms counts error"),
     (SequenceSealed, "SequenceSealed", False, "dataset epoch records files held at_ms"),
     (SequenceDone, "SequenceDone", False, "dataset epoch records files at_ms"),
     (DatasetQuarantined, "DatasetQuarantined", False, "dataset epoch reason at_ms"),
     (ListedFile, None, True, "pattern path size_bytes mtime_ns etag"),
-    (_Named, None, False, "version rows base deltas"),
+    (_LedgerRoot, None, False, "version rows base deltas"),
     (_File, None, False, "version table store nonce rows"),
 ]
 """Stored structures: the tag, whether it is an array, and the fields in order or the keys."""
@@ -216,7 +225,7 @@ ENUMS: list[tuple[type[Enum], list[str | int]]] = [
     (CutPhase, [1, 2]),
     (RunOutcome, ["succeeded", "incomplete", "held back", "fenced", "interrupted", "failed"]),
     (TaskOutcome, ["succeeded", "failed", "partial"]),
-    (Mark, ["began", "ended", "clean", "rebuild", "unsealed"]),
+    (Marker, ["began", "ended", "clean", "rebuild", "unsealed"]),
     (RowKind, ["task", "commits", "dataset", "outcome"]),
     (
         DatasetOutcome,
@@ -228,7 +237,7 @@ ENUMS: list[tuple[type[Enum], list[str | int]]] = [
             "unchanged",
             "held",
             "failed",
-            "left",
+            "postponed",
             "quarantined",
             "skipped",
             "read",
@@ -275,7 +284,7 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
             "branches[].files[].records int64",
             "branches[].infos[] binary",
             "branches[].records_written int64",
-            "branches[].records_diverted int64",
+            "branches[].records_rejected int64",
             "branches[].holes string",
             "branches[].content_sum string",
             "branches[].checks[].checker string",
@@ -291,8 +300,8 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
             "finished_ms int64",
             "constructs[].branch string",
             "constructs[].construct string",
-            "constructs[].taken int64",
-            "constructs[].made int64",
+            "constructs[].records_in int64",
+            "constructs[].records_out int64",
             "constructs[].rejected int64",
             "constructs[].filtered int64",
             "constructs[].noted int64",
@@ -331,8 +340,8 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
 _NAMES = """
     STORE_MARKER=store.json SETTINGS=settings JOB_LOG=log/job GENERATIONS=log/generations PLANS=plans
     TASK_STATES=task_states PROGRESS=progress SET_ASIDE=set_aside RUNS=runs SCHEDULE=schedule PAUSED=paused.json
-    EXPIRY_CUTOFFS=horizons RUN_TABLES=run_tables LOCK=lock SCHEMAS=schemas SNAPSHOTS=cuts
-    SNAPSHOT_DELTAS=cuts/pieces MANIFEST=_manifest.json INGEST_ENDED=_INGEST_ENDED BEGUN=begun CANCEL=cancel
+    EXPIRY_REQUESTS=expiry_requests RUN_TABLES=run_tables LOCK=lock SCHEMAS=schemas SNAPSHOTS=snapshots
+    SNAPSHOT_DELTAS=snapshots/deltas MANIFEST=_manifest.json INGEST_ENDED=_INGEST_ENDED BEGUN=begun CANCEL=cancel
     SEGMENT_SUFFIX=.seg
 """
 FOLDERS = dict(pair.split("=", 1) for pair in _NAMES.split())

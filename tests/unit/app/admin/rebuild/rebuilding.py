@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.admin.rebuild_plan import RebuildResult
-from distcommit.stores.folders.ownership import Mark, read_claim
+from distcommit.stores.folders.ownership import Marker, read_claim
 from distcommit.stores.state.job_store import open_store
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
@@ -13,7 +13,7 @@ from tests.unit.engine.driver.machines import OUTPUT, Machine
 
 def rebuild(world: World, calls: SimulatedPosix, *, accept_gaps: bool = False) -> RebuildResult:
     store = world.store(calls)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=accept_gaps)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=accept_gaps)
     return rebuild_store(store, plan, "rebuild-1", "me", accept_gaps=accept_gaps)
 
 
@@ -36,5 +36,5 @@ def put_back(machine: Machine, backup: dict[str, bytes]) -> None:
 
 def remove_clean_mark(machine: Machine) -> None:
     """Remove the record that the last run left nothing open."""
-    (mark,) = [path for path in machine.paths(f"{OUTPUT}/.distcommit") if path.endswith(f"-{Mark.CLEAN.value}")]
+    (mark,) = [path for path in machine.paths(f"{OUTPUT}/.distcommit") if path.endswith(f"-{Marker.CLEAN.value}")]
     machine.remove(mark)

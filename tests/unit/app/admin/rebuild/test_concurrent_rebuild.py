@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import DatasetStatus
@@ -17,7 +17,7 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.steps.registry import load_steps
-from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
+from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.operator import operator_actions
@@ -45,7 +45,7 @@ FIRST, SECOND, THIRD = source(a=[1, 1], b=1), source(a=[2, 2], b=3), source(a=[3
 
 def rebuild(machine: Machine, run_id: str = "rebuild") -> None:
     store = WORLD.store(machine)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     assert rebuild_store(store, plan, run_id, "me", accept_gaps=False).written
 
 
@@ -165,7 +165,7 @@ def test_run_that_reads_marks_while_a_rebuild_begins_is_refused() -> None:
     for number in range(20):
         machine = stale()
         store = WORLD.store(machine)
-        epoch = max(read_marks(store.fs, ROOTS.output).values()) + 1
+        epoch = max(read_markers(store.fs, ROOTS.output).values()) + 1
         remaining = [number]
 
         def rebuild_begins(operation: Operation, machine: Machine = machine, remaining: list[int] = remaining) -> None:
@@ -173,7 +173,7 @@ def test_run_that_reads_marks_while_a_rebuild_begins_is_refused() -> None:
             if remaining[0] == -1:
                 faults, machine.faults = machine.faults, []
                 store = WORLD.store(machine)
-                put_mark(store.fs, ROOTS.output, epoch, Mark.REBUILD)  # noqa: B023 - called in this iteration
+                put_run_marker(store.fs, ROOTS.output, epoch, Marker.REBUILD)  # noqa: B023 - called in this iteration
                 run_alone(store.job_log(epoch).settle(partial(next_record.fence, epoch=epoch, run_id="rebuild")))  # noqa: B023
                 machine.faults = faults
 

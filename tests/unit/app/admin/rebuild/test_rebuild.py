@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.admin.rebuild import keep_store, known_states, plan_rebuild
+from distcommit.app.admin.rebuild import accept_store, plan_rebuild, stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import ConflictError, FencedError, StaleStoreError
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.sources.files.source import FilesSource
-from distcommit.stores.folders.ownership import Mark, put_mark, read_marks
+from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
@@ -98,8 +98,8 @@ def test_run_on_a_stale_store_without_a_rebuild_publishes_records_twice() -> Non
     for path in machine.paths(f"{OUTPUT}/.distcommit"):
         if not path.endswith("owner.json"):
             machine.remove(path)  # otherwise no run can begin
-    began = SimulatedFileSystem(machine), OUTPUT, WORLD.store(machine).job_log().refresh().fence_epoch, Mark.BEGAN
-    put_mark(*began)
+    began = SimulatedFileSystem(machine), OUTPUT, WORLD.store(machine).job_log().refresh().fence_epoch, Marker.BEGAN
+    put_run_marker(*began)
     WORLD.run(machine, THIRD)
     assert not audit(WORLD, machine).exact
 
@@ -136,7 +136,7 @@ def test_rebuild_killed_at_any_operation_is_completed_by_the_next_rebuild() -> N
         rng = random.Random(number)
         for after in (machine.after_kill(), *machine.after_power_loss(rng, 1, 1)):
             store = WORLD.store(after)
-            finished = read_marks(store.fs, OUTPUT)[Mark.CLEAN] > SECOND_EPOCH
+            finished = read_markers(store.fs, OUTPUT)[Marker.CLEAN] > SECOND_EPOCH
             if not finished:
                 with pytest.raises(StaleStoreError):
                     WORLD.run(after, THIRD)
@@ -189,7 +189,7 @@ def test_at_least_once_rebuild_counts_only_files_that_continue_without_a_gap_as_
 def test_accepted_stale_store_keeps_its_states_and_can_run_again() -> None:
     machine = stale(clean=True)
     before = states(WORLD, machine)
-    assert keep_store(WORLD.store(machine), "rebuild-1", "operator").written
+    assert accept_store(WORLD.store(machine), "rebuild-1", "operator").written
     assert states(WORLD, machine) == before
     epoch = WORLD.begin(machine, THIRD).epoch
     assert epoch > SECOND_EPOCH + 1
@@ -199,7 +199,7 @@ def test_planning_a_rebuild_changes_no_file() -> None:
     machine = stale(clean=False)
     store = WORLD.store(machine)
     before = machine.paths("/job")
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False)
     assert (plan.written, plan.datasets) == (False, 3)
     assert machine.paths("/job") == before
 
@@ -279,7 +279,7 @@ def test_rebuild_discards_the_list_of_read_files_where_newer_files_are_published
     assert positions["a"] == {"0": 3}
     assert set(positions["b"]) == {"0", "files"}
     result = world.run(machine, folder.source())  # type: ignore[arg-type]
-    assert [(reason.subject, reason.kind) for reason in result.reasons.kept] == [("a", "not planned")]
+    assert [(reason.subject, reason.kind) for reason in result.reasons.entries] == [("a", "not planned")]
     assert audit_store(world.store(machine), FilesSource.provenance, deep=True).records == 4
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.app.inspection.status import read_status
 from distcommit.app.reading.readers import read_store
-from distcommit.core.errors import CorruptError, CutGoneError, UnknownVersionError
+from distcommit.core.errors import CorruptError, SnapshotExpiredError, UnknownVersionError
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.corrupt_tail import is_corrupt, set_corrupt_tail_aside
@@ -114,5 +114,5 @@ def test_snapshot_opened_before_a_rebuild_raises_cut_gone_error_instead_of_a_par
     (path,) = snapshot.paths("a")["a"]
     tear(machine, segments(machine)[0], gone=True)
     assert rebuild(machine).set_aside == [path]
-    with pytest.raises(CutGoneError, match="its root is deleted"):
+    with pytest.raises(SnapshotExpiredError, match="its root is deleted"):
         snapshot.paths("a")

@@ -219,7 +219,7 @@ def test_job_with_a_lost_target_continues_after_the_restart_that_its_error_names
     job.path.unlink()
     refused = job.run(SECOND)
     assert not refused.succeeded
-    assert "release the dataset with restart" in refused.reasons.kept[0].text
+    assert "release the dataset with restart" in refused.reasons.entries[0].text
     for urn in states(job.world, job.machine):
         operator_actions.restart(job.store, urn, "operator", job.sink.committers)
     assert job.rows() == []

@@ -15,7 +15,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
@@ -101,7 +101,7 @@ def test_dataset_published_in_one_branch_only_begins_at_offset_0_after_a_rebuild
     result = rebuild(world, machine)
     assert result.written
     assert bool([path for path in result.set_aside if "/a/x/" in path]) is not at_least_once
-    watermark = known_states(world.store(machine))["a"].watermark
+    watermark = stored_states(world.store(machine))["a"].watermark
     assert watermark is not None
     assert watermark.positions == {"0": 0}
 
@@ -161,7 +161,7 @@ def test_fully_published_output_records_of_one_input_record_are_kept_if_the_stor
     with suppress(Crashed):
         SEVERAL.run(machine, SECOND)
     machine.restart()
-    assert known_states(SEVERAL.store(machine))["a"].sequence is not None
+    assert stored_states(SEVERAL.store(machine))["a"].sequence is not None
     result = rebuild(SEVERAL, machine)
     assert (result.written, result.set_aside_count) == (True, 0)
     audited = after_the_next_run(SEVERAL, machine, SECOND)
@@ -187,7 +187,7 @@ def test_at_least_once_rebuild_reads_partly_published_records_again_after_a_shor
     assert world.run(machine, ModelSource({"a": ModelDataset({"0": 3})})).succeeded
     lose_the_store(machine, 1)
     rebuild(world, machine)
-    watermark = known_states(world.store(machine))["a"].watermark
+    watermark = stored_states(world.store(machine))["a"].watermark
     assert watermark is not None
     assert watermark.positions == {"0": 3}
 
@@ -197,8 +197,10 @@ class InParts(LedgerJob):
 
     def flow_of(self, source: Source) -> TaskFlow:
         flow = _twice(source, FILES)
-        left, right = Branch(FILES, "left"), Branch(self.sink, "right")
-        return replace(flow, branches=[left, right], fork=ByValue({"right": frozenset(f"a/0/{n}" for n in (2, 3, 4))}))
+        remaining, right = Branch(FILES, "left"), Branch(self.sink, "right")
+        return replace(
+            flow, branches=[remaining, right], fork=ByValue({"right": frozenset(f"a/0/{n}" for n in (2, 3, 4))})
+        )
 
 
 def test_partly_published_files_are_set_aside_beside_a_target_that_gets_none_of_their_records(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from distcommit.core.work import DatasetPlan
 from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
 from distcommit.sources.kafka.source import KafkaSource
-from distcommit.stores.folders.ownership import Mark, read_marks
+from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedFileSystem, World
 from tests.unit.app.admin.rebuild.rebuilding import lose_the_store
@@ -31,8 +31,8 @@ def _published_then_lost() -> Machine:
     a = ModelDataset({"0": 9}, expired={"0": 3}, incarnation="id")
     b = ModelDataset({"0": 2}, fails=frozenset("0"))
     WORLD.run(machine, ModelSource({"a": a, "b": b}))
-    marks = read_marks(SimulatedFileSystem(machine), OUTPUT)
-    assert marks[Mark.CLEAN] == 0 < marks[Mark.ENDED]
+    marks = read_markers(SimulatedFileSystem(machine), OUTPUT)
+    assert marks[Marker.CLEAN] == 0 < marks[Marker.ENDED]
     lose_the_store(machine)
     return machine
 

@@ -72,7 +72,7 @@ class TestIncarnations:
         rebuild(WORLD, machine)
         refused = go(WORLD, machine, dataset_a(8, "two"))
         assert (refused.succeeded, refused.totals.records_published) == (False, 0)
-        assert refused.reasons.kept[0].text == "expected one, found two"
+        assert refused.reasons.entries[0].text == "expected one, found two"
         set_watermark(machine)
         assert go(WORLD, machine, dataset_a(8, "two")).totals.records_published == 8
         assert audit(WORLD, machine).exact
@@ -271,14 +271,14 @@ class TestComparison:
     def test_records_of_an_earlier_incarnation_do_not_match_in_a_comparison(self) -> None:
         own_machine, other_machine = recreated(dataset_a(7, "one"), dataset_a(4, "two")), Machine()
         assert go(WORLD, other_machine, dataset_a(4, "two")).succeeded
-        assert compared(own_machine, other_machine).same
+        assert compared(own_machine, other_machine).is_equal
         own_machine.remove(max(published(own_machine)))  # of the newest epoch
         (row,) = compared(own_machine, other_machine).rows
-        assert (row.both, row.only_theirs) == (0, 4)
+        assert (row.positions_in_both, row.positions_only_there) == (0, 4)
 
     def test_jobs_that_read_different_incarnations_are_not_the_same(self) -> None:
         own_machine, other_machine = Machine(), Machine()
         assert go(WORLD, own_machine, dataset_a(4, "one")).succeeded
         assert go(WORLD, other_machine, dataset_a(4, "two")).succeeded
         result = compared(own_machine, other_machine)
-        assert (result.same, result.differing) == (False, 1)
+        assert (result.is_equal, result.differing) == (False, 1)

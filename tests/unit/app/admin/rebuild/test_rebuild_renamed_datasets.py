@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from distcommit.app.admin.rebuild import known_states, plan_rebuild, rebuild_store
+from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.provenance import Provenance
 from distcommit.engine.driver.run import new_run_id
@@ -35,7 +35,7 @@ class _Topics(ModelSource):
 
     provenance = Provenance("partition", "offset", _topic_of)
 
-    def named_now(self, dataset_urn: str, partition: str) -> str:
+    def current_name(self, dataset_urn: str, partition: str) -> str:
         return _topic_of(dataset_urn)
 
 
@@ -49,11 +49,11 @@ def test_records_published_under_newer_dataset_names_are_not_read_again(kind: st
     put_back(machine, backup)
     store = WORLD.store(machine)
     flow = TaskFlow.straight(_Topics({"t": ModelDataset({"0": 3, "1": 3})}), WORLD.files)
-    plan = plan_rebuild(store, known_states(store), accept_gaps=False, flow=flow)
+    plan = plan_rebuild(store, stored_states(store), accept_gaps=False, flow=flow)
     result = rebuild_store(store, plan, "rebuild-1", "me", accept_gaps=False, flow=flow)
     assert result.written, result.problems
     if kind == "partition":
         rebucket(WORLD.store(machine), renames("partition"), new_run_id(), lambda step: None)
     run_pinned(WORLD, machine, NAMED[kind], named(kind))
     after = audit_store(WORLD.store(machine), _Topics.provenance, deep=True)
-    assert not after.duplicates, after.published_by_two
+    assert not after.duplicates, after.shared_positions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
@@ -53,13 +53,13 @@ def ran(world: World, sizes: list[int]) -> Machine:
 def test_rebuild_counts_replaced_records_together_with_the_files_that_remain(sizes: list[int], clean: bool) -> None:
     world = world_of("abbbc")
     machine = ran(world, sizes)
-    before = known_states(world.store(machine))["a"]
+    before = stored_states(world.store(machine))["a"]
     if not clean:
         remove_clean_mark(machine)
     lose_the_store(machine, 1)
     result = rebuild(world, machine)
     assert (result.written, result.problems) == (True, []), result
-    after = known_states(world.store(machine))["a"]
+    after = stored_states(world.store(machine))["a"]
     assert (after.watermark, after.origin) == (before.watermark, before.origin)
     assert audit_store(world.store(machine), ModelSource.provenance, deep=True).exact
 

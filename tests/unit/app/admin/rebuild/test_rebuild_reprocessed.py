@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from distcommit.app.auditing.published import PublishedFile
-from distcommit.app.auditing.superseded import Replaced
+from distcommit.app.auditing.published_files import PublishedFile
+from distcommit.app.auditing.replaced_files import ReplacedFiles
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets
@@ -256,4 +256,4 @@ def test_holes_named_by_superseded_files_are_not_gaps_if_their_replacements_name
     hole.add_range("0", 1, 2)
     about = {"dataset_urn": "a", "epoch": 3, "run_id": "r", "work_unit_id": "w", "attempt": "1", "records": 1}
     file = PublishedFile("a/1.parquet", Footer(**about, replaces=(1,)), offsets, hole)  # type: ignore[arg-type]
-    assert Replaced(whole={3: [file]}).mended() == {"": offsets.union(hole)}
+    assert ReplacedFiles(complete={3: [file]}).reprocessed_offsets() == {"": offsets.union(hole)}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.admin.rebuild import known_states
+from distcommit.app.admin.rebuild import stored_states
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.source import Source
 from distcommit.engine.driver.run import run
@@ -64,14 +64,14 @@ def test_first_commit_at_a_target_after_a_rebuild_is_reported_and_no_row_is_writ
     sleeping = job.world.begin(job.machine, FIRST, sink=job.sink).epoch
     lose_the_store(job.machine)
     assert job.rebuild().written
-    assert known_states(job.store)["a"].targets == {"right": (0,)}
+    assert stored_states(job.store)["a"].targets == {"right": (0,)}
     context = CommitterContext(job.store.fs, ROOTS.staging, ROOTS.output, job.store.store_id)
     committer = job.sink.committers["sqlite"].open_committer(context)
     request = CommitRequest("a", sleeping, (), "right", (0,), 1, ("attempt",))
     assert [type(outcome) for outcome in committer.commit([request])] == [Committed]
     result = job.run(SECOND)
     assert not result.succeeded
-    assert any("its ledger has epoch" in reason.text for reason in result.reasons.kept), result
+    assert any("its ledger has epoch" in reason.text for reason in result.reasons.entries), result
     assert job.rows() == []
     assert [row.epoch for row in committer.ledger()] == [sleeping]
 

@@ -49,17 +49,17 @@ def test_remedy_of_a_long_reason_is_the_whole_action_and_is_printed_once() -> No
     remedy = "put the file back, " * 40 + "then release the dataset with retry"
     problem = quarantined(f"{'a file is gone, ' * 60}. To do: {remedy}")
     assert problem.action == remedy
-    assert remedy not in problem.what
-    assert len(problem.what) < 400
+    assert remedy not in problem.finding
+    assert len(problem.finding) < 400
 
 
 def test_reason_without_a_remedy_gets_the_action_of_its_entry() -> None:
     problem = quarantined("a file is gone")
     assert problem.action == dataset_kinds.DATASET_QUARANTINED.action
-    assert problem.what.endswith("quarantined: a file is gone")
+    assert problem.finding.endswith("quarantined: a file is gone")
 
 
 def test_name_with_braces_and_spaces_stays_one_word_of_the_command() -> None:
     problem = quarantined("it {failed}", dataset="a {b} c")
     assert problem.command == "dataset release a {b} c retry"
-    assert "it {failed}" in problem.what
+    assert "it {failed}" in problem.finding

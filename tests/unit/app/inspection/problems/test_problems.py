@@ -90,7 +90,7 @@ def lacking(machine: Machine) -> EnvironmentFindings:
     store = WORLD.store(machine)
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     steps = {sequence.dataset: step for sequence in read_steps(store, context).sequences for step in sequence.steps}
-    return EnvironmentFindings(lacking={urn: step for urn, step in steps.items() if step.state == "LOST"})
+    return EnvironmentFindings(lost_steps={urn: step for urn, step in steps.items() if step.state == "LOST"})
 
 
 def quarantined(world: World = WORLD) -> tuple[Machine, ModelSource]:
@@ -114,7 +114,7 @@ def test_quarantined_dataset_is_reported_with_its_release_command_until_it_is_re
     machine, data = quarantined()
     go(WORLD, machine, data)
     first, *others = problems_of(machine)
-    assert first.what.startswith("b is quarantined: ")
+    assert first.finding.startswith("b is quarantined: ")
     assert (first.command, first.datasets) == ("distcommit dataset release /jobs/job.yaml b retry", 1)
     assert [problem.command.split()[1:3] for problem in others] == [["dataset", "release"]], (
         "the failed run must print the release command too"
@@ -132,9 +132,9 @@ def test_sealed_sequence_of_a_killed_run_is_reported_with_the_recover_command() 
         go(WORLD, machine, data)
     machine.restart()
     pending, failed = problems_of(machine)
-    assert "a is sealed and not closed" in pending.what
+    assert "a is sealed and not closed" in pending.finding
     assert pending.command == "distcommit recover /jobs/job.yaml"
-    assert "the last run failed: it died" in failed.what
+    assert "the last run failed: it died" in failed.finding
     go(WORLD, machine, data)
     assert problems_of(machine) == []
 
@@ -148,9 +148,9 @@ def test_read_failure_is_reported_with_its_reason() -> None:
 
     go(WORLD, machine, OddSource(data.datasets, extracting=extracting))
     unread, failed = problems_of(machine)
-    assert ("b could not be read" in unread.what, "a page is gone" in unread.what) == (True, True)
+    assert ("b could not be read" in unread.finding, "a page is gone" in unread.finding) == (True, True)
     assert unread.command == "distcommit run /jobs/job.yaml"
-    assert "b: failed" in failed.what
+    assert "b: failed" in failed.finding
 
 
 def test_job_scope_run_reports_the_failed_dataset_and_the_held_datasets() -> None:
@@ -162,10 +162,10 @@ def test_job_scope_run_reports_the_failed_dataset_and_the_held_datasets() -> Non
 
     go(JOB, machine, OddSource(data.datasets, extracting=extracting))
     problems = problems_of(machine, whole_job=True)
-    assert any("published nothing, because of b: failed" in problem.what for problem in problems)
-    held_problem = next(problem for problem in problems if "held back" in problem.what)
-    assert "a is held back with their run, which was not decided" in held_problem.what
-    assert not any("the next run publishes nothing" in problem.what for problem in problems)
+    assert any("published nothing, because of b: failed" in problem.finding for problem in problems)
+    held_problem = next(problem for problem in problems if "held back" in problem.finding)
+    assert "a is held back with their run, which was not decided" in held_problem.finding
+    assert not any("the next run publishes nothing" in problem.finding for problem in problems)
     result = go(JOB, machine, data)
     assert (result.succeeded, result.totals.sequences_dropped) == (True, 1), "the next run must drop the held sequence"
     assert problems_of(machine, whole_job=True) == []
@@ -175,20 +175,22 @@ def test_quarantined_dataset_is_reported_to_block_the_next_job_scope_run_and_doe
     machine, data = quarantined(WORLD)
     go(WORLD, machine, data)
     problems = problems_of(machine, whole_job=True)
-    assert any("the next run publishes nothing" in problem.what for problem in problems)
+    assert any("the next run publishes nothing" in problem.finding for problem in problems)
     assert go(JOB, machine, source(a=3, b=[2, 1])).decided is False
 
 
 def test_unreadable_log_is_reported_to_block_the_next_job_scope_run_and_does() -> None:
     machine = Machine()
     go(JOB, machine, source(a=1))
-    assert not any("publishes nothing" in problem.what for problem in problems_of(machine, whole_job=True))
+    assert not any("publishes nothing" in problem.finding for problem in problems_of(machine, whole_job=True))
     path = max(path for path in machine.paths(ROOTS.store) if "bucket=00000" in path and path.endswith(".seg"))
     machine.remove(path)
     machine.put(path, b"torn")
-    assert not any("publishes nothing" in problem.what for problem in problems_of(machine))
-    (blocking,) = (problem for problem in problems_of(machine, whole_job=True) if "publishes nothing" in problem.what)
-    assert blocking.what.endswith("and the log of bucket 0 can't be read")
+    assert not any("publishes nothing" in problem.finding for problem in problems_of(machine))
+    (blocking,) = (
+        problem for problem in problems_of(machine, whole_job=True) if "publishes nothing" in problem.finding
+    )
+    assert blocking.finding.endswith("and the log of bucket 0 can't be read")
     assert blocking.command == "distcommit store rebuild /jobs/job.yaml"
     assert go(JOB, machine, source(a=2, c=1)).decided is False
 
@@ -198,11 +200,11 @@ def test_sealed_sequence_is_not_a_problem_while_a_run_is_live() -> None:
     machine.faults.append(fails(errno.ENOSPC, "rename", "/output/a"))
     go(WORLD, machine, source(a=3))
     store = WORLD.store(machine)
-    assert any("sealed and not closed" in problem.what for problem in problems_of(machine))
+    assert any("sealed and not closed" in problem.finding for problem in problems_of(machine))
     clock = QuickClock()
     with JobLock(store.fs, store.roots.store, "living", 30, clock):
         problems = find_problems(read_status(store), read_runs(store, clock), command_for(folders()))
-    assert not any("sealed and not closed" in problem.what for problem in problems)
+    assert not any("sealed and not closed" in problem.finding for problem in problems)
 
 
 @pytest.mark.parametrize(
@@ -228,12 +230,12 @@ def test_lost_file_is_reported_with_abandon_and_a_foreign_file_with_retry() -> N
     go(WORLD, machine, data)
     findings = lacking(machine)
     first, *_ = problems_of(machine, findings=findings)
-    assert "b is quarantined, because a sealed file is missing: fs-rename " in first.what
+    assert "b is quarantined, because a sealed file is missing: fs-rename " in first.finding
     assert first.command == "distcommit dataset release /jobs/job.yaml b abandon"
-    (step,) = findings.lacking.values()
-    foreign = EnvironmentFindings(lacking={"b": msgspec.structs.replace(step, gone=False)})
+    (step,) = findings.lost_steps.values()
+    foreign = EnvironmentFindings(lost_steps={"b": msgspec.structs.replace(step, target_missing=False)})
     first, *_ = problems_of(machine, findings=foreign)
-    assert "because another file is at its target" in first.what
+    assert "because another file is at its target" in first.finding
     assert first.command == "distcommit dataset release /jobs/job.yaml b retry"
     operator_actions.abandon(WORLD.store(machine), "b", "ann")
     assert [problem.command.split()[1] for problem in problems_of(machine)] == ["run"]
@@ -251,7 +253,9 @@ def test_dataset_that_cannot_be_planned_is_reported_with_the_remedy_of_its_sourc
 
     go(WORLD, machine, OddSource({}, planning=planning))
     commands = {
-        problem.what: problem.command for problem in problems_of(machine) if "could not be planned" in problem.what
+        problem.finding: problem.command
+        for problem in problems_of(machine)
+        if "could not be planned" in problem.finding
     }
     assert commands == {
         "a could not be planned: it counts in another topic": "distcommit dataset set-watermark /jobs/job.yaml a null",
@@ -259,7 +263,7 @@ def test_dataset_that_cannot_be_planned_is_reported_with_the_remedy_of_its_sourc
         " /jobs/job.yaml",
     }
     operator_actions.set_watermark(WORLD.store(machine), "a", None, "ann")
-    (again,) = [problem for problem in problems_of(machine) if problem.what.startswith("a could")]
+    (again,) = [problem for problem in problems_of(machine) if problem.finding.startswith("a could")]
     assert again.command == "distcommit run /jobs/job.yaml"
 
 
@@ -278,7 +282,7 @@ def test_records_that_fail_their_work_unit_are_reported_with_the_setting_that_ac
         )
 
     go(WORLD, machine, OddSource(data.datasets, extracting=extracting))
-    findings = EnvironmentFindings(turned_away_fails=True, fails_for_fields="converters.1.evolution")
+    findings = EnvironmentFindings(rejection_fails=True, fails_for_fields="converters.1.evolution")
     unread, *_ = problems_of(machine, findings=findings)
     assert unread.command == " ".join(["distcommit run", *options, "/jobs/job.yaml"])
     assert problems_of(machine)[0].command == "distcommit run /jobs/job.yaml", (
@@ -307,8 +311,8 @@ def test_lock_without_renewal_is_reported_with_its_holder_until_cancel_releases_
     assert problems_of(machine, clock=clock) == [], "a lease of 90 s is renewed after 30 s, and 40 s is not late enough"
     clock.sleep(10)
     (problem,) = problems_of(machine, clock=clock)
-    assert "a run without an epoch holds the job lock: process 4711 on elsewhere" in problem.what
-    assert "has not renewed its lease for 50 s, although renewal is due after 30 s" in problem.what
+    assert "a run without an epoch holds the job lock: process 4711 on elsewhere" in problem.finding
+    assert "has not renewed its lease for 50 s, although renewal is due after 30 s" in problem.finding
     assert problem.command == "distcommit cancel /jobs/job.yaml"
     assert cancel_runs(store, "ann", clock, 0).ended
     assert problems_of(machine, clock=clock) == []
@@ -331,7 +335,7 @@ def test_run_with_a_wrong_clock_is_reported_until_the_next_run() -> None:
         problems = find_problems(
             read_status(store), runs, command_for(folders()), EnvironmentFindings(now_ms=int(now_s * 1000))
         )
-        return [problem.what for problem in problems]
+        return [problem.finding for problem in problems]
 
     ran(10_000)
     assert reported(10_000) == []
@@ -350,7 +354,7 @@ def test_run_that_stopped_before_it_left_a_record_is_reported() -> None:
     go(WORLD, machine, source(a=1))
     WORLD.begin(machine, source(a=2))
     (problem,) = problems_of(machine)
-    assert "began and has left no record" in problem.what
+    assert "began and has left no record" in problem.finding
     assert problem.command == "distcommit run /jobs/job.yaml"
     go(WORLD, machine, source(a=2))
     assert problems_of(machine) == []
@@ -373,7 +377,7 @@ def test_run_that_died_before_it_had_an_epoch_is_reported_until_another_run_begi
             machine.remove(path)
     clock.seconds += 31
     (problem,) = problems_of(machine, clock=clock)
-    assert problem.what.startswith("the last run failed: it died before it had an epoch (process ")
+    assert problem.finding.startswith("the last run failed: it died before it had an epoch (process ")
     assert problem.command == "distcommit run /jobs/job.yaml"
     row, *others = read_runs(store, clock).runs
     assert (row.run_id, row.epoch, row.status, len(others)) == (early, 0, RunStatus.FAILED, 1)
@@ -390,7 +394,7 @@ def test_damaged_log_is_reported_with_the_rebuild_command() -> None:
     machine.remove(path)
     machine.put(path, b"torn")
     first, *_ = problems_of(machine)
-    assert first.what.startswith("bucket 0 can't be read: LOG_SEGMENT_CORRUPT: a log segment is corrupt")
+    assert first.finding.startswith("bucket 0 can't be read: LOG_SEGMENT_CORRUPT: a log segment is corrupt")
     assert first.command == "distcommit store rebuild /jobs/job.yaml"
 
 
@@ -398,23 +402,26 @@ def test_folders_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     tree = {**TREE, "paths": {name: str(tmp_path / name) for name in ("store", "staging", "output")}}
     job = JobFolders(parse_config(tree, tmp_path / "job.yaml"), tmp_path / "job.yaml")
     store = job.open_store(create=True)
-    assert environment_of(job, store).closed == ()
+    assert environment_of(job, store).unwritable_folders == ()
     shutil.rmtree(tmp_path / "output")
-    (closed,) = environment_of(job, store).closed
+    (closed,) = environment_of(job, store).unwritable_folders
     assert closed.startswith("paths.output cannot be inspected")
     problem, *_ = find_problems(
-        read_status(store), read_runs(store, QuickClock()), command_for(job), EnvironmentFindings(closed=(closed,))
+        read_status(store),
+        read_runs(store, QuickClock()),
+        command_for(job),
+        EnvironmentFindings(unwritable_folders=(closed,)),
     )
     assert problem.command == f"distcommit run {tmp_path}/job.yaml"
 
 
 def test_wrong_output_folder_is_reported_with_the_rebuild_command(tmp_path: Path) -> None:
     job_file = make_large_store(tmp_path / "job", 8)
-    assert "the output" not in " ".join(problem.what for problem in StoredJob.from_file(job_file).status().troubles)
+    assert "the output" not in " ".join(problem.finding for problem in StoredJob.from_file(job_file).status().problems)
     for make in (lambda path: None, Path.mkdir):
         make(tmp_path / "job" / "elsewhere")
-        first = StoredJob.from_file(job_file, ["paths.output=elsewhere"]).status().troubles[0]
-        assert first.what.startswith("the output is older than the store, or is another folder: an unclaimed output")
+        first = StoredJob.from_file(job_file, ["paths.output=elsewhere"]).status().problems[0]
+        assert first.finding.startswith("the output is older than the store, or is another folder: an unclaimed output")
         assert first.command.startswith(
             "distcommit store rebuild --set paths.output=elsewhere --keep-watermarks --dry-run"
         )
@@ -433,14 +440,14 @@ def test_wrong_staging_folder_is_reported_with_the_rebuild_command() -> None:
         status, job = read_status(store), folders()
         return find_problems(status, read_runs(store, QuickClock()), command_for(job), environment_of(job, store))
 
-    assert any("sealed and not closed" in problem.what for problem in find())
+    assert any("sealed and not closed" in problem.finding for problem in find())
     replace_files(machine, ROOTS.staging, {})
     problems = find()
     (elsewhere,) = (
-        problem for problem in problems if problem.what.startswith("pending commits were staged in another")
+        problem for problem in problems if problem.finding.startswith("pending commits were staged in another")
     )
     assert elsewhere.command.startswith("distcommit store rebuild --keep-watermarks --dry-run")
-    assert not any(problem.mend or "sealed and not closed" in problem.what for problem in problems)
+    assert not any(problem.repair or "sealed and not closed" in problem.finding for problem in problems)
 
 
 def test_run_with_a_damaged_record_is_not_reported_as_dead() -> None:
@@ -448,7 +455,7 @@ def test_run_with_a_damaged_record_is_not_reported_as_dead() -> None:
     epoch = go(WORLD, machine, source(a=1)).epoch
     machine.put(f"{ROOTS.store}/{RUNS}/{record_name(epoch)}", b"{}")
     (problem,) = problems_of(machine)
-    assert problem.what.startswith(f"the record of the run of epoch {epoch} can't be read: ")
+    assert problem.finding.startswith(f"the record of the run of epoch {epoch} can't be read: ")
     assert problem.command == "distcommit store repair /jobs/job.yaml"
 
 
@@ -473,5 +480,7 @@ def test_records_lost_at_the_source_are_a_problem_until_a_run_loses_none() -> No
         settings = WORLD.begin(machine, ModelSource({"a": ModelDataset({"0": end}, expired=expired)}))
         with recorded_run(settings, "run", "ann") as recorder:
             run(launch, settings, observer=recorder)
-        commands.append([problem.command for problem in problems_of(machine) if "skipped 4 positions" in problem.what])
+        commands.append(
+            [problem.command for problem in problems_of(machine) if "skipped 4 positions" in problem.finding]
+        )
     assert commands == [[], ["distcommit run /jobs/job.yaml"], []], "a run without losses must end the problem"

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from distcommit.app.admin import heartbeat as signs
 from distcommit.app.admin import rebuild_job, rebuild_plan
-from distcommit.app.admin import signs_of_life as signs
-from distcommit.app.admin.signs_of_life import EVERY_S, signs_of_life
-from distcommit.app.auditing.joined import folders_of
-from distcommit.app.auditing.published import PublishedFolder
+from distcommit.app.admin.heartbeat import EVERY_S, signs_of_life
+from distcommit.app.auditing.joined_branches import folders_of
+from distcommit.app.auditing.published_files import PublishedFolder
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.problems.stall_detection import STALLED_S
 from distcommit.app.inspection.runs import RunStatus
@@ -64,11 +64,11 @@ class LiveRun:
             os.utime(path, ns=(now_ns, now_ns))
 
     def reported(self) -> list[str]:
-        problems = self.job.status().troubles
+        problems = self.job.status().problems
         for problem in problems:
             if problem.id == "RUN_STALLED":
                 assert problem.command == f"distcommit cancel {self.job._folders.path}"
-        return [problem.what for problem in problems if problem.id == "RUN_STALLED"]
+        return [problem.finding for problem in problems if problem.id == "RUN_STALLED"]
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_stalled_rebuild_is_reported_with_its_process_and_the_printed_command_re
             job.rebuild()
         status = job.status()
         assert status.runs[0].status is RunStatus.RUNNING
-        reports.append([stalled for stalled in status.troubles if stalled.id == "REBUILD_STALLED"])
+        reports.append([stalled for stalled in status.problems if stalled.id == "REBUILD_STALLED"])
         raise RuntimeError("killed")
         yield
 
@@ -197,11 +197,11 @@ def test_stalled_rebuild_is_reported_with_its_process_and_the_printed_command_re
         with pytest.raises(RuntimeError, match="killed"):
             job.rebuild()
     ((problem,),) = reports
-    assert problem.what.startswith("the rebuild of epoch ")
-    assert f" has made no progress for 1,234 s although process {os.getpid()} on " in problem.what
+    assert problem.finding.startswith("the rebuild of epoch ")
+    assert f" has made no progress for 1,234 s although process {os.getpid()} on " in problem.finding
     assert problem.command == f"distcommit store rebuild {path}"
     assert job.rebuild().written
-    assert job.status().troubles == []
+    assert job.status().problems == []
 
 
 def test_run_is_not_stalled_within_the_usual_duration_of_the_job(run: LiveRun) -> None:
@@ -233,12 +233,12 @@ def test_live_run_that_waits_too_long_for_its_epoch_is_reported_with_its_process
         began = datetime.now(UTC) - timedelta(seconds=waits_s)
         run_id = f"{began:%Y%m%dT%H%M%S}-000000000001"
         with JobLock(run.store.fs, run.store.roots.store, run_id, lease_s, SystemClock(), shared=shared):
-            problems = run.job.status().troubles
+            problems = run.job.status().problems
         not_started = [problem for problem in problems if problem.id == "RUN_NOT_STARTED"]
         assert [problem.command for problem in not_started] == [f"distcommit run {run.job._folders.path}"] * len(
             not_started
         )
-        return [problem.what for problem in not_started]
+        return [problem.finding for problem in not_started]
 
     assert reported(STALLED_S - 60) == []
     (text,) = reported(2 * STALLED_S)
@@ -262,13 +262,13 @@ def test_stalled_rebucket_is_reported_with_its_process_and_command(
         with pytest.raises(StopsError):
             rebucket(run.store, Move(run.store.buckets + 1), "moves", stop)
         run.stalled_for(2 * STALLED_S, SystemClock().now_ms() * 1_000_000)
-        problems = run.job.status().troubles
+        problems = run.job.status().problems
     (stalled,) = (problem for problem in problems if problem.id == "REBUCKET_STALLED")
-    assert stalled.what.startswith(f"the move to {run.store.buckets + 1} buckets has made no progress for ")
-    assert f"although process {os.getpid()} on " in stalled.what
+    assert stalled.finding.startswith(f"the move to {run.store.buckets + 1} buckets has made no progress for ")
+    assert f"although process {os.getpid()} on " in stalled.finding
     assert stalled.command == f"distcommit store rebucket --buckets={run.store.buckets + 1} {run.job._folders.path}"
 
 
 def test_run_whose_id_contains_no_time_is_not_reported_as_waiting(run: LiveRun) -> None:
     with JobLock(run.store.fs, run.store.roots.store, "waiting", 3600, SystemClock()):
-        assert not [problem for problem in run.job.status().troubles if problem.id == "RUN_NOT_STARTED"]
+        assert not [problem for problem in run.job.status().problems if problem.id == "RUN_NOT_STARTED"]

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder
-from distcommit.constructs.registry.wire import Framed
+from distcommit.constructs.registry.wire_format import Framed
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 REJECTED = "rejected"

@@ -357,8 +357,8 @@ def test_parts_have_at_most_the_given_bytes_or_one_message() -> None:
 
 
 def test_values_beyond_their_range_in_nested_lists_are_reported_for_their_messages() -> None:
-    known = "google.protobuf.Timestamp"
-    source = root_of(file_with(f"{KNOWN} message M {{ repeated N n = 1; }} message N {{ repeated {known} t = 1; }}"))
+    existing = "google.protobuf.Timestamp"
+    source = root_of(file_with(f"{KNOWN} message M {{ repeated N n = 1; }} message N {{ repeated {existing} t = 1; }}"))
     good, bad = frame(1, b"\x08\x05"), frame(1, b"\x10" + varint(-1))
     dice = random.Random(1)
     bodies = [

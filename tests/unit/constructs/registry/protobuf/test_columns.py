@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2
 
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
-from distcommit.constructs.registry.wire import Framed
+from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.evolution import compare_schemas
 from distcommit.schemas.limits import UnusableSchemaError
 from tests.unit.constructs.registry.protobuf.protobuf_values import REJECTED, decoded, text_schema

@@ -1,0 +1,264 @@
+"""How far a dataset was read, by its files epoch after epoch.
+
+Positions count in incarnations of the source (ids of a recreated Kafka topic), each of which has its own positions. The
+newest epoch names the incarnation of the watermark: a run publishes another incarnation only after an operator has set
+the dataset's watermark for it. Files that name none, such as old ones and those of sources without incarnations, count
+in the one before them. Positions without an incarnation count in the first named one, unless its files lie before them:
+then they are of a recreated source.
+
+Holes that a footer, or a stored sequence, names are covered as published offsets are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from distcommit.core.records.log_records import DatasetState, TargetEpochs
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import SkippedRange
+from distcommit.protocol.watermark_setting import earlier_readings_after, reach_after_start
+from distcommit.sinks.files.offsets import OffsetSets
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFiles:
+    """The files of one dataset and epoch."""
+
+    epoch: int
+    incarnation: str
+    """Of their offsets."""
+    covered: OffsetSets
+    """Offsets that need not be read again."""
+    paths: tuple[str, ...] = ()
+    skipped: tuple[SkippedRange, ...] = ()
+    """Ranges that their sequence skips, if the store knows it."""
+    named: OffsetSets = field(default_factory=OffsetSets)
+    """All offsets that they mention, in any branch."""
+    may_lack: bool = False
+    """Whether files may be missing that no offset reveals."""
+
+
+@dataclass(slots=True)
+class _Reach:
+    """How far one incarnation was read, and from where."""
+
+    positions: dict[str, Position] = field(default_factory=dict)
+    origin: dict[str, Position] = field(default_factory=dict)
+    gaps: list[SkippedRange] = field(default_factory=list)
+
+    def begin(self, partitions: Iterable[str]) -> None:
+        """Let partitions without a known position begin at 0."""
+        self.begin_at(dict.fromkeys(partitions, 0))
+
+    def begin_at(self, first: Mapping[str, int]) -> None:
+        """Let partitions without a known position begin there."""
+        for partition, at in first.items():
+            if partition not in self.positions:
+                self.positions[partition] = self.origin[partition] = at
+
+    def forget_uncounted(self) -> None:
+        """Delete positions that no offset reveals (those of a source of files: which ones were read). Others have
+        moved, and no footer has their present value."""
+        self.positions = {partition: at for partition, at in self.positions.items() if isinstance(at, int)}
+
+
+class Continuation:
+    """A dataset's state as it moves past the files of one epoch after the other."""
+
+    def __init__(
+        self,
+        state: DatasetState,
+        mended: Mapping[str, OffsetSets] | None = None,
+        first: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
+        """Begin at a stored state.
+
+        Args:
+            state: the dataset's.
+            mended: by incarnation, what was removed from files of an epoch and is in those of a later one.
+            first: by incarnation and partition, where that begins if nothing older is known.
+        """
+        self._mended, self._first, self._read_epoch = mended or {}, first or {}, state.done_epoch
+        self.incarnation = state.watermark.incarnation if state.watermark else ""
+        positions = dict(state.watermark.positions) if state.watermark else {}
+        self._reached = {self.incarnation: _Reach(positions, dict(state.origin) if state.watermark else {})}
+        self._skipped, self.done_epoch = list(state.skipped), state.done_epoch
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """The position in the newest incarnation. Without positions nothing is proven to be published."""
+        positions = self._reach.positions
+        return Watermark(positions, self.incarnation) if positions or self.incarnation else None
+
+    @property
+    def earlier(self) -> list[str]:
+        """Older incarnations."""
+        return sorted(name for name in self._reached if name not in ("", self.incarnation))
+
+    @property
+    def origin(self) -> dict[str, Position]:
+        """Where each partition of the newest incarnation begins."""
+        return self._reach.origin
+
+    @property
+    def gaps(self) -> list[SkippedRange]:
+        """The offset ranges between published files that no file covers."""
+        return self._reach.gaps
+
+    @property
+    def skipped(self) -> tuple[SkippedRange, ...]:
+        """The ranges to store as skipped, gaps included."""
+        return (*self._skipped, *self.gaps)
+
+    def state_after(self, before: DatasetState, replacement: int, targets: TargetEpochs) -> DatasetState:
+        """Return the rebuilt state, with the epoch of the newest published replacement, and the epochs at targets."""
+        origin, skipped, forgotten = self.origin, self.skipped, before.unset_watermark
+        if before.watermark is None and forgotten is not None:
+            if self.watermark is None:
+                origin = dict(before.origin)
+            else:
+                newer = skipped[len(before.skipped) :]
+                origin, skipped = reach_after_start(before, origin, self.incarnation, newer)
+                forgotten = None
+        return DatasetState(
+            before.dataset_urn,
+            watermark=self.watermark,
+            done_epoch=self.done_epoch,
+            origin=origin,
+            skipped=skipped,
+            accepted_epochs=before.accepted_epochs,
+            schemas=before.schemas,
+            targets=targets,
+            unset_watermark=forgotten,
+            replacement=max(before.replacement, replacement),
+            earlier_readings=earlier_readings_after(before, self.watermark),
+        )
+
+    def joins(self, files: EpochFiles) -> bool:
+        """Return whether the files begin, in each partition, where the known range ends, and have no gaps. Files that
+        name records unknown in some branch, or that may lack others, do not."""
+        if files.may_lack or files.named.difference(files.covered).count():
+            return False
+        positions = self._turned(files)[1].positions
+        return all(
+            positions.get(partition, 0) == ranges[0][0] and len(ranges) == 1
+            for partition in files.covered.partitions()
+            for ranges in [list(files.covered.ranges(partition))]
+        )
+
+    def leave(self, files: EpochFiles) -> None:
+        """Treat the files as not published, and take only their source. Partitions that only they have begin at 0,
+        wherever the source would begin now: their records are read again, or reported as lost."""
+        reach = self._turn(files)
+        reach.begin(files.covered.partitions())
+        reach.begin(files.named.partitions())
+
+    def move(self, files: EpochFiles) -> None:
+        """Take an epoch as published completely."""
+        reach = self._turn(files)
+        for partition in files.covered.partitions():
+            for low, high in files.covered.ranges(partition):
+                at = reach.positions.get(partition)
+                reach.origin.setdefault(partition, low)
+                if isinstance(at, int) and at < low:
+                    reason = f"no file has them (rebuild, epoch {files.epoch})"
+                    for first, end in self._missing(partition, at, low):
+                        reach.gaps.append(SkippedRange(partition, first, end, reason, incarnation=self.incarnation))
+                reach.positions[partition] = max(high, at) if isinstance(at, int) else high
+        if files.covered.partitions():
+            reach.forget_uncounted()
+        self._skipped += files.skipped
+        self.done_epoch = files.epoch
+
+    def add_complete_epoch(self, incarnation: str, epoch: int, read_epoch: int = 0) -> None:
+        """Take an epoch of reprocessed records as published completely. `read_epoch`: the newest one in which they had
+        been read; none of its other files need exist."""
+        mended = self._mended.get(incarnation, OffsetSets())
+        if incarnation not in self._reached and read_epoch > self._read_epoch:
+            self._turn(EpochFiles(read_epoch, incarnation, mended))
+        reach = self._reached.get(incarnation, _Reach())
+        reach.begin_at(self._first.get(incarnation, {}))
+        positions = reach.positions
+        for partition in mended.partitions():
+            for low, high in mended.ranges(partition):
+                at = positions.get(partition)
+                if isinstance(at, int) and low <= at < high:  # the last offsets of an older file
+                    positions[partition] = high
+        self.done_epoch = max(self.done_epoch, epoch)
+
+    def add_reprocessed(self, reprocessed: OffsetSets, state: DatasetState) -> None:
+        """Take reprocessed records as published in partitions without other known offsets. Uncovered offsets before
+        them are gaps, as all of them were read once."""
+        existing = state.watermark.positions if state.watermark else {}
+        of_new = OffsetSets()
+        for partition in reprocessed.partitions():
+            for low, high in reprocessed.ranges(partition) if partition not in existing else ():
+                of_new.add_range(partition, low, high)
+        self.move(EpochFiles(self.done_epoch, self.incarnation, of_new))
+
+    def _missing(self, partition: str, low: int, high: int) -> list[tuple[int, int]]:
+        """Return the uncovered part of [low, high)."""
+        missing = OffsetSets()
+        missing.add_range(partition, low, high)
+        return [*missing.difference(self._mended.get(self.incarnation, OffsetSets())).ranges(partition)]
+
+    def cover(self, epochs: Iterable[EpochFiles]) -> None:
+        """Take what continues without a gap, of epochs that may each be a part of what their run read. Epochs that may
+        lack files are left, and so is what an older epoch has behind the end of a newer one, since that one began at an
+        earlier stored position. An unknown partition continues from 0."""
+        offsets_by_incarnation: dict[str, OffsetSets] = {}
+        for files in epochs:
+            self._turn(files).begin(files.named.partitions())
+            if not files.may_lack:
+                older = offsets_by_incarnation.get(self.incarnation, OffsetSets())
+                offsets_by_incarnation[self.incarnation] = _up_to_end(older, files.covered).union(files.covered)
+            self.done_epoch = files.epoch
+        reach, newest = self._reach, offsets_by_incarnation.get(self.incarnation, OffsetSets())
+        reach.begin(newest.partitions())
+        for partition in newest.partitions():
+            first = at = reach.positions.get(partition, 0)
+            for low, high in newest.ranges(partition):
+                if isinstance(at, int) and low <= at:
+                    at = max(at, high)
+            if at != first:
+                reach.origin.setdefault(partition, first)
+                reach.positions[partition] = at
+                reach.forget_uncounted()
+
+    @property
+    def _reach(self) -> _Reach:
+        return self._reached[self.incarnation]
+
+    def _turn(self, files: EpochFiles) -> _Reach:
+        self.incarnation, reach = self._turned(files)
+        self._read_epoch = max(self._read_epoch, files.epoch)
+        reach = self._reached.setdefault(self.incarnation, reach)
+        reach.begin_at(self._first.get(self.incarnation, {}))
+        return reach
+
+    def _turned(self, files: EpochFiles) -> tuple[str, _Reach]:
+        """Return the incarnation of the files, and the position in it before them."""
+        reach, named = self._reach, files.incarnation or self.incarnation
+        if not self.incarnation and named not in self._reached and not _is_before(files.covered, reach.positions):
+            return named, reach
+        return named, self._reached.get(named) or _Reach()
+
+
+def _is_before(offsets: OffsetSets, positions: dict[str, Position]) -> bool:
+    """Return whether offsets lie before the position of their partition."""
+    return any(
+        isinstance(at, int) and next(offsets.ranges(partition), (at, at))[0] < at for partition, at in positions.items()
+    )
+
+
+def _up_to_end(offsets: OffsetSets, newer: OffsetSets) -> OffsetSets:
+    """Return the offsets up to the newest ones of their partition."""
+    behind = OffsetSets()
+    for partition in newer.partitions():
+        behind.add_range(partition, _end(newer, partition), _end(offsets, partition))
+    return offsets.difference(behind)
+
+
+def _end(offsets: OffsetSets, partition: str) -> int:
+    return max((high for _, high in offsets.ranges(partition)), default=0)

@@ -1,0 +1,73 @@
+"""Compare published records with those that were written, by file and by sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.work import sum_content
+from distcommit.sinks.files.content import as_text, content_sum
+from distcommit.sinks.files.footer import Footer
+
+
+def altered(footer: Footer, records: pa.Table) -> str:
+    """Return how the records of a file differ from those that were written; empty if they do not, or if the file is
+    older than content sums."""
+    if not footer.content_sum:
+        return ""
+    actual = as_text(content_sum(records))
+    if actual == footer.content_sum:
+        return ""
+    return (
+        f"its records are not those that were written: expected content sum {footer.content_sum}, as its footer says,"
+        f" found {actual}; restore the file from a backup, or read its offsets from the source again"
+    )
+
+
+@dataclass(slots=True)
+class SequenceContent:
+    """The files of a dataset's newest done sequence, by their footers."""
+
+    state: DatasetState
+    is_whole: bool = False
+    """Whether all of its files must exist: none of them was superseded since."""
+    is_counted: bool = False
+    """Whether all that it published is in files."""
+    records: int = 0
+    sums: list[str] = field(default_factory=list)
+
+    def add(self, footer: Footer) -> None:
+        """Count a file of this dataset if it is of that sequence."""
+        if footer.epoch == self.state.done_epoch:
+            self.records += footer.records
+            self.sums.append(footer.content_sum)
+
+    def altered(self) -> str:
+        """Return how the files differ from the sealed sequence; empty if they do not.
+
+        Also empty if nothing can be proven: a file is older than content sums, an operator has accepted the sequence,
+        or there are more files than were sealed, which are duplicates. If all are gone and branches commit at targets,
+        the ledgers show the gap.
+        """
+        state, actual = self.state, sum_content(self.sums)
+        if state.done_epoch in state.accepted_epochs:
+            return ""
+        if self.is_whole and (self.sums or self.is_counted) and len(self.sums) < state.done_files:
+            # several output records of one input record may be in several files, each of which names its offset
+            return (
+                f"of the {state.done_files} files of epoch {state.done_epoch}, as the commit log counts them, only"
+                f" {len(self.sums)} are there; restore the others from a backup, or read their offsets from the source"
+                " again"
+            )
+        counts = (len(self.sums), self.records)
+        if not (actual and state.done_content_sum) or counts != (state.done_files, state.done_records):
+            return ""
+        if actual == state.done_content_sum:
+            return ""
+        return (
+            f"the {len(self.sums)} files of epoch {state.done_epoch} are not those that were sealed: expected content"
+            f" sum {state.done_content_sum}, as the commit log says, found {actual} by their footers; restore them from"
+            " a backup, or read their offsets from the source again"
+        )

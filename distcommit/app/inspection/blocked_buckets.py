@@ -1,0 +1,121 @@
+"""Check whether a run could replay, or an operator could release, by the same checks that these make. Nothing is
+written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from distcommit.app.inspection.steps import unknown_dataset
+from distcommit.app.job_file.job_folders import JobFolders
+from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
+from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.ports import FileSystem
+from distcommit.fs.dry_run import DryRunDeletes
+from distcommit.stores.folders.ownership import newest_end, read_markers
+from distcommit.stores.logs.fencing import require_newest
+from distcommit.stores.logs.generation import require_current_generation
+from distcommit.stores.logs.log_anchors import many_by_hand, require_intact, require_published
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.task_states import PastStates
+
+
+class _Unclaimed(DryRunDeletes):
+    """Ignores the claim of a folder that has no owner."""
+
+    def make_folders(self, path: str) -> None:
+        pass
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return True
+
+
+def open_runnable_store(folders: JobFolders) -> JobStore:
+    """Return the job's store if a run could begin on it.
+
+    Raises:
+        ConfigurationError: if the job's flow is inconsistent, or the store was filled with other settings.
+        DistcommitError: as `require_runnable`.
+    """
+    folders.config.task_flow().check()
+    store = folders.opened()
+    require_runnable(store)
+    return store
+
+
+def require_runnable(store: JobStore) -> None:
+    """Check the store's folders as a run does that begins. Whether another run is alive is not checked.
+
+    Raises:
+        ConflictError: if a move to another number of buckets is unfinished.
+        StaleStoreError: if store, output and staging are not of the same time.
+        ConfigurationError: if staging or output belong to another job.
+        CorruptError: if the job log can't be read.
+    """
+    require_current_generation(store, store.job_log().refresh())
+    require_newest(replace(store, fs=cast(FileSystem, _Unclaimed(store.fs))))
+
+
+def unrecoverable_buckets(store: JobStore, context: StepContext) -> dict[str, str]:
+    """Return the buckets that a run could not recover, by name, each with the reason.
+
+    Args:
+        store: the job's.
+        context: where the steps' effects go.
+
+    Raises:
+        StaleStoreError: if the output is older than what was published into it.
+    """
+    job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
+    ended_epoch = newest_end(read_markers(store.fs, store.roots.output))
+    reasons: dict[str, str] = {}
+    for bucket in range(store.buckets):
+        log = store.bucket_log(bucket)
+        try:
+            fold = require_intact(store, job_fold, bucket, log, past)
+            if job_fold.began_epoch:
+                require_published(context, log, fold, ended_epoch)
+        except StaleStoreError:
+            raise
+        except (DistcommitError, OSError) as error:
+            reasons[f"bucket {bucket}"] = str(error)
+    return reasons
+
+
+def open_for_operator(folders: JobFolders, urn: str) -> JobStore:
+    """Open the job's store for an operator action on a dataset.
+
+    Raises:
+        ConfigurationError: if the store was filled with other settings, or does not know the dataset.
+        DistcommitError, OSError: as the action would.
+    """
+    store = folders.opened()
+    closed_buckets(store, urn)
+    if urn not in store.bucket_log(store.bucket_of(urn)).refresh().datasets:
+        raise unknown_dataset(store, urn)
+    return store
+
+
+def closed_buckets(store: JobStore, urn: str | None = None) -> dict[str, str]:
+    """Return the buckets that reject operator actions, by name, each with the reason.
+
+    Args:
+        store: the job's.
+        urn: check only this dataset's bucket, and raise the reason.
+
+    Raises:
+        ConflictError: if the job has another number of buckets by now, or is being moved to one.
+        DistcommitError, OSError: with `urn`, as the action would; or if the job log can't be read.
+    """
+    reasons: dict[str, str] = {}
+    with many_by_hand(store, "") as open_log:  # writes nothing if no record was added
+        for bucket in range(store.buckets) if urn is None else [store.bucket_of(urn)]:
+            try:
+                open_log(bucket)
+            except ConflictError:
+                raise
+            except (DistcommitError, OSError) as error:
+                if urn is not None:
+                    raise
+                reasons[f"bucket {bucket}"] = str(error)
+    return reasons

@@ -1,0 +1,70 @@
+"""Distributions of numbers: percentiles, histograms and skew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+_UP_TO_MS = (50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000)
+
+
+class Bin(msgspec.Struct, frozen=True):
+    """The number of values of at most `up_to_ms` and above the bin before; None: above all bins."""
+
+    up_to_ms: int | None
+    count: int
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The distribution of durations in milliseconds."""
+
+    count: int
+    p50_ms: int
+    p90_ms: int
+    p99_ms: int
+    max_ms: int
+    bins: list[Bin]
+
+
+class Skew(msgspec.Struct, frozen=True):
+    """How much the largest value, that of `subject`, exceeds the median of `count` values."""
+
+    measure: str
+    unit: str
+    count: int
+    median: int
+    max: int
+    subject: str
+
+
+def spread_of(values_ms: Iterable[int]) -> Spread | None:
+    """Return the distribution of durations; None if there are none."""
+    values = sorted(values_ms)
+    if not values:
+        return None
+    bins, below = [], 0
+    for up_to_ms in _UP_TO_MS:
+        count = sum(1 for value in values if value <= up_to_ms) - below
+        bins.append(Bin(up_to_ms, count))
+        below += count
+    bins.append(Bin(None, len(values) - below))
+    while len(bins) > 1 and not bins[-1].count:
+        bins.pop()
+    p50, p90, p99 = (percentile(values, share) for share in (50, 90, 99))
+    return Spread(len(values), p50, p90, p99, values[-1], bins)
+
+
+def percentile(ordered: Sequence[int], share: int) -> int:
+    """Return the nearest-rank percentile."""
+    return ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)]
+
+
+def skew_of(measure: str, unit: str, values: Iterable[tuple[str, int]]) -> Skew | None:
+    """Compare the largest of named values with their median; None if there are fewer than two."""
+    ordered = sorted(values, key=lambda pair: pair[1])
+    if len(ordered) < 2:
+        return None
+    subject, most = ordered[-1]
+    return Skew(measure, unit, len(ordered), percentile([value for _, value in ordered], 50), most, subject)

@@ -1,0 +1,104 @@
+"""What the next run would delete, determined by the code that deletes. Nothing is deleted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import msgspec
+
+from distcommit.core.errors import DistcommitError
+from distcommit.core.ports import FileSystem
+from distcommit.core.records.log_records import DatasetState
+from distcommit.engine.driver.run import new_run_id
+from distcommit.fs.dry_run import DryRunDeletes
+from distcommit.pipeline.maintenance.superseded_files import delete_superseded
+from distcommit.protocol.next_record import next_epoch
+from distcommit.stores.folders.attempt_notes import noted_attempts
+from distcommit.stores.folders.staging import staged_epochs, sweep_epoch, swept_epochs
+from distcommit.stores.history.retention import Retention, expire_history
+from distcommit.stores.logs.log_anchors import require_intact
+from distcommit.stores.snapshots.snapshots import expire_older_snapshots
+from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.task_states import PastStates
+
+_NAMED = 1000
+
+
+class SweepResult(msgspec.Struct, frozen=True):
+    """Files that the next run would delete. Replays and checkpoints of that run may free more."""
+
+    job: str
+    counts: dict[str, int]
+    """Files by what they are."""
+    files: list[str]
+    """The first thousand."""
+    files_count: int
+    at_targets: int
+    """Attempts that may have left something at a sink's target, which the sink is asked to remove."""
+    unreadable: dict[str, str]
+    """Errors by what can't be read, and is not deleted either."""
+
+
+def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> SweepResult:
+    """Run the deletion on a file system that only records it.
+
+    Args:
+        store: the job's.
+        retention: the retention of runs.
+        kept_snapshots: how many snapshots are kept.
+    """
+    noting = DryRunDeletes(store.fs)
+    dry = replace(store, fs=cast(FileSystem, noting))
+    counts: Counter[str] = Counter()
+    unreadable: dict[str, str] = {}
+    states: dict[int, Mapping[str, DatasetState]] = {}
+    at_targets = 0
+
+    def count(kind: str, before: int) -> None:
+        if len(noting.deleted) > before:
+            counts[kind] += len(noting.deleted) - before
+
+    job_fold, past = dry.job_log().refresh(), PastStates(store.fs, store.roots.store)
+    epoch = next_epoch(job_fold)
+    staged = staged_epochs(dry.fs, store.roots.staging)
+    for bucket in [None, *range(store.buckets)]:
+        log, before = dry.job_log() if bucket is None else dry.bucket_log(bucket), len(noting.deleted)
+        try:
+            fold = log.refresh() if bucket is None else require_intact(store, job_fold, bucket, log, past)
+            log.sweep_temporary()
+            log.truncate()
+            count("segments of logs", before)
+            if bucket is None:
+                continue
+            states[bucket] = fold.datasets
+            for older in swept_epochs(staged, epoch, fold):
+                before = len(noting.deleted)
+                at_targets += len(noted_attempts(dry.fs, store.roots.staging, older, bucket))
+                sweep_epoch(dry.fs, store.roots.staging, older, bucket)
+                count("staged files", before)
+        except (DistcommitError, OSError) as error:
+            unreadable["job log" if bucket is None else f"bucket {bucket}"] = str(error)
+    before = len(noting.deleted)
+    # the next run counts itself among the kept runs
+    refused = {*range(store.buckets)} - {*states}
+    try:
+        expire_history(
+            dry.fs, store.roots.store, new_run_id(), 0, 1, replace(retention, runs=retention.runs - 1), refused
+        )
+    except (DistcommitError, OSError) as error:
+        unreadable["tables of runs"] = str(error)
+    count("tables and records of runs", before)
+    before = len(noting.deleted)
+    try:
+        expire_older_snapshots(dry, epoch, kept_snapshots, is_to_come=True)
+    except (DistcommitError, OSError) as error:
+        unreadable["cuts"] = str(error)
+    count("cuts", before)
+    before = len(noting.deleted)
+    unreadable |= dict(delete_superseded(dry, states))
+    count("retired files", before)
+    files = noting.deleted
+    return SweepResult(store.job, dict(counts), files[:_NAMED], len(files), at_targets, unreadable)

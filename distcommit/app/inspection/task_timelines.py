@@ -1,0 +1,117 @@
+"""When each task of a run read and committed, from task states and the run's table of times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from distcommit.stores.history.attempts import Attempt
+from distcommit.stores.history.run_table import RowKind, TaskIdentity, TaskRows
+
+
+class TaskTimeline(msgspec.Struct, frozen=True):
+    """One attempt at a task. Times are milliseconds since 1970."""
+
+    phase: str
+    """Phase of the run; empty if the attempt died or is still alive: then only its reads are known."""
+    task: int
+    """Number of the task in the phase; -1 if `phase` is empty."""
+    host: str
+    """Host of the task."""
+    daemon_pid: int
+    """Process id from which the Python worker was forked, one per executor."""
+    began_ms: int
+    """Begin of the attempt."""
+    ended_ms: int
+    """End of the attempt."""
+    reads: tuple[tuple[int, int], ...] = ()
+    """Begin and end of each work unit that the attempt read."""
+    commits: tuple[tuple[int, int], ...] = ()
+    """Begin and end of each commit pass."""
+    failed: int = 0
+    """Work units that failed."""
+    records: int = 0
+    """Records that the attempt read."""
+    bytes_read: int = 0
+    """Payload bytes that the attempt read."""
+    datasets: int = 0
+    """Datasets that the attempt published."""
+
+    @property
+    def name(self) -> str:
+        """The phase and the task's number."""
+        return f"{self.phase} {self.task}" if self.phase else "not ended"
+
+    @property
+    def executor(self) -> str:
+        """The machine, and the process that all Python workers of the executor come from."""
+        return f"{self.host} {self.daemon_pid}" if self.phase else ""
+
+    @property
+    def read_ms(self) -> int:
+        """How long it read."""
+        return _length(self.reads)
+
+    @property
+    def commit_ms(self) -> int:
+        """How long it committed."""
+        return _length(self.commits)
+
+    @property
+    def busy_ms(self) -> int:
+        """How long it read or committed."""
+        return self.read_ms + self.commit_ms
+
+
+def timelines_of(attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> list[TaskTimeline]:
+    """Return all tasks that read or committed anything, by phase in order of their beginnings, executor and number.
+
+    Args:
+        attempts: at work units.
+        tasks: rows of the run's table.
+    """
+    read: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        read.setdefault(attempt.writer, []).append(attempt)
+    worked = {rows.task.writer: rows for rows in tasks if rows.rows[0].row_kind is RowKind.TASK}
+    timelines = [_timeline(read.get(writer, []), worked.get(writer)) for writer in {**read, **worked}]
+    begins: dict[str, int] = {}
+    for timeline in timelines:
+        begins[timeline.phase] = min(begins.get(timeline.phase, timeline.began_ms), timeline.began_ms)
+    return sorted(
+        timelines,
+        key=lambda timeline: (
+            begins[timeline.phase],
+            timeline.phase,
+            timeline.executor,
+            timeline.task,
+            timeline.began_ms,
+        ),
+    )
+
+
+def _timeline(attempts: Sequence[Attempt], recorded: TaskRows | None) -> TaskTimeline:
+    task, rows = (recorded.task, recorded.rows) if recorded else (TaskIdentity("", -1, ""), [])
+    reads = tuple(sorted((attempt.started_ms, attempt.finished_ms) for attempt in attempts))
+    spans = [(row.row_kind, (row.began_ms, row.ended_ms)) for row in rows]
+    commits = tuple(sorted(span for kind, span in spans if kind is RowKind.COMMITS))
+    known = [*reads, *commits, *(span for kind, span in spans if kind is RowKind.TASK)]
+    return TaskTimeline(
+        phase=task.phase,
+        task=task.task,
+        host=task.host,
+        daemon_pid=task.daemon_pid,
+        began_ms=min((began for began, _ in known), default=0),
+        ended_ms=max((ended for _, ended in known), default=0),
+        reads=reads,
+        commits=commits,
+        failed=sum(attempt.counts.attempts_failed for attempt in attempts),
+        records=sum(attempt.counts.records_read for attempt in attempts),
+        bytes_read=sum(attempt.counts.bytes_read for attempt in attempts),
+        datasets=sum(row.counts.datasets_committed for row in rows if row.row_kind is RowKind.DATASET),
+    )
+
+
+def _length(spans: Iterable[tuple[int, int]]) -> int:
+    return sum(max(0, ended - began) for began, ended in spans)

@@ -1,0 +1,48 @@
+"""Files of several schemas as one table: a dataset's columns come, go and widen over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from distcommit.core.errors import ConfigurationError
+from distcommit.schemas.evolution import nullable
+
+
+def joined_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the schema that all files are read with: all columns, each of its widest type. Columns that differ are
+    nullable at any depth, as a file may lack them.
+
+    Raises:
+        ConfigurationError: if a column has types of which none is wider than the other.
+    """
+    bare = [schema.remove_metadata() for schema in schemas]
+    if all(schema.equals(bare[0]) for schema in bare):
+        return bare[0] if bare else pa.schema([])
+    try:
+        return nullable(pa.unify_schemas([nullable(schema) for schema in bare], promote_options="permissive"))
+    except pa.ArrowException as error:
+        raise _no_table(error) from error
+
+
+def joined_table(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the records of all tables. Columns that a table lacks are null in its rows. Raises as `joined_schema`."""
+    if not tables:
+        return pa.table({})
+    if not all(table.schema.equals(tables[0].schema) for table in tables):
+        tables = [table.cast(nullable(table.schema)) for table in tables]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise _no_table(error) from error
+
+
+def _no_table(error: pa.ArrowException) -> ConfigurationError:
+    return ConfigurationError(
+        "these files can't be read as one table",
+        expected="columns of the same types, or of such that one is wider than the other",
+        found=str(error),
+        todo="read datasets one by one, or the files of `files()`; of a dataset whose column has changed its type, a"
+        " converter (cast) gives new files the old one",
+    )

@@ -1,0 +1,93 @@
+"""Publishers that replace: determine the published files which a sequence about to be sealed replaces.
+
+The committer lists the published files of the dataset at its done epoch, and stages a tombstone
+(`stores.folders.tombstones`) that names them. The tombstone's step is sealed with the steps of the new files. The
+record is valid only if nothing else of the dataset was published meanwhile, so that the tombstone is never outdated.
+`tests/spec/replace_model.py` is its model.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable
+from typing import Protocol
+
+from distcommit.core.errors import DistcommitError, printable
+from distcommit.core.interfaces.sink import AttemptIdentity
+from distcommit.core.records.maintenance_units import is_maintenance
+from distcommit.core.work import ERRORS, MAIN_BRANCH, DatasetPlan, StagedFile
+from distcommit.pipeline.maintenance.published_files import PublishedFiles
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.protocol.fold import Fold
+from distcommit.protocol.readiness import Ready
+from distcommit.stores.folders.staging import StagedFiles, make_area
+from distcommit.stores.folders.tombstones import build_replacement, stage_tombstone
+from distcommit.stores.state.job_store import JobStore
+
+logger = logging.getLogger(__name__)
+
+
+class SealingRun(Protocol):
+    """The settings of the run that seals."""
+
+    @property
+    def store(self) -> JobStore: ...
+    @property
+    def flow(self) -> TaskFlow: ...
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+def stage_replacements(
+    settings: SealingRun,
+    bucket: int,
+    fold: Fold,
+    ready_datasets: Iterable[tuple[DatasetPlan, Ready, StagedFiles]],
+    failures: dict[str, Exception],
+) -> list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]]:
+    """Return the datasets with the staged tombstone that retires the files they replace, durably staged; None for
+    datasets to which files are only added. A dataset whose tombstone cannot be made is left out, for a later try.
+
+    Args:
+        settings: the run.
+        bucket: bucket of the datasets.
+        fold: view of its log, in which they may be sealed.
+        ready_datasets: datasets that are ready, their winning attempts and staged files.
+        failures: gets the error of each dataset that is left out.
+
+    Raises:
+        OSError: if staged tombstones cannot be made durable.
+    """
+    if settings.flow.publish == "append":
+        return [(*ready_dataset, None) for ready_dataset in ready_datasets]
+    with_stones: list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]] = []
+    for plan, ready, staged in ready_datasets:
+        urn, is_extra = plan.dataset_urn, any(map(is_maintenance, plan.work_units))
+        try:
+            tombstone = None if is_extra else _stage(settings, bucket, plan, ready, fold.state_of(urn).done_epoch)
+            with_stones.append((plan, ready, staged, tombstone))
+        except (DistcommitError, OSError) as error:
+            logger.warning("nothing can be replaced: %s", error, extra={"dataset": printable(urn)})
+            failures[urn] = error
+    if any(tombstone is not None for *_, tombstone in with_stones):
+        settings.store.fs.sync_tree(settings.store.roots.staging)
+    return with_stones
+
+
+def _stage(settings: SealingRun, bucket: int, plan: DatasetPlan, ready: Ready, done_epoch: int) -> StagedFile:
+    store, publish = settings.store, settings.flow.publish
+    identity = AttemptIdentity(
+        settings.run_id, settings.epoch, plan.dataset_urn, ready.winners[0].work_unit_id, uuid.uuid4().hex
+    )
+    new_paths = [file.final_path for state in ready.winners for file in state.files]
+    published = PublishedFiles(store.fs, store.roots.output, plan.dataset_urn, done_epoch)
+    superseded = published.live_in(MAIN_BRANCH, ERRORS)
+    if publish == "replace_partitions":  # error files are in no partition
+        folders = {path.rpartition("/")[0] for path in new_paths}
+        superseded = published.live_in(MAIN_BRANCH, location=lambda path: path.rpartition("/")[0] in folders)
+    files, records = published.superseded(superseded, is_expired=False)
+    tombstone = build_replacement(identity, publish, done_epoch, new_paths, files, records)
+    return stage_tombstone(make_area(store.fs, store.roots.staging, store.roots.output, bucket, identity), tombstone)

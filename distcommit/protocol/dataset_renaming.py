@@ -1,0 +1,104 @@
+"""Renaming of datasets: the stored states after a job names its datasets by another rule.
+
+An example is a topic that was one dataset and becomes one dataset for each partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from distcommit.core.errors import ConflictError
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.watermark import Position, Watermark
+from distcommit.core.work import SchemaIds, SkippedRange, merge_ranges, merge_schema_ids
+
+NamedNow = Callable[[str, str], str]
+"""Returns the current URN of a source partition, given the URN that it was read under and the partition."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """The range that was read of a dataset under other names."""
+
+    positions: dict[str, Position] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    incarnation: str = ""
+    closed_epoch: int = 0
+    schemas: SchemaIds = field(default_factory=dict)
+
+    def add(self, state: DatasetState, partition: str, position: Position) -> None:
+        incarnation = state.watermark.incarnation if state.watermark else ""
+        if self.incarnation and incarnation and self.incarnation != incarnation:
+            raise ConflictError(
+                "the parts of a renamed dataset belong to different incarnations of their source",
+                id="RENAMED_PARTS_DIFFER",
+                dataset=state.dataset_urn,
+                partition=partition,
+                expected=self.incarnation,
+                found=incarnation,
+                todo="run the job under the old names until all parts have the same incarnation, then repeat the"
+                " command; nothing was changed",
+            )
+        self.incarnation = self.incarnation or incarnation
+        self.positions[partition], self.names[partition] = position, state.dataset_urn
+        self.closed_epoch = max(self.closed_epoch, state.closed_epoch)
+        self.schemas = merge_schema_ids(self.schemas, state.schemas)
+
+
+def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: bool = False) -> list[DatasetState]:
+    """Return the states together with those of the renamed datasets, which continue where the old ones ended.
+
+    Old datasets keep their states, which describe their files. If a dataset existed under its new name before, its
+    state is kept. The range that was read under another name in between is recorded in it as positions without a
+    record. A pure function.
+
+    Args:
+        states: all states of the job, idle.
+        named_now: returns the new name of each partition. Datasets that keep their names were not read last.
+        only_ahead: whether it is unknown which datasets were read last. The furthest position then counts.
+
+    Raises:
+        ConflictError: if parts of one dataset belong to different incarnations.
+    """
+    result = {state.dataset_urn: state for state in states}
+    read: dict[str, _Read] = {}
+    for urn, state in sorted(result.items()):
+        for partition, position in sorted(state.watermark.positions.items()) if state.watermark else ():
+            now = named_now(urn, partition)
+            if now != urn:
+                read.setdefault(now, _Read()).add(state, partition, position)
+    for urn, reading in read.items():
+        result[urn] = _continued(result.get(urn) or DatasetState(urn), reading, only_ahead=only_ahead)
+    return list(result.values())
+
+
+def _continued(state: DatasetState, read: _Read, *, only_ahead: bool) -> DatasetState:
+    """Return the state of a dataset that continues where it was read under other names."""
+    before = state.reached or Watermark({}, read.incarnation)
+    same = before.incarnation in ("", read.incarnation) or not read.incarnation
+    positions, origin = (dict(before.positions), dict(state.origin)) if same else ({}, {})
+    incarnation = read.incarnation or before.incarnation
+    elsewhere: list[SkippedRange] = []
+    for partition, position in read.positions.items():
+        at = positions.get(partition)
+        if at is None:
+            origin[partition] = position
+        elif isinstance(at, int) and isinstance(position, int) and at < position:
+            reason = f"read as {read.names[partition]}"
+            elsewhere.append(SkippedRange(partition, at, position, reason, is_hole=True, incarnation=incarnation))
+        elif only_ahead:
+            continue
+        positions[partition] = position
+    return replace(
+        state,
+        watermark=Watermark(positions, incarnation),
+        origin=origin,
+        skipped=merge_ranges((*state.skipped, *elsewhere)),
+        closed_epoch=max(state.closed_epoch, read.closed_epoch),
+        read_failure=None,
+        unset_watermark=None,
+        schemas=merge_schema_ids(state.schemas, read.schemas),
+    )

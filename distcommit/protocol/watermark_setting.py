@@ -1,0 +1,84 @@
+"""The audit's expectation after an operator set a watermark. The model is `tests/spec/set_model.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from distcommit.core.records.log_records import DatasetState, EarlierReading
+from distcommit.core.watermark import Position, Watermark, at_or_past
+from distcommit.core.work import SkippedRange, merge_ranges
+
+Reach = tuple[dict[str, Position], tuple[SkippedRange, ...]]
+"""The first position of each partition of a dataset, and the ranges that are skipped from there on."""
+
+
+def reach_after_setting(state: DatasetState, watermark: Watermark, reason: str) -> Reach:
+    """Return the first positions and skipped ranges of a dataset whose watermark is set to `watermark`.
+
+    A position that moves forward skips the range between. A position that moves back has the ranges behind it read
+    again, so that they are no longer skipped. Positions of another incarnation, or of a partition without a position,
+    are first positions.
+
+    Args:
+        state: the dataset's state before.
+        watermark: the new watermark with its incarnation.
+        reason: the reason of the skipped ranges.
+    """
+    before = state.reached
+    if before is None or before.incarnation not in ("", watermark.incarnation):
+        return dict(watermark.positions), state.skipped
+    incarnation = watermark.incarnation
+    origin, skipped = dict(state.origin), list(state.skipped)
+    for partition, at in watermark.positions.items():
+        was = before.positions.get(partition)
+        if was is not None and at_or_past(at, was):
+            if at != was:
+                skipped.append(SkippedRange(partition, was, at, reason, incarnation=incarnation))
+        elif was is not None and at_or_past(was, at):
+            skipped = [part for skip in skipped for part in _part_before(skip, partition, at, incarnation)]
+            first = origin.get(partition)
+            origin |= {partition: at} if first is not None and at_or_past(first, at) else {}
+        else:
+            origin[partition] = at
+    return origin, merge_ranges(skipped)
+
+
+def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: str) -> Iterator[SkippedRange]:
+    """Yield the part of a skipped range before a position of that partition and incarnation."""
+    is_other = bool(skip.incarnation and incarnation) and skip.incarnation != incarnation
+    if is_other or skip.partition != partition or at_or_past(at, skip.high):
+        yield skip
+    elif not at_or_past(skip.low, at):
+        yield replace(skip, high=at)
+
+
+def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
+    """Return the ranges read of earlier incarnations, once the watermark is another one: the newest range of each."""
+    before = state.reached
+    if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
+        return state.earlier_readings
+    other_readings = (
+        reading for reading in state.earlier_readings if reading.watermark.incarnation != before.incarnation
+    )
+    return (*other_readings, EarlierReading(before, state.origin))
+
+
+def reach_after_start(
+    state: DatasetState, start: Mapping[str, Position], incarnation: str, ranges: tuple[SkippedRange, ...]
+) -> Reach:
+    """Return the first positions and skipped ranges of a dataset once a sequence is done.
+
+    Args:
+        state: the dataset's state before.
+        start: the first positions of partitions that had none.
+        incarnation: the incarnation of these positions.
+        ranges: the ranges that the sequence skips.
+    """
+    if state.watermark is None and state.unset_watermark is not None:
+        reason = "not read again: the watermark was set to null by hand, and the source begins later"
+        counted_in = incarnation or state.unset_watermark.incarnation
+        origin, skipped = reach_after_setting(state, Watermark(dict(start), counted_in), reason)
+        return origin, merge_ranges((*skipped, *ranges))
+    return {**start, **state.origin}, merge_ranges((*state.skipped, *ranges))
