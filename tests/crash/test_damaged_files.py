@@ -166,7 +166,7 @@ class History:
             r"store/lock/\d+\.json": "lock record",
             r"store/progress/run=[^/]+/.+": "progress",
             r"store/runs/\d+(-begun)?\.json": "record of a run",
-            r"store/run_(datasets|times)/run=[^/]+/.+\.parquet": "table of a run that is over",
+            r"store/run_tables/run=[^/]+/.+\.parquet": "table of a run that is over",
             r"store/snapshots/\d+-[12]\.json": "root of a cut",
             r"store/snapshots/deltas/[^/]+\.json": "piece of a cut",
             r"store/task_states/run=[^/]+/_INGEST_ENDED": "marker that ingest has ended",
