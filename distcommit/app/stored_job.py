@@ -199,12 +199,8 @@ class StoredJob:
         from distcommit.app.inspection.blocked_buckets import open_runnable_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.sweep_plan import show_sweeps  # noqa: PLC0415
 
-        retention_settings = self.config.retention
-        store, retention = (
-            open_runnable_store(self._folders),
-            Retention(retention_settings.runs, retention_settings.tables),
-        )
-        return show_sweeps(store, retention, self.config.kept_snapshots)
+        store, retention = open_runnable_store(self._folders), self.config.retention
+        return show_sweeps(store, Retention(retention.runs, retention.tables), self.config.kept_snapshots)
 
     def runs(self) -> RunsResult:
         """Return the recorded runs.

@@ -49,9 +49,8 @@ def rebuild_job(
                 found=older,
                 todo=OLDER_OUTPUT,
             )
-        has_lost = (
-            older or newer_runs(store) or not read_markers(fs, roots.output)[Marker.BEGAN] or _has_lost_tail(store)
-        )
+        is_unmarked = not read_markers(fs, roots.output)[Marker.BEGAN]
+        has_lost = older or newer_runs(store) or is_unmarked or _has_lost_tail(store)
         if not has_lost and repaired:
             return RebuildResult(written=True, repaired=repaired)
         if not has_lost and not (keep_watermarks and _can_be_declared(store)):

@@ -178,7 +178,7 @@ def read_run(
     beginning = _or_none(lambda: read_beginning(fs, root, epoch))
     record = _or_none(lambda: read_record(fs, root, epoch))
     datasets, unreadable = read_datasets(store, row.run_id, on_attempt, on_task)
-    rows = sorted(datasets.values(), key=lambda run_dataset_row: (not run_dataset_row.kind, run_dataset_row.dataset))
+    rows = sorted(datasets.values(), key=lambda row: (not row.kind, row.dataset))
     missing = "" if rows else "the run recorded none, or retention has deleted them"
     return RecordedRun(row, beginning, record, rows, unreadable or missing, unreadable)
 
@@ -248,9 +248,7 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
     holders_by_run = holders(fs, root)
     living = {run_id: holder for run_id, holder in holders_by_run.items() if is_alive(holder, clock)}
     fold = _or_none(lambda: store.job_log().refresh())
-    overdue = {
-        run_id: _late_renewal_note(holder, clock) for run_id, holder in living.items() if is_renewal_late(holder, clock)
-    }
+    late = {run_id: holder for run_id, holder in living.items() if is_renewal_late(holder, clock)}
     rows = [_row(store, epoch, living, fold) for epoch in reversed(epochs)]
     if fold is not None and fold.fence_run_id in living and fold.fence_epoch not in epochs:
         # a rebuild, or a run that has not recorded its beginning yet
@@ -263,8 +261,8 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
         (holder for holder in holders_by_run.values() if holder.run_id not in living), rows, fold
     )
     return [
-        msgspec.structs.replace(row, is_renewal_late=True, reason=overdue[row.run_id])
-        if row.run_id in overdue and row.status in (RunStatus.RUNNING, RunStatus.PENDING)
+        msgspec.structs.replace(row, is_renewal_late=True, reason=_late_renewal_note(late[row.run_id], clock))
+        if row.run_id in late and row.status in (RunStatus.RUNNING, RunStatus.PENDING)
         else row
         for row in (*pending, *rows)
     ]

@@ -92,13 +92,11 @@ class KafkaCommitter(SinkCommitter):
         for index, request in enumerate(requests):
             if any(info["ledger"] != ledger_id for info in request.infos):
                 outcomes[index] = FailedForGood(
-                    f"the ledger topic {self._target.ledger} is another one than when this was prepared: it was deleted"
-                    " and made again, so that nobody knows what is committed. Nothing was written. Look at the topic,"
-                    " then release the dataset with accept or abandon"
+                    f"the ledger topic {self._target.ledger} was recreated after this was prepared, so that it is"
+                    " unknown what is committed. Inspect the topic, then release the dataset with accept or abandon"
                 )
+        outcomes |= _held_back(requests, outcomes) if atomic else {}
         by_id: dict[int, list[int]] = {}
-        if atomic:
-            outcomes |= _held_back(requests, outcomes)
         for index, request in enumerate(requests):
             if index not in outcomes:
                 by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(index)
@@ -112,11 +110,11 @@ class KafkaCommitter(SinkCommitter):
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
         """Prevent requests from being committed. Raises ConflictError if one is committed: that can't be taken back."""
-        by_lane: dict[int, list[CommitRequest]] = {}
+        by_id: dict[int, list[CommitRequest]] = {}
         for request in requests:
-            by_lane.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)
+            by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)
         for writes in (False, True):
-            for number, members in by_lane.items():
+            for number, members in by_id.items():
                 with self._session(number) as producer:
                     rows = self._target.rows(self._admin, number)
                     keys = {ledger_key(self._context.store_id, request): request for request in members}
