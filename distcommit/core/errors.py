@@ -21,7 +21,7 @@ class DistcommitError(Exception):
     """Root of all errors that distcommit raises on purpose.
 
     Args:
-        what: the failure, one clause.
+        subject: the subject and its failure, one clause.
         id: its id in `core.error_catalogue`, if its action differs from that of the class's own id.
         expected: the required state.
         found: the actual state. If it quotes an error, only the innermost cause is printed, and its remedy only if

@@ -65,8 +65,7 @@ class FsRenameCommitStep(CommitStep):
             context: the environment.
             files: the files.
             is_complete: whether each staged folder was seen to hold exactly these files, under their final names and
-            for one
-                target folder. Such a folder may be renamed as a whole.
+                for one target folder. Such a folder may be renamed as a whole.
         """
         steps: list[Self] = []
         names: list[str] = []

@@ -54,8 +54,7 @@ def rebuild_store(
     Args:
         store: the store, stale or new.
         result: the plan. It is made again once nothing can be published any more. If it has problems then, only the
-        mark
-            that keeps runs from beginning was written.
+            mark that keeps runs from beginning was written.
         run_id: a new run's id.
         user: the operator.
         accept_gaps: whether gaps are recorded as skipped.

@@ -24,8 +24,7 @@ class SealRequest:
         branch: the branch.
         results: the output of each attempt, in the order of the work units.
         is_complete: for each attempt, whether every staged folder of it holds exactly its files under their final
-        names, all
-            for one folder of the output.
+            names, all for one folder of the output.
         bases: as in `CommitRequest`.
         attempts: the ids of the attempts, in the order of the results.
     """

@@ -214,8 +214,7 @@ def read_batches(
         path: the file's path.
         columns: columns to read of a Parquet file, if it has them; other formats return all columns.
         predicate: condition of the wanted records. Row groups of Parquet without one by their statistics are skipped;
-        all
-            records of other row groups are returned.
+            all records of other row groups are returned.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()

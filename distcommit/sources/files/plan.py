@@ -62,8 +62,7 @@ def plan_dataset(
         files: all its existing files.
         rules: the job's rules.
         retried_end: end of a failed range that is read again first, up to the newest of its files that still exists. It
-        is
-            ignored if none of them exists.
+            is ignored if none of them exists.
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):

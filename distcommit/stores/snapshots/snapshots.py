@@ -157,8 +157,7 @@ def put_snapshot(
         run_id: the run's id.
         phase: which CUT.
         snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
-        entry
-            keeps the one of the previous snapshot.
+            entry keeps the one of the previous snapshot.
         now_ms: milliseconds since 1970.
 
     Raises:

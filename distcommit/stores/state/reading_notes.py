@@ -33,8 +33,7 @@ class ReadingNote(msgspec.Struct, frozen=True):
         work_unit_id: its id, unique in the run.
         partitions: its source partitions, by which a later run finds the work unit that begins there.
         is_alone: whether it is the only work unit of its task, because a worker had died while reading it. If this
-        worker
-            dies too, the work unit is the cause.
+            worker dies too, the work unit is the cause.
     """
 
     version: int

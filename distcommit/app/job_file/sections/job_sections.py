@@ -50,8 +50,7 @@ class CommitSettings(SettingsModel):
 
     Attributes:
         buckets: how many commit logs datasets are hashed to, of a new store; later `distcommit store rebucket` changes
-        it.
-            Left out: as many as the store has, and 64 of a new one.
+            it. Left out: as many as the store has, and 64 of a new one.
         policy: which work units of a dataset must succeed in a run: `full`, all; `successful`, those without a gap
             before them; `partial`, also the part that others had read before they failed.
         policies: policies of some datasets, which override `policy`; the first match counts.
