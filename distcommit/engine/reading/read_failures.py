@@ -31,8 +31,7 @@ def record_read_failures(
     tally: Tally,
 ) -> BatchedWork[None]:
     """Record once, in one record, which datasets this run failed to read, and report those that are stopped by it. If
-    the
-    log cannot be written, the failure is only logged: nothing but counts depends on it.
+    the log cannot be written, the failure is only logged: nothing but counts depends on it.
 
     Args:
         log: log of the bucket, as the drain has read it.

@@ -74,8 +74,7 @@ class LogView:
 
     def latest(self) -> Fold:
         """Return the fold of the last `refresh`, or refresh if there was none. For callers that have just refreshed,
-        and
-        for appends: on an outdated fold they would put a number that is taken."""
+        and for appends: on an outdated fold they would put a number that is taken."""
         return self._fold if self._fold is not None and self._is_refreshed else self.refresh()
 
     def head(self, bucket: int) -> Head:
