@@ -26,7 +26,7 @@ def _rest(*pages: Any, records: str = "", times: bool = False, **paging: Any) ->
         try:
             return str(read_from(Pages(*pages), TIMES if times else UNIQUE, records, paging_of(**paging)))
         except SourceError as error:
-            return f"rejected: {str(error).partition(' [')[0]}"
+            return f"rejected: {error.text.partition(' [')[0]}"
 
     return run
 

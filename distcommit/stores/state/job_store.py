@@ -147,7 +147,7 @@ def open_store(
             raise ConfigurationError(
                 "the store does not exist",
                 id="STORE_NOT_FOUND",
-                path=path,
+                path=roots.store,
                 todo="run the job once, or correct paths.store",
             ) from None
         marker = _create(fs, roots, job, buckets or DEFAULT_BUCKETS, lost_store_id)

@@ -153,10 +153,10 @@ def test_job_file_is_read_without_sqlalchemy() -> None:
         "import sys; sys.modules['sqlalchemy'] = None\n"
         "from distcommit.sources.sql.source import SqlSource\n"
         f"s = SqlSource(type='sql', url='{SERVER}', tables=['t'], watermark='id', lookback=0)\n"
-        "print(s.pins()['database'].value)\n"
+        "print(s.fixed_settings()['database'].value)\n"
         "try: s.open()\n"
         "except Exception as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("shop\nthe SQL source needs SQLAlchemy")
+    assert done.stdout.startswith("shop\nPACKAGE_MISSING: the SQL source needs SQLAlchemy")
     assert "distcommit[sql-source]" in done.stdout
