@@ -50,7 +50,9 @@ def test_page_lists_each_error_with_its_exit_code() -> None:
 
 
 def test_page_lists_each_alert() -> None:
-    listed = {reason.strip("`"): problem for reason, problem, *_ in rows("Alerts", "`trigger` | problem | means | to do")}
+    listed = {
+        reason.strip("`"): problem for reason, problem, *_ in rows("Alerts", "`trigger` | problem | means | to do")
+    }
     assert listed == {
         reason: f"[`{kind.id}`](../reference/problems.md#{kind.id.lower()})" for reason, kind in alerts.ALERTS.items()
     }

@@ -103,7 +103,9 @@ def test_damaged_row_hides_no_other_from_inspection_and_its_partition_rejects_co
     topic.put(DAMAGED, value)
     datasets, (problem,) = inspected(store)
     assert datasets == OTHERS, "an older row of that dataset does not count"
-    assert problem.startswith("ledger of branch main, sink kafka: LEDGER_CORRUPT: rows of the ledger can't be read [topic=ledger]; ")
+    assert problem.startswith(
+        "ledger of branch main, sink kafka: LEDGER_CORRUPT: rows of the ledger can't be read [topic=ledger]; "
+    )
     lane = id_number(DAMAGED, LANES)
     assert f"found partition {lane}, dataset {DAMAGED}, branch main, of store {store.store_id}: " in problem
     beside = [name for name in NAMES if id_number(name, LANES) == lane]
