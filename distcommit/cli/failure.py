@@ -72,10 +72,12 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def causes_beside(failure: Failure, error: BaseException) -> Iterator[str]:
-    """Yield the line of the innermost error that caused this one, unless the failure's line has it already."""
-    inner = error
-    while inner.__cause__ is not None:
+    """Yield the line of the innermost error that caused this one, unless the failure's line has it already. Errors of
+    libraries may be their own cause."""
+    inner, chain = error, {id(error)}
+    while inner.__cause__ is not None and id(inner.__cause__) not in chain:
         inner = inner.__cause__
+        chain.add(id(inner))
     match inner:
         case DistcommitError():
             text = shown = split_remedy(str(inner))[0]

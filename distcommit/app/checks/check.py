@@ -159,10 +159,10 @@ def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
     if not failures:
         return
     if len(failures) == 1:
-        error = failures[0].as_run_error(folders.config.job)
+        cause, error = failures[0].error, failures[0].as_run_error(folders.config.job)
         if (at := checks.position(failures[0])) is not None:
             add_ids(error, at=at)
-        raise error from failures[0].error
+        raise error from (cause if cause is not error else cause.__cause__)
     problems = [checks.problem(failure) for failure in failures]
     raise CheckFailedError(
         f"the job can't run: {len(problems)} problems were found before it began",

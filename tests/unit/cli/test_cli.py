@@ -17,9 +17,10 @@ from msgspec import structs
 from typer.testing import CliRunner, Result
 
 from distcommit.app.job import Job
+from distcommit.cli.failure import causes_beside, failure_of
 from distcommit.cli.main import app, commands_by_name
 from distcommit.cli.terminal import Terminal
-from distcommit.core.errors import FencedError, LostError, TransientError
+from distcommit.core.errors import ConfigurationError, FencedError, LostError, TransientError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import (
     Done,
@@ -640,3 +641,9 @@ class TestErrors:
             raise JobFailedError("An error occurred while calling o1.collect.\n: many lines", "task 1 failed: no space")
         assert ended.value.code == 1
         assert capsys.readouterr().err == "error: task 1 failed: no space\n"
+
+
+def test_failure_that_is_its_own_cause_is_printed() -> None:
+    error = ConfigurationError("a setting is wrong")
+    error.__cause__ = error
+    assert list(causes_beside(failure_of(error), error)) == []
