@@ -28,7 +28,7 @@ from distcommit.core.interfaces.constructs import (
     TaskCheck,
     TaskChecker,
 )
-from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import (
     AttemptIdentity,
@@ -46,7 +46,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base import ledgers
-from distcommit.sinks.base.aggregated import AggregatedCommitter
+from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.writer_sink import RecordWriter, WriterSink
 from distcommit.sinks.databases.table_committer import RefusedError

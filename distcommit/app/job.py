@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.admin.damaged_files import set_run_records_aside
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_job import rebuild_job
 from distcommit.app.admin.rebuild_plan import RebuildResult
 from distcommit.app.admin.releases import Abandoned, abandon_all, not_published
 from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.admin.repair_store_files import set_run_records_aside
 from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult, request_service
 from distcommit.app.admin.watermarks import set_watermark
 from distcommit.app.inspection.blocked_buckets import closed_buckets, open_for_operator

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from distcommit.app.inspection.datasets import DatasetsResult, Query, list_datasets
+from distcommit.app.inspection.open_commit_steps import StepsResult, read_steps
 from distcommit.app.inspection.problems.commands import command_for
 from distcommit.app.inspection.problems.detect import find_problems
 from distcommit.app.inspection.problems.environment_checks import check_environment
 from distcommit.app.inspection.runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
-from distcommit.app.inspection.steps import StepsResult, read_steps
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config

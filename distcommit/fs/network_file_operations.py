@@ -13,7 +13,7 @@ from xxhash import xxh3_64
 
 from distcommit.core.ports import FileSystem, not_put
 from distcommit.core.support.parallel import run_parallel
-from distcommit.protocol.paths.temporary import temporary_name
+from distcommit.protocol.paths.temporary_and_probes import temporary_name
 
 
 class NetworkFileOperations(FileSystem, Protocol):

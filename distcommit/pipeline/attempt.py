@@ -21,8 +21,8 @@ from distcommit.core.support.storable import storable
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.branches.branching import Branches
-from distcommit.pipeline.limits.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.position_check import PositionCheck
+from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.schemas.schema_history import SchemaStore
 

@@ -14,7 +14,7 @@ from distcommit.core.interfaces.committer import CommitterContext, OpensCommitte
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.io_batching import IoRequest
-from distcommit.protocol.paths.temporary import ANY_OUTPUT_PROBE, output_probe_name
+from distcommit.protocol.paths.temporary_and_probes import ANY_OUTPUT_PROBE, output_probe_name
 from distcommit.steps.sink import open_committer
 
 PROBE_BYTES = 64 * 1024

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.protocol.paths.temporary import TEMPORARY
+from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 
 ROOT = "/job"
 OUTPUT, STAGING, STORE, STATE = f"{ROOT}/output", f"{ROOT}/staging", f"{ROOT}/store", f"{ROOT}/state"

@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.core.errors import SourceUnavailableError
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource

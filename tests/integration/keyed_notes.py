@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.testing.fakes.notes_sink import NotesSink, NotesWriter
 

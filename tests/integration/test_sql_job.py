@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
-from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.engine.driver.run import RunResult
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.jobs.kafka_job import PACKAGE_ROOT

@@ -31,7 +31,7 @@ from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS
-from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY, is_store_probe
+from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE, TEMPORARY, is_store_probe
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.launch import PartitionCall

@@ -38,7 +38,7 @@ from distcommit.core.redaction import redacted
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.protocol.paths.temporary import store_probe_name
+from distcommit.protocol.paths.temporary_and_probes import store_probe_name
 from distcommit.spark.java import check_java
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.state.fixed_settings import require_settings

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from distcommit.app.inspection.steps import unknown_dataset
+from distcommit.app.inspection.open_commit_steps import unknown_dataset
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.steps import StepContext

@@ -12,7 +12,7 @@ import msgspec
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.runs import RunRow
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.support.parallel import run_parallel

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from distcommit.core.interfaces.committer import OpensCommitter, SealRequest
 from distcommit.core.interfaces.connected import Connected
-from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.ports import FileAccess, FileSystem

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.connected import ConnectedSource
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.provenance import Provenance
@@ -278,7 +278,7 @@ class Source(ConnectedSource, ABC):
     def extract_of(self, dataset_urn: str) -> Extract | None:
         """Return the table that a dataset is an extract of, from the settings alone; None if they do not name it.
 
-        A work unit's own extract (`core.interfaces.extract.with_extract`) overrides it.
+        A work unit's own extract (`core.interfaces.extract_description.with_extract`) overrides it.
         """
         return None
 

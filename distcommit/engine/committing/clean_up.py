@@ -10,7 +10,7 @@ from distcommit.core.support.io_batching import IoRequest
 from distcommit.core.work import DatasetPlan
 from distcommit.engine.committing.aborted_attempts import discard_aborted
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol.paths.temporary import probed_bucket
+from distcommit.protocol.paths.temporary_and_probes import probed_bucket
 from distcommit.stores.folders.staging import list_attempts, remove_attempts
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from distcommit.core.ports import FileAccess, FileStatus, FolderEntry, not_put
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 from distcommit.fs.staged_writer import ChecksummingWriter
-from distcommit.protocol.paths.temporary import temporary_name
+from distcommit.protocol.paths.temporary_and_probes import temporary_name
 
 _NO_RENAMEAT2 = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _SYNCFS_ABOVE = 16

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.core.errors import QualityError
-from distcommit.core.interfaces.extract import extract_of
+from distcommit.core.interfaces.extract_description import extract_of
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.maintenance_units import ReprocessedFiles
@@ -32,8 +32,8 @@ from distcommit.pipeline.branches.error_columns import error_records, error_sche
 from distcommit.pipeline.branches.fork_routing import route_records, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_converter, converter_schemas
-from distcommit.pipeline.limits.progress_counters import WRITE, activity_in
 from distcommit.pipeline.limits.time_limit import construct_time_limit
+from distcommit.pipeline.progress_counters import WRITE, activity_in
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.schemas.limits import check_levels
 from distcommit.sinks.files.offsets import OffsetSets, parsed

@@ -18,7 +18,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.core.ports import FileSystem

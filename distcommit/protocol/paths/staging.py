@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.protocol.paths.parts import bucket_name, epoch_name
-from distcommit.protocol.paths.temporary import is_temporary
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
 
 WRITING = ".writing"
 """Suffix of a staged file that is not closed yet."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, field_validator
 
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceSettings, SourceState
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.provenance import Provenance

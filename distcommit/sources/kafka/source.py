@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import (
     DatasetProblem,
     GroupPositions,

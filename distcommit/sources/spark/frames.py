@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract import Extract
+from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.core.ports import FileSystem, StagedWriter
 from distcommit.core.records.log_records import DatasetState, DatasetStatus

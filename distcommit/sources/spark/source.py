@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import Extractor, Planned, SourceSettings, SourceState
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.records.log_records import DatasetState

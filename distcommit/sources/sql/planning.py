@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import structs
 
 from distcommit.core.errors import SourceError, TransientError
-from distcommit.core.interfaces.extract import Extract, with_extract
+from distcommit.core.interfaces.extract_description import Extract, with_extract
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError

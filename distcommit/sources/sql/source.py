@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.extract import Extract, TableType
+from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import Planned, SourceSettings, SourceState, stored_incarnations
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.records.fixed_settings import FixedSetting

@@ -22,7 +22,7 @@ from distcommit.protocol.paths.store import (
     run_id_of,
     run_name,
 )
-from distcommit.protocol.paths.temporary import is_temporary
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.state.task_states import PastStates
 

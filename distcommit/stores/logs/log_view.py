@@ -10,7 +10,7 @@ from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import Checkpoint
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
-from distcommit.protocol.paths.temporary import is_temporary
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.protocol.record_effects import apply
 from distcommit.stores.logs.segment import Segment, decode_segment
 

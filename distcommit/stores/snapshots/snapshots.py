@@ -30,7 +30,7 @@ from distcommit.protocol.paths.store import (
     snapshot_manifest_name,
     snapshot_manifest_of,
 )
-from distcommit.protocol.paths.temporary import is_temporary
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.snapshots.snapshot_deltas import deltas_of, read_chain
 from distcommit.stores.state.documents import decode_document, encode_document

@@ -16,7 +16,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
-from distcommit.protocol.paths.temporary import is_temporary
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 

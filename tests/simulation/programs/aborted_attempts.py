@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.urn import folder_of
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import epoch_name
-from distcommit.protocol.paths.temporary import is_temporary
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.stores.folders.trees import delete_tree

@@ -22,8 +22,8 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.fs.posix_calls.posix import PosixCalls
-from distcommit.protocol.paths.temporary import is_temporary
-from distcommit.sinks.base.aggregated import AggregatedCommitter
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
+from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.databases.table_committer import RefusedError

@@ -22,7 +22,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.store import MANIFEST, partition_name
-from distcommit.protocol.paths.temporary import TEMPORARY
+from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from distcommit.stores.state.job_store import open_store
 from distcommit.stores.state.plans import PlanReader, put_manifest, read_manifest
 from distcommit.stores.state.stored_tables import table_name

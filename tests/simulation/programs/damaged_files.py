@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distcommit.app.admin.damaged_files import repair_files
+from distcommit.app.admin.repair_store_files import repair_files
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import parse_config

@@ -39,7 +39,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import epoch_name
-from distcommit.protocol.paths.temporary import is_temporary
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.steps.registry import load_steps
 from distcommit.stores.operator import operator_actions

@@ -12,7 +12,7 @@ from typing import Any, cast
 from distcommit.app.inspection.status import NextRun, read_status
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
-from distcommit.protocol.paths.temporary import OUTPUT_PROBE
+from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract import Extract, TableType, extract_of, with_extract
+from distcommit.core.interfaces.extract_description import Extract, TableType, extract_of, with_extract
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.files.source import FilesSource

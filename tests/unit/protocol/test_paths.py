@@ -49,7 +49,7 @@ from distcommit.protocol.paths.store import (
     task_states_start,
     writer_of,
 )
-from distcommit.protocol.paths.temporary import (
+from distcommit.protocol.paths.temporary_and_probes import (
     is_probe,
     is_store_probe,
     is_temporary,

@@ -26,7 +26,7 @@ from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from distcommit.core.support.parallel import run_parallel
-from distcommit.protocol.paths.temporary import table_probe_name
+from distcommit.protocol.paths.temporary_and_probes import table_probe_name
 from distcommit.sinks.table_formats.data_files import PROBE_BYTES, local_path, probe_folder
 
 Identifier = tuple[str, ...]

@@ -28,7 +28,7 @@ from distcommit.engine.driver.reports import Tally
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.protocol.paths.temporary import OUTPUT_PROBE, TEMPORARY
+from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.logs.fencing import fence_bucket, fence_job
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore

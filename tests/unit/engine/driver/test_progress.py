@@ -13,7 +13,7 @@ from distcommit.core.work import TaskOutcome
 from distcommit.engine.driver.progress import ProgressFile, progress_folder, read_progress, watched
 from distcommit.engine.driver.run import run
 from distcommit.engine.events import NullObserver, Progressed
-from distcommit.pipeline.limits.progress_counters import ProgressCounters
+from distcommit.pipeline.progress_counters import ProgressCounters
 from tests.models.model_flow import model_flow
 from tests.unit.engine.committing.situations import WORLD
 from tests.unit.engine.driver.machines import Machine, QuickClock, launch, source

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract import EXTRACT
+from distcommit.core.interfaces.extract_description import EXTRACT
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark

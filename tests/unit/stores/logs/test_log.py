@@ -20,7 +20,7 @@ from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import PosixCalls, RealPosixCalls
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
-from distcommit.protocol.paths.temporary import TEMPORARY
+from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls, Operation

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.protocol.paths.temporary import TEMPORARY
+from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.driver.machines import Machine, fails, on_every_power_loss
