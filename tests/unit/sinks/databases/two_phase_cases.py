@@ -581,6 +581,6 @@ def prepare_one(sink: TableSink, folder: Path, attempt: str) -> None:
 
 
 SHARED: tuple[str, ...] = tuple(
-    str(Path(two_phase.__file__).with_name(name)) for name in ("two_phase.py", "proofs.py", "prepared_rows.py")
+    str(Path(two_phase.__file__).with_name(name)) for name in ("two_phase.py", "commit_proofs.py", "prepared_rows.py")
 )
 """Modules that writers of every database use."""
