@@ -95,7 +95,8 @@ ENTRIES = (
         title="The dataset cannot be reprocessed or expired",
         cause="The job's settings exclude the command, or the dataset has nothing to reprocess.",
         impact=NOTHING_CHANGED,
-        action="Change the setting that the message names for this command; or see which records are rejected.",
+        action="If the message names a setting, change it for this command. If there is nothing to reprocess, an audit lists"
+        " the rejected records.",
         command="audit JOB.yaml",
     ),
     ErrorEntry(
@@ -122,8 +123,8 @@ ENTRIES = (
         title="There is nothing to rebuild",
         cause="The store is complete and matches its output.",
         impact=NOTHING_CHANGED,
-        action="Run the job.",
-        command="audit JOB.yaml",
+        action="No rebuild is needed. Run the job; an audit checks its output.",
+        command="run JOB.yaml",
     ),
     ErrorEntry(
         id="REBUILD_NEEDS_OFFSETS",
@@ -193,7 +194,7 @@ ENTRIES = (
         title="The dataset's source was recreated",
         cause="The topic or table was deleted and created again after the watermark had been stored.",
         impact=NOTHING_CHANGED,
-        action="Set the watermark to null first. Positions that are set afterwards count in the new source.",
+        action="Set the watermark to null. Then run the job, or set a position of the new topic or table.",
         command="dataset set-watermark JOB.yaml DATASET null",
     ),
 )

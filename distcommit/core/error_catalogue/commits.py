@@ -170,8 +170,8 @@ ENTRIES = (
         cause="Another client deleted the topic that records the commits.",
         impact="Commits stay pending.",
         action=(
-            "Find out which commits were made. Then run again, which creates a new ledger, and release the datasets"
-            " that were prepared."
+            "Determine from the target topics which pending commits are complete. Run the job, which creates a new"
+            " ledger topic. Then release each dataset whose commit was prepared for the old one."
         ),
         command="run JOB.yaml",
     ),

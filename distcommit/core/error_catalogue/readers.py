@@ -29,9 +29,9 @@ ENTRIES = (
         id="SNAPSHOT_EXPIRED",
         error="SnapshotExpiredError",
         title="The snapshot has expired",
-        cause="A later run deleted the snapshot, perhaps while it was read.",
+        cause="A later run deleted the snapshot.",
         impact="Results that were read from the snapshot must be discarded.",
-        action="Read a newer snapshot. Raise readers.kept_cuts to keep more of them.",
+        action="Read a newer snapshot. To keep more snapshots, raise readers.kept_snapshots.",
     ),
     ErrorEntry(
         id="RUN_UNKNOWN",

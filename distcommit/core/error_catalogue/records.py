@@ -27,7 +27,7 @@ ENTRIES = (
         title="A record has new fields",
         cause="The record has fields that earlier records do not have, and `evolution` is `fail`.",
         impact=DATASET_WAITS,
-        action="Check the change in the producer. Set evolution to evolve to add the fields, or to pin to ignore them.",
+        action="Check the change in the producer. To add the fields, set evolution: evolve; to ignore them, evolution: pin.",
     ),
     ErrorEntry(
         id="RECORD_FIELDS_TOO_MANY",
@@ -41,7 +41,7 @@ ENTRIES = (
         id="RECORD_COLUMNS_UNSTABLE",
         error="ConfigurationError",
         title="The columns change too often",
-        cause="The inferred columns of the dataset have changed more often than the store records.",
+        cause="In one run the converter inferred more different sets of columns than the store accepts.",
         impact=DATASET_WAITS,
         action="Declare the converter's fields, or set evolution to pin.",
     ),
@@ -80,10 +80,10 @@ ENTRIES = (
     ErrorEntry(
         id="CONSTRUCT_STUCK",
         error="StuckError",
-        title="A construct did not return",
-        cause="The construct did not return from native code, so that the worker process was killed.",
+        title="A converter, checker or fork did not return",
+        cause="Native code of a converter, checker or fork exceeded its time limit, and the worker was killed.",
         impact="The work unit fails, and other work units of the task continue in a new process.",
-        action="Correct the construct or the records, or raise its time limit.",
+        action="Correct the converter, checker or fork, or the records; or raise limits.construct_seconds.",
     ),
     ErrorEntry(
         id="WORK_UNIT_KILLS_WORKER",
@@ -100,10 +100,10 @@ ENTRIES = (
     ErrorEntry(
         id="CONSTRUCT_SETTINGS_INVALID",
         error="ConfigurationError",
-        title="A construct does not fit the records",
-        cause="A construct's columns, types or expression do not fit the records that it receives.",
+        title="A converter, checker or fork does not fit the records",
+        cause="Its settings name a column, type or expression that the records do not have.",
         impact=DATASET_WAITS,
-        action="Correct the construct's settings, or the converters before it.",
+        action="Correct its settings, or the converters before it.",
         command="check JOB.yaml",
     ),
     ErrorEntry(

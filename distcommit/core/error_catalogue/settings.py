@@ -146,7 +146,7 @@ ENTRIES = (
         title="A commit group is invalid",
         cause="The sink assigns a dataset to an invalid commit group, or to another bucket than before.",
         impact=NO_RUN_BEGINS,
-        action="Correct `commit_group()` of the sink. Another rule needs another `grouped_by` and new folders.",
+        action="Correct or restore `commit_group()`. To change the rule, change `grouped_by` and use new folders.",
     ),
     ErrorEntry(
         id="GOBBLIN_JOB_INVALID",

@@ -9,8 +9,8 @@ ENTRIES = (
         id="STORED_DATA_CORRUPT",
         error="CorruptError",
         title="A stored file is corrupt",
-        cause="The bytes of the file are truncated, altered or of foreign origin.",
-        impact="Only what depends on the file stops.",
+        cause="The file was truncated, altered, or written by another program.",
+        impact="Datasets, readers and commands that need the file stop. Other datasets continue.",
         action="Restore the file from a backup.",
         command="store verify JOB.yaml",
     ),
@@ -87,6 +87,6 @@ ENTRIES = (
         title="The ledger of a target is damaged",
         cause="Rows or files of the ledger are missing, or another program wrote them.",
         impact="Nothing is written to the target until its ledger can be read.",
-        action="Restore the ledger, or find out which program wrote it..",
+        action="Restore the ledger, or find out which program wrote it.",
     ),
 )

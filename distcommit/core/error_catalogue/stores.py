@@ -128,7 +128,7 @@ ENTRIES = (
         title="The job log is older than bucket logs",
         cause="The job log was restored from a copy.",
         impact=NO_RUN_BEGINS,
-        action="Restore the newest job log; or move the store away and rebuild it from the published files.",
+        action="Restore the newest backup of the job log. If there is none, move the store away and rebuild it.",
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -174,9 +174,9 @@ ENTRIES = (
         id="JOB_LOG_DAMAGED",
         error="ConflictError",
         title="The log of an all-or-nothing job is damaged",
-        cause="The job log records whether held datasets are published, and it cannot be read.",
+        cause="The job log is unreadable. It records the decision to publish sealed datasets.",
         impact=NOTHING_CHANGED,
-        action="Restore the newest job log; or move the store away and rebuild it from the published files.",
+        action="Restore the newest backup of the job log. If there is none, move the store away and rebuild it.",
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(

@@ -21,10 +21,11 @@ _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.t
 
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
-    """Return the table, created or widened so that it takes records of this schema.
+    """Return the table. Create it, or add columns, if the schema requires that and the settings allow it.
 
     Raises:
-        ConfigurationError: if it does not exist and may not be created, or does not take such records or any files.
+        ConfigurationError: if the table is missing and may not be created, if its columns do not fit the schema, or if
+            data files cannot be added to it.
         TransientError: if other writers change it during each try, or the location is not available.
     """
     required, tables = storable(schema), DeltaTables(sink.location)
