@@ -95,8 +95,7 @@ ENTRIES = (
         title="The dataset cannot be reprocessed or expired",
         cause="The job's settings exclude the command, or the dataset has nothing to reprocess.",
         impact=NOTHING_CHANGED,
-        action="If the message names a setting, change it for this command. If there is nothing to reprocess, an audit lists"
-        " the rejected records.",
+        action="Change the setting that the message names. If it names none, an audit lists the rejected records.",
         command="audit JOB.yaml",
     ),
     ErrorEntry(

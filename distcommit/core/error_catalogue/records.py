@@ -27,7 +27,7 @@ ENTRIES = (
         title="A record has new fields",
         cause="The record has fields that earlier records do not have, and `evolution` is `fail`.",
         impact=DATASET_WAITS,
-        action="Check the change in the producer. To add the fields, set evolution: evolve; to ignore them, evolution: pin.",
+        action="Check the producer. To add the fields, set evolution: evolve; to ignore them, evolution: pin.",
     ),
     ErrorEntry(
         id="RECORD_FIELDS_TOO_MANY",
@@ -80,7 +80,7 @@ ENTRIES = (
     ErrorEntry(
         id="CONSTRUCT_STUCK",
         error="StuckError",
-        title="A converter, checker or fork did not return",
+        title="A construct did not return",
         cause="Native code of a converter, checker or fork exceeded its time limit, and the worker was killed.",
         impact="The work unit fails, and other work units of the task continue in a new process.",
         action="Correct the converter, checker or fork, or the records; or raise limits.construct_seconds.",
@@ -100,7 +100,7 @@ ENTRIES = (
     ErrorEntry(
         id="CONSTRUCT_SETTINGS_INVALID",
         error="ConfigurationError",
-        title="A converter, checker or fork does not fit the records",
+        title="A construct does not fit the records",
         cause="Its settings name a column, type or expression that the records do not have.",
         impact=DATASET_WAITS,
         action="Correct its settings, or the converters before it.",

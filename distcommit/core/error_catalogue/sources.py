@@ -143,8 +143,7 @@ ENTRIES = (
         title="The table has no row at or after the watermark",
         cause="The table has no value at or after the stored position: it was truncated, restored or refilled.",
         impact=DATASET_WAITS,
-        action="If only the newest rows were deleted, wait for newer ones. Otherwise set the watermark: null publishes all"
-        " remaining rows again, a position continues there.",
+        action="Wait if only the newest rows were deleted. Otherwise set the watermark: null publishes all rows again.",
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -153,8 +152,7 @@ ENTRIES = (
         title="The watermark column is no longer a key",
         cause="The watermark was set while the column was a key, and the key was removed.",
         impact=DATASET_WAITS,
-        action="Restore the key, or wait for a row with a greater watermark value: further rows with the old greatest value"
-        " are then not read. If the table was refilled, set the watermark to null.",
+        action="Restore the key, or wait for a greater watermark value. If the table was refilled, set it to null.",
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
