@@ -140,7 +140,7 @@ ENTRIES = (
     ErrorEntry(
         id="WATERMARK_COLUMN_ENDED",
         error="PlanError",
-        title="The table has no row at or after the watermark",
+        title="No row is at or after the watermark",
         cause="The table has no value at or after the stored position: it was truncated, restored or refilled.",
         impact=DATASET_WAITS,
         action="Wait if only the newest rows were deleted. Otherwise set the watermark: null publishes all rows again.",
