@@ -47,6 +47,7 @@ class RunSettings:
         after_death: whether a worker of this run, or all processes of the run before, have died. Tasks then note each
             work unit before they read it, and leave out those that a dead worker has noted.
         alone: id of the work unit that a task reads alone; empty for all of the task's work units.
+        has_died_alone: whether the launch before died while it read that work unit.
         refused: buckets that this run failed to recover; empty before recovery has ended.
         clock: the clock.
     """
@@ -73,6 +74,7 @@ class RunSettings:
     freshness: Freshness = NO_TARGETS
     after_death: bool = False
     alone: str = ""
+    has_died_alone: bool = False
     refused: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=SystemClock)
 

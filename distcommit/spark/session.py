@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
 from distcommit.core.redaction import redacted
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.spark.given_settings import given_settings, master_of, report_overridden
+from distcommit.spark.given_settings import given_settings, is_submitted, master_of, report_overridden
 from distcommit.spark.java import check_java
 from distcommit.spark.settings import SparkSettings
 
@@ -85,6 +85,8 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     builder = SparkSession.builder.appName(app_name).master(master)
     if "spark.pyspark.python" in settings.conf:  # PySpark itself reads only the environment
         os.environ["PYSPARK_PYTHON"] = settings.conf["spark.pyspark.python"]
+    elif "spark.pyspark.python" in supplied and not is_submitted():
+        os.environ.setdefault("PYSPARK_PYTHON", supplied["spark.pyspark.python"])
     elif "spark.pyspark.python" not in supplied:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}

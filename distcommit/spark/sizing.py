@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 _MANAGED = ("yarn", "k8s:")
 """Masters that start a configured number of executors with a configured number of cores."""
 _WAIT_S, _POLL_S = 15.0, 0.3
+_MAX_EXECUTORS = 10_000
+"""More executors than that are no limit, but a placeholder."""
 
 
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) -> int:
@@ -56,13 +58,13 @@ def slots_of(spark: SparkSession) -> int:
     counted.
     """
     context = spark.sparkContext
-    master = context.master or ""
-    if master.startswith("local") and not master.startswith("local-cluster"):
-        return context.defaultParallelism
-    configured = configured_slots(context.getConf(), master)
-    if not configured:
+    conf, master = context.getConf(), context.master or ""
+    is_local = master.startswith("local") and not master.startswith("local-cluster")
+    if configured := 0 if is_local else configured_slots(conf, master):
+        return configured
+    if not is_local:
         _wait_for_executors(spark)
-    return max(configured, context.defaultParallelism)
+    return max(1, context.defaultParallelism // max(1, int(conf.get("spark.task.cpus", "1") or 1)))
 
 
 def configured_slots(conf: SparkConf, master: str) -> int:
@@ -75,9 +77,10 @@ def configured_slots(conf: SparkConf, master: str) -> int:
     cores = number("spark.executor.cores", 1 if is_managed else 0)
     if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         executors = number("spark.dynamicAllocation.maxExecutors")
-        if not executors:
+        if not 0 < executors < _MAX_EXECUTORS:
+            executors = 0
             logger.warning(
-                "spark.dynamicAllocation.maxExecutors is not set, so that the number of slots is unknown; set it, or"
+                "spark.dynamicAllocation.maxExecutors sets no limit, so that the number of slots is unknown; set it, or"
                 " spark.partitions"
             )
     else:

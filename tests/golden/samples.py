@@ -274,7 +274,9 @@ RUN_BEGINNING = RunBeginning(
         retained_tables=10,
     ),
 )
-READING_NOTE = ReadingNote(1, "orders", "00003_000001", ("0", "1"), is_alone=True)
+READING_NOTE = ReadingNote(
+    1, 7, "orders", "00003_000001", Watermark({"0": 5}), Watermark({"0": 9}), is_alone=True, has_died=False
+)
 CANCEL_REQUEST = CancelRequest(1, 7, "ann@host", 1_700_000_000_001)
 SCHEDULE_REQUEST = ScheduleRequest(1, "ann@host", 1_700_000_000_001)
 TASK_ROWS = TaskRows(

@@ -17,7 +17,6 @@ from distcommit.engine.reading.worker_deaths import (
     MAX_SUSPECTS,
     DeadUnits,
     all_dead_units,
-    forget_older_suspects,
 )
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.logs.fencing import require_fence
@@ -32,7 +31,7 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
 
     A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
     again: at first with notes of what the tasks read, then without the suspects. Each further launch needs a new
-    killer or suspect. The suspects are read at the end, one after the other.
+    killer or suspect, and there may be at most `MAX_SUSPECTS`. The suspects are read at the end, one after the other.
     """
     store, error, is_over, dead = settings.store, "", False, DeadUnits()
     reports: list[Report] = []
@@ -46,7 +45,7 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
             before, dead = dead, all_dead_units(launch, settings)
             is_first_death = isinstance(caught, ProcessLostError) and not settings.after_death
             settings = replace(settings, after_death=settings.after_death or is_first_death)
-            is_over = dead.number <= before.number and not is_first_death
+            is_over = not is_first_death and not before.number < dead.number <= MAX_SUSPECTS
     if settings.after_death or any(report.counts.work_units_suspected for report in reports):
         reports = [*reports, *_read_suspects(launch, settings)]
     phase.collect(reports)
@@ -56,21 +55,24 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
 
 
 def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
-    """Read each suspect alone. If its worker dies again, Spark's next attempt, or a second launch, records that."""
+    """Read each suspect alone. If its worker dies again, a second launch records that. Of too many suspects, each run
+    begins with others."""
     reports: list[Report] = []
     suspects = all_dead_units(launch, settings).suspects
-    for unit_id in suspects[:MAX_SUSPECTS]:
+    first = settings.epoch * MAX_SUSPECTS % len(suspects) if len(suspects) > MAX_SUSPECTS else 0
+    for unit_id in (*suspects[first:], *suspects[:first])[:MAX_SUSPECTS]:
         alone = replace(settings, after_death=True, alone=unit_id)
         for _ in range(2):
             try:
                 reports += launch(read_suspect, alone, 1, Report)
                 break
-            except (JobFailedError, ConfigurationError, ProcessLostError):
+            except (JobFailedError, ConfigurationError, ProcessLostError) as error:
                 logger.exception("the task of a suspected work unit failed", extra={"work_unit": unit_id})
+                alone = replace(alone, has_died_alone=isinstance(error, ProcessLostError))
+        if any(report.fenced for report in reports):
+            break
     if len(suspects) > MAX_SUSPECTS:
         logger.warning("%d suspected work units are left to later runs", len(suspects) - MAX_SUSPECTS)
-    else:
-        forget_older_suspects(settings)
     return reports
 
 

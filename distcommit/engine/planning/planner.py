@@ -219,8 +219,11 @@ def _plan(
         if settings.flow.discarding:
             make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
     result.files |= write_plans(fs, root, settings.run_id, plans)
-    suspects = EarlierSuspects(settings, states)
-    result.suspects = sum(suspects.note(plan.work_units) for listed in plans.values() for plan in listed)
+    try:
+        suspects = EarlierSuspects(settings, states)
+        result.suspects = sum(suspects.note(plan.work_units) for listed in plans.values() for plan in listed)
+    except OSError as error:  # they are read with others
+        result.tally.note("notes of work units", "not read", str(error))
 
 
 def _set_priorities(

@@ -225,7 +225,8 @@ class _IngestTask:
         with self._watchdog.working_on(bucket, failed_state(settings, unit, StuckError("a construct does not return"))):
             attempt.read(
                 extractor,
-                0 if is_maintenance(unit) else self._deadline_ms(unit),  # maintenance publishes all of it or nothing
+                # Maintenance publishes all of it or nothing; a suspect must come to an end.
+                0 if is_maintenance(unit) or settings.alone else self._deadline_ms(unit),
                 keeps_prefix=settings.policy_of(unit.dataset_urn) is CommitPolicy.PARTIAL,
             )
         return attempt

@@ -25,7 +25,6 @@ from distcommit.stores.state.reading_notes import (
     ReadingNote,
     ReadingNotes,
     delete_notes,
-    delete_older_notes,
     older_notes,
     read_notes,
 )
@@ -48,14 +47,15 @@ def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tup
 
 
 def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[WorkUnit]:
-    """Return the work units that no note of this run names.
-
-    Raises:
-        OSError: if the notes cannot be read.
-    """
+    """Return the work units that no note of this run names; all if the notes cannot be read."""
     store = settings.store
-    suspects = {note.work_unit_id for note in read_notes(store.fs, store.roots.store, settings.run_id).values()}
-    return [unit for unit in units if unit.work_unit_id not in suspects]
+    try:
+        notes = read_notes(store.fs, store.roots.store, settings.run_id).values()
+    except OSError as error:
+        logger.warning("notes of work units cannot be read: %s", error)
+        return list(units)
+    suspects = {(note.work_unit_id, note.dataset_urn) for note in notes}
+    return [unit for unit in units if (unit.work_unit_id, unit.dataset_urn) not in suspects]
 
 
 class TaskNotes:
@@ -80,20 +80,16 @@ class TaskNotes:
             OSError: if it cannot be noted; it must not be read then.
         """
         if self._notes is not None:
-            self._notes.put(unit, alone=bool(self._settings.alone))
+            self._notes.put(unit, self._settings.epoch, alone=bool(self._settings.alone))
 
     def without_suspects(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Return the work units that this task may read together with others.
-
-        Raises:
-            OSError: if the notes cannot be read.
-        """
+        """Return the work units that this task may read together with others."""
         if self._notes is None or self._settings.alone:
             return units
         return without_suspects(self._settings, units)
 
     def deaths_of(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, WorkerDiedError]]:
-        """Yield the work unit of this task, if it was read alone before and its worker died. Raises as `death_of`."""
+        """Yield the work unit of this task, if it was read alone before and its worker died."""
         for unit in units if self._settings.alone else ():
             if (error := death_of(self._settings, unit)) is not None:
                 yield unit, error
@@ -156,12 +152,15 @@ def all_dead_units(launch: Launch, settings: RunSettings) -> DeadUnits:
 
 
 def has_died(settings: RunSettings, epoch: int) -> bool:
-    """Return whether an earlier run has no record of its end, as after the death of all its processes. Epoch 0 is no
-    run."""
+    """Return whether an earlier run has no record of its end, as after the death of all its processes, or its ingest
+    did not end, as after the death of its JVM. Epoch 0 is no run."""
     try:
-        return epoch > 0 and read_record(settings.store.fs, settings.store.roots.store, epoch) is None
+        record = read_record(settings.store.fs, settings.store.roots.store, epoch) if epoch else None
     except (DistcommitError, OSError):
         return True
+    if record is None:
+        return epoch > 0
+    return any(phase.name == "ingest" and not phase.completed for phase in record.phases)
 
 
 class EarlierSuspects:
@@ -174,7 +173,8 @@ class EarlierSuspects:
 
     def __init__(self, settings: RunSettings, states: Mapping[int, Mapping[str, DatasetState]]) -> None:
         self._settings, self._store = settings, settings.store
-        self._notes: list[list[ReadingNote]] = []
+        self._notes: list[dict[str, ReadingNote]] = []
+        self._dead: dict[int, bool] = {}
         failures = (
             state.read_failure.reason for bucket in states.values() for state in bucket.values() if state.read_failure
         )
@@ -183,35 +183,43 @@ class EarlierSuspects:
 
     def note(self, units: Iterable[WorkUnit]) -> int:
         """Note the suspects among this run's work units, and return their number. The newest run that has noted a
-        work unit decides whether it was alone.
+        work unit decides: if all its processes died while it read the work unit alone, this run does not read it.
 
         Raises:
             OSError: if one cannot be noted.
         """
         suspects = 0
         for unit in units if self._notes else ():
-            matching = ([note for note in of_run if note.matches(unit)] for of_run in self._notes)
+            matching = ([note for note in of_run.values() if note.overlaps(unit)] for of_run in self._notes)
             if notes := next(filter(None, matching), None):
+                died = any(note.is_alone or note.has_died for note in notes) and self._is_dead(notes[0].epoch)
                 own_notes = ReadingNotes(self._store.fs, self._store.roots.store, self._settings.run_id)
-                own_notes.put(unit, alone=any(note.is_alone for note in notes))
+                own_notes.put(unit, self._settings.epoch, died=died)
                 suspects += 1
         return suspects
 
+    def _is_dead(self, epoch: int) -> bool:
+        if epoch not in self._dead:
+            self._dead[epoch] = has_died(self._settings, epoch)
+        return self._dead[epoch]
+
 
 def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
-    """Return the error of a work unit if a worker has died while it read that work unit alone.
+    """Return the error of a work unit if a worker has died while it read that work unit alone: in this run's launch
+    before, or in an earlier run whose processes all died. Spark's own next attempt is no proof: the first one may be
+    slow, or its node lost.
 
-    The note stays for the next run, which reads the work unit alone from the start.
-
-    Raises:
-        OSError: if the notes cannot be read or written.
+    The notes stay for the next run, which reads the work unit alone from the start.
     """
     fs, root = settings.store.fs, settings.store.roots.store
-    notes = {path: note for path, note in read_notes(fs, root, settings.run_id).items() if _is_of(note, unit)}
-    if not any(note.is_alone for note in notes.values()):
+    try:
+        notes = read_notes(fs, root, settings.run_id).values()
+    except OSError as error:
+        logger.warning("notes of work units cannot be read: %s", error)
         return None
-    ReadingNotes(fs, root, settings.run_id).put(unit)
-    delete_notes(fs, notes)
+    own = [note for note in notes if note.is_of(unit)]
+    if not any(note.has_died or (note.is_alone and settings.has_died_alone) for note in own):
+        return None
     return WorkerDiedError(
         "a worker died twice while it read a work unit, the second time without any other",
         dataset=unit.dataset_urn,
@@ -225,22 +233,15 @@ def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
 
 
 def forget_suspect(settings: RunSettings, unit: WorkUnit) -> None:
-    """Delete the notes of a work unit that was read to an end."""
+    """Delete the notes of a work unit that was read to an end, those of older runs too.
+
+    Raises:
+        OSError: if they cannot be read or deleted.
+    """
     fs, root = settings.store.fs, settings.store.roots.store
-    notes = read_notes(fs, root, settings.run_id)
-    delete_notes(fs, [path for path, note in notes.items() if _is_of(note, unit)])
-
-
-def forget_older_suspects(settings: RunSettings) -> None:
-    """Delete the notes of older runs, once this run has read or failed their work units. A failure is only logged."""
-    try:
-        delete_older_notes(settings.store.fs, settings.store.roots.store, settings.run_id)
-    except (DistcommitError, OSError) as error:
-        logger.warning("notes of older runs could not be deleted: %s", error)
-
-
-def _is_of(note: ReadingNote, unit: WorkUnit) -> bool:
-    return note.work_unit_id == unit.work_unit_id
+    own = [path for path, note in read_notes(fs, root, settings.run_id).items() if note.is_of(unit)]
+    older = older_notes(fs, root, settings.run_id)
+    delete_notes(fs, [*own, *(path for of_run in older for path, note in of_run.items() if note.overlaps(unit))])
 
 
 def _range_of(unit: WorkUnit) -> str:

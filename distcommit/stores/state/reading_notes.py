@@ -16,9 +16,9 @@ import msgspec
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.ports import FileSystem
+from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work import WorkUnit
 from distcommit.protocol.paths.store import READING, is_run_name, reading_note_name, reading_note_of, run_name
-from distcommit.stores.folders.trees import delete_tree
 from distcommit.stores.state.documents import decode_document, encode_document
 
 NOTE_VERSION = 1
@@ -29,24 +29,39 @@ class ReadingNote(msgspec.Struct, frozen=True):
 
     Attributes:
         version: format version.
+        epoch: epoch of the run.
         dataset_urn: its dataset.
-        work_unit_id: its id, unique in the run.
-        partitions: its source partitions, by which a later run finds the work unit that begins there.
-        is_alone: whether it is the only work unit of its task, because a worker had died while reading it. If this
-            worker dies too, the work unit is the cause.
+        work_unit_id: its id, unique in a plan.
+        low: its first positions.
+        expected_high: its planned end. With `low`, a later run finds the work units that read the same positions.
+        is_alone: whether it is the only work unit of its task, because a worker had died while reading it.
+        has_died: whether it was read alone in an earlier run, whose processes all died. It is not read in this run.
     """
 
     version: int
+    epoch: int
     dataset_urn: str
     work_unit_id: str
-    partitions: tuple[str, ...]
+    low: Watermark
+    expected_high: Watermark
     is_alone: bool = False
+    has_died: bool = False
 
-    def matches(self, unit: WorkUnit) -> bool:
-        """Return whether a work unit of another run reads one of the same source partitions."""
-        partitions = _partitions(unit)
-        return unit.dataset_urn == self.dataset_urn and (
-            not partitions or not self.partitions or not partitions.isdisjoint(self.partitions)
+    def is_of(self, unit: WorkUnit) -> bool:
+        """Return whether it is of a work unit of the same run."""
+        return (self.work_unit_id, self.dataset_urn) == (unit.work_unit_id, unit.dataset_urn)
+
+    def overlaps(self, unit: WorkUnit) -> bool:
+        """Return whether a work unit of another run reads some of the same positions. A work unit without positions
+        reads the same as another one without."""
+        if unit.dataset_urn != self.dataset_urn or unit.low.incarnation != self.low.incarnation:
+            return False
+        own, noted = _partitions(unit.low, unit.expected_high), _partitions(self.low, self.expected_high)
+        if not own and not noted:
+            return True
+        return any(
+            not (_is_past(unit.low, self.expected_high, partition) or _is_past(self.low, unit.expected_high, partition))
+            for partition in own & noted
         )
 
 
@@ -63,7 +78,7 @@ class ReadingNotes:
         self._fs, self._folder = fs, _folder(store_root, run_id)
         self._writer, self._number = uuid.uuid4().hex, 0
 
-    def put(self, unit: WorkUnit, *, alone: bool = False) -> None:
+    def put(self, unit: WorkUnit, epoch: int, *, alone: bool = False, died: bool = False) -> None:
         """Note a work unit in place of the previous one.
 
         Raises:
@@ -72,7 +87,7 @@ class ReadingNotes:
         if not self._number:
             self._fs.make_folders(self._folder)
         note = ReadingNote(
-            NOTE_VERSION, unit.dataset_urn, unit.work_unit_id, tuple(sorted(_partitions(unit))), is_alone=alone
+            NOTE_VERSION, epoch, unit.dataset_urn, unit.work_unit_id, unit.low, unit.expected_high, alone, died
         )
         previous, self._number = self._path(), self._number + 1
         writer = self._fs.create(self._path())
@@ -91,34 +106,21 @@ class ReadingNotes:
 
 
 def read_notes(fs: FileSystem, store_root: str, run_id: str) -> dict[str, ReadingNote]:
-    """Return the newest note of each writer of a run, by path. Truncated notes are left out."""
+    """Return the newest note of each writer of a run, by path. Notes that cannot be read are left out."""
     return _notes_in(fs, _folder(store_root, run_id))
 
 
-def older_notes(fs: FileSystem, store_root: str, run_id: str) -> list[list[ReadingNote]]:
-    """Return the notes of each run before this one, the newest run first."""
+def older_notes(fs: FileSystem, store_root: str, run_id: str) -> list[dict[str, ReadingNote]]:
+    """Return the notes of each run before this one by path, the newest run first."""
     folder, own = f"{store_root}/{READING}", run_name(run_id)
     runs = [entry.name for entry in fs.list_folder(folder) if is_run_name(entry.name) and entry.name < own]
-    return [list(_notes_in(fs, f"{folder}/{run}").values()) for run in sorted(runs, reverse=True)]
+    return [_notes_in(fs, f"{folder}/{run}") for run in sorted(runs, reverse=True)]
 
 
 def delete_notes(fs: FileSystem, paths: Iterable[str]) -> None:
     """Delete notes. Missing ones are ignored."""
     for path in paths:
         fs.delete(path)
-
-
-def delete_older_notes(fs: FileSystem, store_root: str, run_id: str) -> None:
-    """Delete the notes of runs before this one, and this run's folder if it has none.
-
-    Raises:
-        OSError: if something cannot be deleted.
-    """
-    folder, own = f"{store_root}/{READING}", run_name(run_id)
-    for entry in fs.list_folder(folder):
-        if is_run_name(entry.name) and entry.name < own:
-            delete_tree(fs, f"{folder}/{entry.name}")
-    fs.delete_folder(f"{folder}/{own}")
 
 
 def _notes_in(fs: FileSystem, folder: str) -> dict[str, ReadingNote]:
@@ -130,13 +132,19 @@ def _notes_in(fs: FileSystem, folder: str) -> dict[str, ReadingNote]:
     notes: dict[str, ReadingNote] = {}
     for _, name in sorted(newest.values()):
         path = f"{folder}/{name}"
-        with suppress(FileNotFoundError, CorruptError, UnknownVersionError):
+        with suppress(OSError, CorruptError, UnknownVersionError):
             notes[path] = decode_document(fs.read(path), ReadingNote, NOTE_VERSION, "a note of a work unit", path)
     return notes
 
 
-def _partitions(unit: WorkUnit) -> frozenset[str]:
-    return frozenset(unit.low.positions) | frozenset(unit.expected_high.positions)
+def _partitions(*watermarks: Watermark) -> frozenset[str]:
+    return frozenset(partition for watermark in watermarks for partition in watermark.positions)
+
+
+def _is_past(low: Watermark, high: Watermark, partition: str) -> bool:
+    """Return whether a range that begins at `low` is known to begin at or after the end `high` of another one."""
+    begin, end = low.positions.get(partition), high.positions.get(partition)
+    return begin is not None and end is not None and at_or_past(begin, end)
 
 
 def _folder(store_root: str, run_id: str) -> str:

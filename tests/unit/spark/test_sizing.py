@@ -34,6 +34,7 @@ def session(master: str, registered: int, **conf: str) -> Any:
         ("k8s://https://host", {"executor_instances": "10", "executor_cores": "4", "task_cpus": "2"}, 20),
         ("yarn", {"dynamicAllocation_enabled": "true", "dynamicAllocation_maxExecutors": "50"}, 50),
         ("yarn", {"dynamicAllocation_enabled": "true", "executor_instances": "10"}, 0),
+        ("yarn", {"dynamicAllocation_enabled": "true", "dynamicAllocation_maxExecutors": "2147483647"}, 0),
         ("spark://host:7077", {}, 0),
         ("spark://host:7077", {"cores_max": "12"}, 12),
         ("spark://host:7077", {"executor_instances": "3", "executor_cores": "4"}, 12),
@@ -52,6 +53,8 @@ def test_slots_are_those_of_all_configured_executors(master: str, conf: dict[str
         (session("yarn", 2, executor_instances="10", executor_cores="4"), 0, 512, 80),
         (session("yarn", 2, executor_instances="10", executor_cores="4"), 0, 16, 40),
         (session("spark://host:7077", 24), 0, 512, 48),
+        (session("spark://host:7077", 24, task_cpus="4"), 0, 512, 12),
+        (session("yarn", 64, executor_instances="10", executor_cores="4", task_cpus="4"), 0, 512, 20),
     ],
 )
 def test_partitions_use_all_slots(spark: Any, wanted: int, buckets: int, partitions: int) -> None:

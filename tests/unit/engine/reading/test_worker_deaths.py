@@ -19,7 +19,7 @@ from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.store import READING
 from distcommit.stores.logs.fencing import end_run
-from distcommit.testing.fakes.model_source import ModelSource, WorkerKilled
+from distcommit.testing.fakes.model_source import ModelDataset, ModelSource, WorkerKilled
 from tests.models.dying_workers import DyingLaunch
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.driver.machines import Machine, OddSource, audit, fails, go, source, states
@@ -182,6 +182,90 @@ def test_unwritable_note_fails_the_attempt_and_no_work_unit_is_read_without_one(
     machine.faults.append(fails(errno.ENOSPC, "create", f"/{READING}/"))
     result = go(WORLD, machine, DATA)
     assert not result.succeeded
+    machine.restart()
+    assert go(WORLD, machine, DATA).succeeded
+    assert audit(WORLD, machine).exact
+
+
+def whole_deaths_until_the_end(machine: Machine, data: ModelSource) -> int:
+    """Run the job until a run ends; the driver dies with each worker. Return how many runs died."""
+
+    def launch(
+        function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+    ) -> list[Result]:
+        try:
+            return DyingLaunch()(function, settings, tasks, kind)
+        except ProcessLostError as error:
+            raise DriverKilled from error
+
+    for deaths in range(20):
+        settings = WORLD.begin(machine, data)
+        try:
+            with recorded_run(settings, "run", "somebody") as observer:
+                result = run(launch, settings, observer=observer)
+        except DriverKilled:
+            continue
+        end_run(settings.store, settings.epoch, clean=result.succeeded)
+        return deaths
+    raise AssertionError("no run ends")
+
+
+@pytest.mark.parametrize(("killers", "most"), [("a", 3), ("ab", 6), ("abc", 9), ("abcde", 15)])
+def test_killers_of_whole_runs_cost_a_few_runs_each(killers: str, most: int) -> None:
+    machine = Machine()
+    assert whole_deaths_until_the_end(machine, killing(*killers)) <= most
+    reasons = {urn: state.read_failure for urn, state in states(WORLD, machine).items() if state.read_failure}
+    assert sorted(reasons) == list(killers)
+    assert go(WORLD, machine, DATA).succeeded
+    assert audit(WORLD, machine).exact
+
+
+def test_only_the_work_unit_with_the_positions_is_read_alone_in_the_next_run() -> None:
+    data = ModelSource({"a": ModelDataset({"0": 9}, units=3), "b": ModelDataset({"0": 1})})
+
+    def extract(unit: WorkUnit) -> None:
+        if unit.low.positions == {"0": 3}:
+            raise WorkerKilled
+
+    machine, source_of = Machine(), OddSource(data.datasets, extracting=extract)
+    run_dying(machine, source_of)
+    result, launch = run_dying(machine, source_of)
+    assert len(set(launch.read_alone)) == 1
+    assert "partition '0' from 3 to 6" in result.reasons.entries[0].text
+    assert go(WORLD, machine, data).succeeded
+    assert audit(WORLD, machine).exact
+
+
+def test_suspect_whose_worker_dies_once_more_is_read_by_spark_s_next_attempt() -> None:
+    """A slow attempt beside a speculative one, or a lost node, is no proof."""
+    machine = Machine()
+    result, launch = run_dying(machine, killing("a", times=3), attempts=4)
+    assert result.succeeded, result
+    assert launch.launched.count("read_suspect") == 1
+    assert audit(WORLD, machine).exact
+
+
+def test_suspect_is_diagnosed_although_the_time_to_read_is_over() -> None:
+    machine, launch = Machine(), DyingLaunch()
+    settings = WORLD.begin(machine, killing("a"))
+    result = run(launch, settings, max_seconds=0.000001)
+    assert "a" not in {reason.subject for reason in result.reasons.entries} or launch.read_alone
+    machine = Machine()
+    die_whole(machine, killing("a"))
+    die_whole(machine, killing("a"))
+    late = DyingLaunch()
+    result = run(late, WORLD.begin(machine, killing("a")), max_seconds=0.000001)
+    assert late.read_alone
+    assert [reason.subject for reason in result.reasons.entries] == ["a"]
+
+
+def test_unreadable_notes_do_not_keep_other_datasets_from_being_read() -> None:
+    machine = Machine()
+    die_whole(machine, killing("a"))
+    die_whole(machine, killing("a"))
+    machine.faults.append(fails(errno.EIO, "scandir", f"/{READING}"))
+    result, _ = run_dying(machine, killing("a"))
+    assert result.totals.datasets_published + len(states(WORLD, machine)) > 0
     machine.restart()
     assert go(WORLD, machine, DATA).succeeded
     assert audit(WORLD, machine).exact

@@ -192,7 +192,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (RunBeginning, None, False, "version job run_id epoch command requested_by began_ms facts"),
     (RunFacts, None, False, "config versions host pid job_file is_locked retained_runs retained_tables"),
     (CancelRequest, None, False, "version epoch requested_by at_ms"),
-    (ReadingNote, None, False, "version dataset_urn work_unit_id partitions is_alone"),
+    (ReadingNote, None, False, "version epoch dataset_urn work_unit_id low expected_high is_alone has_died"),
     (RecordedPhase, None, False, "name seconds completed counts"),
     (Reasons, None, False, "entries omitted_count"),
     (Reason, None, False, "subject kind text remedy"),
