@@ -48,7 +48,7 @@ def test_unknown_name_service_is_named_in_the_error(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     with job_on(tmp_path, "nobody") as job:
         error = error_of(job, code=2)
-    assert "[authority=nobody]" in error
+    assert "[authority=nobody" in error
     assert "HADOOP_CONF_DIR" in error
 
 

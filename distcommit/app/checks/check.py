@@ -186,8 +186,9 @@ class _Failure:
     def as_run_error(self, job: str) -> DistcommitError:
         """Return the error of a run that can't begin because of this failure alone."""
         if self.name == "source" and self.is_outage:
-            todo = "repair the source or its settings, and run again"
-            return SourceUnavailableError("no dataset could be planned", job=job, found=str(self.error), todo=todo)
+            cause = str(self.error)
+            todo = split_remedy(cause)[1] or "repair the source or its settings, and run again"
+            return SourceUnavailableError("no dataset could be planned", job=job, found=cause, todo=todo)
         if isinstance(self.error, DistcommitError):
             return self.error
         return TransientError(f"the check of the {self.name} failed", found=error_text(self.error))
