@@ -78,11 +78,12 @@ def test_all_problems_are_reported_at_once_with_line_and_remedy(tmp_path: Path) 
     assert result.exit_code == 2
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_folder_without_permission_is_a_problem(tmp_path: Path) -> None:
+    """The superuser may write everywhere."""
     path = with_input(tmp_path)
     (tmp_path / "state").mkdir(mode=0o500)
-    assert found(check_file(path)) == [("paths.store", 11), ("paths.staging", 12), ("paths.output", 13)]
+    folders = [("paths.store", 11), ("paths.staging", 12), ("paths.output", 13)]
+    assert found(check_file(path)) == (folders if os.geteuid() else [])
 
 
 def test_file_in_the_place_of_a_folder_is_a_problem(tmp_path: Path) -> None:
