@@ -105,7 +105,7 @@ def test_deleted_ledger_is_never_guessed(target: Target) -> None:
         target.commit(second)
     made_again = ledger_topic_id(target.sink().target(), "a later run")
     (outcome,) = target.commit(second)
-    refused(outcome, "was deleted and made again")
+    refused(outcome, "was recreated after this was prepared")
     third = target.prepare("a", 3, 3, bases=(1,))
     told_of_it = tuple({**info, "ledger": made_again} for info in third.infos)  # as writers of later processes are
     (outcome,) = target.commit(replace(third, infos=told_of_it))

@@ -136,7 +136,7 @@ def test_each_dataset_follows_its_policy_and_its_published_schema(
         assert counted(read) == counted(united(files)) == [0] * 4 + [2] * 4, "a plain field that is new within others"
         rejected = ds.dataset(str(tmp_path / "output" / "_rejected" / diverts)).to_table()
         assert set(rejected["error_reason"].to_pylist()) == {
-            f"schema id {three} is not compatible with earlier ones: id is string here, and int32 before"
+            f"schema id {three} is not compatible with earlier records: id is string here, and int32 before"
         }
         code, log, _ = job.cli("store log", "--dataset", evolves)
         assert any(f"avro of schemas {one}; {two}" in line["summary"] for line in log["lines"]), log

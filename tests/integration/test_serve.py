@@ -61,7 +61,7 @@ def until(run: RunProcess, is_so: Callable[[], bool]) -> None:
 
 
 def count(run: RunProcess, name: str, what: str) -> int:
-    return sum((item["job"], item["what"]) == (f"{name}.yaml", what) for item in events(run))
+    return sum((item["job"], item["event"]) == (f"{name}.yaml", what) for item in events(run))
 
 
 def published(folder: Path) -> set[str]:
@@ -93,7 +93,7 @@ def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
         if how is signal.SIGTERM:
             assert strike(run, "driver", how, random.Random(1))
             assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
-            assert sorted(item["job"] for item in events(run) if item["what"] == "cancelled") == [
+            assert sorted(item["job"] for item in events(run) if item["event"] == "cancelled") == [
                 "first.yaml",
                 "second.yaml",
             ]

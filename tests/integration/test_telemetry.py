@@ -53,7 +53,7 @@ def test_service_is_scraped_and_its_runs_export_files(tmp_path: Path) -> None:
     for name, path in files.items():
         assert metrics["records_published_total", (name,)] == RECORDS * len(NAMES)
         assert metrics["runs_total", (name, "succeeded")] >= 2
-        assert metrics["service_events_total", (f"{name}.yaml", "committed")] >= 2
+        assert metrics["service_events_total", ("committed", f"{name}.yaml")] >= 2
         assert series(path.read_text())["last_run_outcome", (name, "succeeded")] == 1
         assert Job.from_file(jobs / f"{name}.yaml").audit(deep=True).exact
 
