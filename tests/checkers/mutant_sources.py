@@ -28,7 +28,7 @@ STORES = (
 )
 PROTOCOL = (
     *("fold", "record_effects", "next_record", "path_checks", "readiness", "validity"),
-    *(f"paths.{name}" for name in ("output", "parts", "staging", "store", "temporary")),
+    *(f"paths.{name}" for name in ("output", "parts", "staging", "store", "temporary_and_probes")),
 )
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
 ENGINE = (

@@ -176,12 +176,16 @@ class RestSource(SettingsModel, SourceSettings):
                 yield planned
 
     def check_connection(self) -> str:
-        """Request the first page of the first dataset, once."""
+        """Request the first page of the first dataset, once. If the server rejects it, other datasets may be read."""
         urn, timeout_s = self.datasets[0], min(self.timeout_s, _SHORT_TIMEOUT_S)
-        impatient = self.model_copy(update={"timeout_s": timeout_s, "answer_s": 2 * timeout_s, "retries": 0})
+        impatient = self.model_copy(update={"timeout_s": timeout_s, "response_timeout_s": 2 * timeout_s, "retries": 0})
         extractor = impatient.open()
         try:
             extractor.client.get(impatient._list_of(urn).request, urn)
+        except SourceError as error:
+            if error.id != "SOURCE_REQUEST_REJECTED" or len(self.datasets) == 1:
+                raise
+            return f"the server responds; {urn}: {error.found}"
         finally:
             extractor.close()
         return f"{self.url.replace(_DATASET, urn)} responds"
