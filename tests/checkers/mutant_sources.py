@@ -33,7 +33,8 @@ PROTOCOL = (
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
 ENGINE = (
     *(f"committing.{name}" for name in ("clean_up", "committer", "commit_failures", "open_datasets")),
-    *("committing.recover", "committing.sealing", "reading.ingest", "planning.planner", "driver.run"),
+    *("committing.recover", "committing.sealing", "reading.ingest", "reading.task_plan", "planning.planner"),
+    *("driver.ingest_job", "driver.run"),
 )
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
 _STORING = (

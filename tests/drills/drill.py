@@ -60,7 +60,7 @@ class Drilled(msgspec.Struct):
 
 def line_of(problem: dict[str, Any]) -> str:
     """Return the id, the finding and the action of a problem that `status` reports."""
-    return f"{problem['id']}: {problem['what']}. {problem['action']}"
+    return f"{problem['id']}: {problem['finding']}. {problem['action']}"
 
 
 def nothing() -> None:

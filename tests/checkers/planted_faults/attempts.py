@@ -75,7 +75,7 @@ ATTEMPTS = (
         (
             "engine.reading.worker_deaths",
             "without_suspects",
-            "unit.work_unit_id not in suspects",
+            "(unit.work_unit_id, unit.dataset_urn) not in suspects",
             "unit is not None",
         ),
         tests=("tests/unit/engine/reading/test_worker_deaths.py",),
