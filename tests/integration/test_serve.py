@@ -28,13 +28,14 @@ RECORDS = 3
 
 
 def write_job(folder: Path, name: str, source: str, options: dict[str, Any], **changes: Any) -> Path:
-    """Write a job file in the folder `jobs`."""
+    """Write a job file in the folder `jobs`. One task commits all datasets of its one bucket together."""
     job = {
         "job": name,
         "source": {"type": "python", "class": source, "options": options},
         "paths": {place: str(folder / name / place) for place in ("store", "staging", "output")},
         "commit": {"buckets": 1, "min_interval_ms": 1_000_000},
         "schedule": {"interval_s": 1},
+        "spark": {"partitions": 1},
     }
     path = folder / "jobs" / f"{name}.yaml"
     path.parent.mkdir(exist_ok=True)
