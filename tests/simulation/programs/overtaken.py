@@ -119,7 +119,7 @@ def _run_observed_and_failing(machine: SimulatedPosix) -> None:
             run(launch_here, settings, observer=observer)
     except DistcommitError as error:
         end = hearing.events[-1]
-        if not isinstance(end, RunEnded) or str(error) != end.reason:
+        if not isinstance(end, RunEnded) or str(error) != f"{end.kind}: {end.reason}":
             raise AssertionError(f"the error is not reported: {hearing.events}") from error
     else:
         raise AssertionError("an unreachable source makes no difference")
