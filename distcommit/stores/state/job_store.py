@@ -261,7 +261,6 @@ def put_marker(store: JobStore) -> None:
     """Put the marker of a store whose logs exist, durably."""
     marker = StoreMarker(STORE_FORMAT, STORE_VERSION, store.job, store.buckets, store.store_id)
     store.fs.put_if_absent(f"{store.roots.store}/{STORE_MARKER}", encode_document(marker))
-    store.fs.sync([store.roots.store], store.roots.store)
 
 
 def _decode(data: bytes, path: str) -> StoreMarker:
