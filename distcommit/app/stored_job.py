@@ -18,6 +18,7 @@ from distcommit.app.inspection.problems.environment_checks import check_environm
 from distcommit.app.inspection.runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.app.job_file.variables import unset_variables
@@ -27,6 +28,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.clock import SystemClock
 from distcommit.stores.history.retention import Retention
+from distcommit.stores.history.run_records import recorded_epochs
 from distcommit.stores.operator.schedule_requests import paused_by
 from distcommit.stores.snapshots.expiry_cutoffs import readable_expiry_request
 from distcommit.stores.state.job_store import JobStore, Roots
@@ -228,14 +230,19 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or no such run is recorded.
         """
-        from distcommit.app.inspection.run_report import make_report  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.killed_runs import describe_killed_run  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.run_report import make_report  # noqa: PLC0415
 
         store, clock = self.open_store(create=False), SystemClock()
         newest = newest_epoch(store, clock)
         required = newest if epoch is None else epoch
         report = make_report(store, required, clock, partial(_lags, self._folders, store) if lag else None)
-        problems = self.status(idle=False).problems if report.run.epoch == newest else []
-        return msgspec.structs.replace(report, problems=problems)
+        is_newest, is_dead = report.run.epoch == newest, report.run.is_dead
+        if not (is_newest or is_dead):
+            return report
+        status, epochs = self.status(idle=False), recorded_epochs(store.fs, store.roots.store)
+        killed = describe_killed_run(report.run, epochs, status, self.command("run")) if is_dead else None
+        return msgspec.structs.replace(report, problems=status.problems if is_newest else [], killed=killed)
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
         """Return the records of the job log, of a bucket's log, or those that concern a dataset.
@@ -311,8 +318,3 @@ def _lags(folders: JobFolders, store: JobStore, urns: Iterable[str]) -> Iterable
         dataset_states = store.bucket_log(bucket).refresh().datasets
         states |= {urn: state for urn, state in dataset_states.items() if urn in requested}
     return folders.config.source.lags(states)
-
-
-def is_job_file(path: Path) -> bool:
-    """Return whether a path has the name of a job file."""
-    return path.suffix.lower() in (".yaml", ".yml")

@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, Page
 
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.job import Job
-from distcommit.cli.web.report_page import report_page
+from distcommit.cli.web.html_pages import report_page
 from distcommit.cli.web.ui_server import UiServer
 from distcommit.engine.clock import SystemClock
 from distcommit.stores.history.run_records import put_record, read_record
@@ -111,7 +111,7 @@ def test_datasets_are_searched_and_sorted_by_keyboard(browser: Browser, report: 
         page.keyboard.type("shop-3")
         shown_names = rows_of(page, 0)
         assert shown_names == [name for name in everything if "shop-3" in name]
-        assert page.inner_text("#filter-told") == f"{len(shown_names)} of {len(everything)} shown"
+        assert page.inner_text("#filter-status") == f"{len(shown_names)} of {len(everything)} shown"
         for _ in range(5):  # the outcome, the table, its first three columns
             page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Records"
@@ -165,7 +165,7 @@ def test_page_of_a_live_run_is_updated_until_paused(browser: Browser, tmp_path: 
         page.click("#pause")
         page.clock.run_for(6_000)
         page.wait_for_selector("h1 .status.failed")
-        assert page.inner_text("#told") == "The run has ended."
+        assert page.inner_text("#update-status") == "The run has ended."
         assert all("shop-2" in name for name in rows_of(page, 0)), "typed text stays"
         assert "row_count" in page.inner_text("#quality-part")
 

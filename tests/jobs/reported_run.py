@@ -14,7 +14,7 @@ from msgspec import structs
 
 from distcommit.app.job import Job
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.log_records import Fence, Record
+from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.run_outcome import RunOutcome
@@ -32,6 +32,8 @@ from distcommit.stores.history.run_table import (
     outcome_row,
     put_task_rows,
 )
+from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import TaskStateWriter, prepare_run
 from tests.golden import samples
 
@@ -53,6 +55,7 @@ HOSTILE = (
     "&lt;b&gt; &amp;#60; \\u003cscript\\u003e",
     "javascript:alert(5)",
 )
+HOSTILE_FILE = "<img src=x onerror=alert(6)>"
 BEGAN_MS = 1_764_000_000_000
 TASKS, BUCKETS = 8, 8
 EPOCH = 1
@@ -67,14 +70,10 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     job_file = folder / "job.yaml"
     job_file.write_text(JOB)
     store = Job.from_file(job_file).open_store(create=True)
-    records: list[Record] = [Fence(EPOCH, samples.RUN_ID)]
-
-    def decide(fold: Fold) -> Record | None:
-        return records.pop() if records else None
-
-    run_alone(store.job_log(EPOCH).settle(decide))
+    _append(store.job_log(EPOCH), Fence(EPOCH, samples.RUN_ID))
     rng = random.Random(7)
     names = [*HOSTILE, *(f"shop-{n % 7}.orders-{n:04d}" for n in range(len(HOSTILE), datasets))][:datasets]
+    _write_states(store, names, ended=ended)
     fs, root, run_id = store.fs, store.roots.store, samples.RUN_ID
     for partition in range(BUCKETS):
         prepare_run(fs, root, run_id, partition, BUCKETS)
@@ -94,6 +93,54 @@ def make_reported_job(folder: Path, datasets: int = 60, *, ended: bool = True) -
     if ended:
         put_record(store, _record(rows, max(ends)))
     return job_file
+
+
+def make_job_folder(folder: Path) -> Path:
+    """Create a folder of six job files: two jobs with a run that ended, one with a run that died, a job without a
+    store, an invalid job file, and a job with a damaged store. The names of two files are hostile."""
+    for name, ended in {"ended": True, "killed": False, HOSTILE_FILE: True, "damaged": True}.items():
+        make_reported_job(folder / "data" / name, 60, ended=ended)
+    for name in ("ended", "killed", HOSTILE_FILE, "damaged", "new"):
+        text = JOB.replace("{store: store, staging: staging, output: output}", _paths_below(f"data/{name}"))
+        (folder / f"{name}.yaml").write_text(text)
+    (folder / "damaged.yaml").rename(folder / "damaged #1?.yml")
+    (folder / "data" / "damaged" / "store" / "store.json").write_text("{")
+    (folder / "invalid.yaml").write_text(f"job: broken\nsource: {{type: '{HOSTILE[0]}'}}\n")
+    (folder / ".hidden.yaml").write_text("")
+    (folder / "notes.txt").write_text("")
+    return folder
+
+
+def _append(log: CommitLog, record: Record) -> None:
+    records = [record]
+
+    def decide(fold: Fold) -> Record | None:
+        return records.pop() if records else None
+
+    run_alone(log.settle(decide))
+
+
+def _write_states(store: JobStore, names: list[str], *, ended: bool) -> None:
+    """Write the commits of datasets. If the run died, every seventh is sealed and not published."""
+    sealed = [(n, urn) for n, urn in enumerate(names) if n % 20 != 11]
+    for bucket in sorted({store.bucket_of(urn) for _, urn in sealed}):
+        log = store.bucket_log(bucket, EPOCH)
+        _append(log, Fence(EPOCH, samples.RUN_ID))
+        own = [(n, urn) for n, urn in sealed if store.bucket_of(urn) == bucket]
+        high = Watermark({"0": 1000})
+        _append(
+            log,
+            Intent(
+                EPOCH, tuple(SealedSequence(urn, EPOCH, None, high, (), {"0": 0}, records=1000 + n) for n, urn in own)
+            ),
+        )
+        done = tuple(SequenceName(urn, EPOCH) for n, urn in own if ended or n % 7)
+        if done:
+            _append(log, Done(EPOCH, done))
+
+
+def _paths_below(folder: str) -> str:
+    return "{" + ", ".join(f'{part}: "{folder}/{part}"' for part in ("store", "staging", "output")) + "}"
 
 
 def _task(
@@ -175,6 +222,7 @@ def _record(rows: list[TableRow], ended_ms: int) -> RunRecord:
         datasets_published=len(rows) - len(failed),
         datasets_failed=len(failed),
         records_published=sum(row.counts.records_published for row in rows),
+        records_rejected=900,
         files_published=sum(row.counts.files_published for row in rows),
         commit_attempts=70,
         commit_successes=61,

@@ -10,6 +10,7 @@ import msgspec
 
 from distcommit.app.inspection.datasets import lags_of
 from distcommit.app.inspection.distributions import Skew, Spread, skew_of, spread_of
+from distcommit.app.inspection.killed_runs import KilledRun
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
 from distcommit.app.inspection.task_timelines import TaskTimeline, timelines_of
@@ -139,6 +140,8 @@ class RunReport(msgspec.Struct, frozen=True):
     """While it is alive."""
     problems: list[Problem] = []
     """The job's present problems, if this is its newest run."""
+    killed: KilledRun | None = None
+    """The consequences of its death, if its driver died."""
 
 
 def make_report(

@@ -66,6 +66,8 @@ class RunRow(msgspec.Struct, frozen=True):
     """Datasets that the run did not publish."""
     records_published: int = 0
     """Records in published datasets."""
+    records_rejected: int = 0
+    """Records that the run's attempts rejected to error branches; 0 while it is alive, or if it died."""
     reason: str = ""
     """Reason of the status, or why the run's record can't be read."""
     is_renewal_late: bool = False
@@ -318,6 +320,7 @@ def _row(store: JobStore, epoch: int, living: dict[str, LockRecord], fold: Fold 
             datasets_published=record.totals.datasets_published,
             datasets_unpublished=_not_published(record.totals),
             records_published=record.totals.records_published,
+            records_rejected=record.totals.records_rejected,
             reason=problem or reason,
         )
     if beginning is None:

@@ -8,8 +8,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from distcommit.app.job import Job
+from distcommit.app.job_file.job_file_names import job_files_in
 from distcommit.app.scheduling.schedule import Plan
-from distcommit.app.stored_job import is_job_file
 from distcommit.core.errors import ConfigurationError, error_text
 from distcommit.spark.settings import SparkSettings
 
@@ -42,14 +42,7 @@ def read_job_files(
     Raises:
         ConfigurationError: if the folder can't be read.
     """
-    try:
-        paths = sorted(
-            path for path in folder.absolute().iterdir() if is_job_file(path) and path.name[0] != "." and path.is_file()
-        )
-    except OSError as error:
-        raise ConfigurationError(
-            "the folder of job files can't be read", id="SERVED_JOBS_INVALID", path=folder, found=str(error)
-        ) from error
+    paths = job_files_in(folder)
     job_files = {path.name: _read(path, overrides, current_files.get(path.name)) for path in paths}
     return _with_separate_stores(job_files, current_files, spark)
 

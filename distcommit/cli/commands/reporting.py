@@ -1,9 +1,10 @@
-"""Commands that render runs as HTML pages, and change nothing in the store."""
+"""Commands that render jobs and runs as HTML pages, and change nothing in the store."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from rich.markup import escape
 from distcommit.app.inspection.run_report import RunReport
 from distcommit.app.inspection.runs import RunStatus
 from distcommit.app.job import Job
-from distcommit.cli.options import on_job_state
+from distcommit.cli.options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.core.storage_errors import storage_error
 
@@ -61,7 +62,7 @@ def report(
 
     It shows tasks on a time line, slow and failed parts, and each dataset. Reads only; safe beside a live run.
     """
-    from distcommit.cli.web.report_page import report_page  # noqa: PLC0415 - other commands need no templates
+    from distcommit.cli.web.html_pages import report_page  # noqa: PLC0415 - other commands need no templates
 
     run = job.report(epoch, lag=lag)
     data = report_page(run).encode()
@@ -69,20 +70,27 @@ def report(
     terminal.show(_result(run, output, len(data)), _result_line)
 
 
-@on_job_state
+@as_service
 def ui(
     terminal: Terminal,
-    job: Job,
+    overrides: Sequence[str],
+    jobs: Annotated[
+        Path, typer.Argument(metavar="JOB.yaml|JOBS/", help="Job file, or folder of job files.", show_default=False)
+    ],
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Port; 0 picks a free one.")] = 0,
+    lag: Annotated[bool, typer.Option("--lag", help="Ask sources how far each dataset is behind.")] = False,
 ) -> None:
-    """Serve the reports of all runs on 127.0.0.1, read-only and live.
+    """Serve pages of jobs and their runs on 127.0.0.1, read-only and live.
 
-    Ctrl-C ends it.
+    Shows the problems, datasets, lag, rejected records and runs of a job, or of each job of a folder. Ctrl-C ends it.
     """
-    from distcommit.cli.web.ui_server import UiServer  # noqa: PLC0415 - other commands need no templates
+    from distcommit.cli.web.served_jobs import ServedJobs  # noqa: PLC0415 - other commands need no templates
+    from distcommit.cli.web.ui_server import UiServer  # noqa: PLC0415
 
-    job.runs()  # raises here if the job has no store
-    with UiServer(job, port) as server:
+    served = ServedJobs(jobs, overrides, asks_lag=lag)
+    if not served.is_folder:
+        served.open(jobs.name).open_store(create=False)  # raises here if the job has no store
+    with UiServer(served, port) as server:
         terminal.show(UiResult(server.url), lambda result: f"{result.url} (read-only; Ctrl-C ends it)")
         try:
             server.serve_forever()

@@ -1,4 +1,4 @@
-"""The server of the pages of runs, read-only and on loopback.
+"""The server of the pages of jobs and runs, read-only and on loopback.
 
 It has no passwords: its users are on this machine or have a tunnel to it. It answers only to names of loopback, which
 prevents DNS rebinding: a foreign page can't read it through a user's browser.
@@ -7,22 +7,26 @@ prevents DNS rebinding: a foreign page can't read it through a user's browser.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 import time
+from collections import defaultdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
-from distcommit.app.stored_job import StoredJob
-from distcommit.cli.web.report_page import message_page, policy, report_page, runs_page
+from distcommit.cli.web.html_pages import message_page, policy, report_page
+from distcommit.cli.web.job_pages import datasets_page, job_page, jobs_page, runs_page
+from distcommit.cli.web.served_jobs import WAIT_S, ServedJobs
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 _NAMES = {LOOPBACK, "localhost", "[::1]"}
-_RUN = re.compile(r"/runs/([0-9]{1,18})")
+_JOB_PAGE = re.compile(r"/jobs/([^/]{1,800})(?:/(runs|datasets)(?:/([0-9]{1,18}))?)?")
 _KEPT_S = 1.0
 
 
@@ -32,10 +36,11 @@ class _Page(NamedTuple):
 
 
 class UiServer(ThreadingHTTPServer):
-    """Serves `/`, all recorded runs, and `/runs/<epoch>`, one run.
+    """Serves `/`, all jobs (with one job file: that job); `/jobs/<file>`, one job; `/jobs/<file>/datasets/<page>`;
+    `/jobs/<file>/runs`; and `/jobs/<file>/runs/<epoch>`, one run.
 
     Args:
-        job: the job whose runs are served.
+        jobs: the jobs.
         port: port on loopback; 0 picks a free one.
 
     Raises:
@@ -44,9 +49,9 @@ class UiServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, job: StoredJob, port: int = 0) -> None:
-        self._job = job
-        self._one_at_a_time = threading.Lock()
+    def __init__(self, jobs: ServedJobs, port: int = 0) -> None:
+        self._jobs = jobs
+        self._one_at_a_time: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._newest: tuple[str, float, _Page] | None = None
         try:
             super().__init__((LOOPBACK, port), _Handler)
@@ -65,27 +70,60 @@ class UiServer(ThreadingHTTPServer):
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def page_at(self, path: str) -> _Page:
-        """Return the page of a path; the page of the previous request is reused for a second."""
-        with self._one_at_a_time:
-            if self._newest is not None and self._newest[0] == path and time.monotonic() < self._newest[1] + _KEPT_S:
-                return self._newest[2]
-            page = self._rendered(path)
+        """Return the page of a path; the page of the previous request is reused for a second. Pages of one job are
+        rendered one after the other, so that a job whose storage hangs blocks only its own pages."""
+        match = _JOB_PAGE.fullmatch(path)
+        if path != "/" and match is None:
+            return _no_such_page()
+        name = os.fsdecode(unquote_to_bytes(match[1])) if match else ""
+        if not name and not self._jobs.is_folder:
+            name = self._jobs.path.name
+        try:
+            if name and name not in self._jobs.files():
+                return _no_such_page()
+        except ConfigurationError as error:
+            return _Page(HTTPStatus.NOT_FOUND, message_page("Nothing to show", str(error)))
+        lock = self._one_at_a_time[name]
+        if not lock.acquire(timeout=WAIT_S):
+            text = f"The storage of the job has not answered for {WAIT_S:g} s."
+            return _Page(HTTPStatus.SERVICE_UNAVAILABLE, message_page("No answer", text))
+        try:
+            newest = self._newest
+            if newest is not None and newest[0] == path and time.monotonic() < newest[1] + _KEPT_S:
+                return newest[2]
+            page = self._rendered(name, match[2] or "" if match else "", match[3] if match else None)
             self._newest = path, time.monotonic(), page
             return page
+        finally:
+            lock.release()
 
-    def _rendered(self, path: str) -> _Page:
-        run = _RUN.fullmatch(path)
-        if path != "/" and run is None:
-            return _Page(HTTPStatus.NOT_FOUND, message_page("No such page", "The pages are / and /runs/EPOCH."))
+    def _rendered(self, name: str, part: str, number: str | None) -> _Page:
         try:
-            if run is not None:
-                return _Page(HTTPStatus.OK, report_page(self._job.report(int(run[1])), served=True))
-            return _Page(HTTPStatus.OK, runs_page(self._job.runs()))
+            return _Page(HTTPStatus.OK, self._page(name, part, number))
         except ConfigurationError as error:
             return _Page(HTTPStatus.NOT_FOUND, message_page("Nothing to show", str(error)))
         except (DistcommitError, OSError) as error:
-            logger.warning("a page can't be rendered: %s", error, extra={"path": path})
+            logger.warning("a page can't be rendered: %s", error, extra={"job_file": name, "page": part})
             return _Page(HTTPStatus.SERVICE_UNAVAILABLE, message_page("Unavailable", str(error)))
+
+    def _page(self, name: str, part: str, number: str | None) -> str:
+        """Return the text of a page: of a part of a job with a number, of a job, or of all jobs."""
+        if not name:
+            return jobs_page(self._jobs)
+        job = self._jobs.open(name)
+        match part, number:
+            case "runs", str():
+                return report_page(job.report(int(number)), name=name, served=True)
+            case "runs", None:
+                return runs_page(name, job.runs())
+            case "datasets", _:
+                return datasets_page(self._jobs, name, job, int(number or 1))
+        return job_page(self._jobs, name, job)
+
+
+def _no_such_page() -> _Page:
+    text = "The pages are /, /jobs/FILE, /jobs/FILE/datasets/PAGE, /jobs/FILE/runs and /jobs/FILE/runs/EPOCH."
+    return _Page(HTTPStatus.NOT_FOUND, message_page("No such page", text))
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -15,7 +15,7 @@
       row.hidden = !fits;
       shown += fits ? 1 : 0;
     }
-    at("filter-told").textContent = `${shown.toLocaleString("en")} of ${rows().length.toLocaleString("en")} shown`;
+    at("filter-status").textContent = `${shown.toLocaleString("en")} of ${rows().length.toLocaleString("en")} shown`;
   };
   const sort = () => {
     const { place, down, numbers } = sorted;
@@ -48,7 +48,7 @@
   const everyS = Number(document.body.dataset.everyS || 0);
   if (!pause || !everyS) return;
   let paused = false;
-  const tell = (text) => { if (at("told").textContent !== text) at("told").textContent = text; };
+  const tell = (text) => { if (at("update-status").textContent !== text) at("update-status").textContent = text; };
   const take = (page) => {
     for (const part of document.querySelectorAll("[data-part]")) {
       const fresh = page.getElementById(part.id);
@@ -66,7 +66,7 @@
     if (paused || document.hidden) return;
     try {
       const answer = await fetch(location.href, { cache: "no-store" });
-      if (!answer.ok) { tell("The server no longer has this run."); return; }
+      if (!answer.ok) { tell("The server no longer has this page."); return; }
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       take(page);
       if (!page.body.dataset.everyS) { clearInterval(timer); pause.hidden = true; tell("The run has ended."); } else tell("");

@@ -1,4 +1,4 @@
-"""HTML pages of one run and of all runs, without external files.
+"""Renders HTML pages without external files, and the page of a run.
 
 Names and messages may be hostile. Jinja escapes every text; control characters and characters that change the text
 direction are shown as escapes. The content security policy allows only the pages' own style and script, by their
@@ -10,17 +10,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from distcommit.app.inspection.run_report import RunReport
-from distcommit.app.inspection.runs import RunsResult
+from distcommit.app.inspection.status import NextRun, status_of
 from distcommit.cli.views.run_lines import clock_time
 from distcommit.core.errors import printable, shortened_cause
 from distcommit.core.records.run_counts import RunCounts
@@ -33,25 +35,31 @@ EVERY_S = 5
 """Seconds between the updates of a served page."""
 
 
-def report_page(report: RunReport, *, served: bool = False) -> str:
+NEXT_STEPS = {
+    NextRun.REPLAYS: "The next run publishes them.",
+    NextRun.DROPS: "The next run drops them and reads their records again, because the run had not decided to publish.",
+    NextRun.UNDECIDED: "The next run drops them and reads their records again, unless the run had decided to publish.",
+    NextRun.UNKNOWN: "The job log is unreadable, so that it is unknown whether the run had decided to publish them.",
+}
+"""What happens to the sealed commits of a killed run."""
+
+
+def report_page(report: RunReport, *, name: str = "", served: bool = False) -> str:
     """Return the page of a run.
 
     Args:
         report: the run.
+        name: of the job file, for links of a served page.
         served: whether a server serves the page, which then updates itself while the run is alive.
     """
     is_alive = report.run.status in ("RUNNING", "PENDING")
-    return _rendered("report.html", served=served, every_s=EVERY_S if served and is_alive else 0, report=report)
-
-
-def runs_page(result: RunsResult) -> str:
-    """Return the page of all recorded runs, for the server."""
-    return _rendered("runs.html", served=True, every_s=EVERY_S, result=result)
+    every_s = EVERY_S if served and is_alive else 0
+    return rendered("report.html", served=served, every_s=every_s, report=report, url=job_url(name))
 
 
 def message_page(title: str, message: str) -> str:
     """Return a page with a message, for the server."""
-    return _rendered("message.html", served=True, every_s=0, title=title, message=message)
+    return rendered("message.html", served=True, every_s=0, title=title, message=message)
 
 
 def policy(*, served: bool) -> str:
@@ -67,10 +75,23 @@ def policy(*, served: bool) -> str:
     return "; ".join([*parts, *(["connect-src 'self'", "frame-ancestors 'none'"] if served else [])])
 
 
-def _rendered(name: str, *, served: bool, every_s: int, **values: Any) -> str:
+def job_url(name: str) -> str:
+    """Return the path of the page of a job, by the name of its file."""
+    return f"/jobs/{quote(os.fsencode(name), safe='')}"
+
+
+def rendered(template: str, *, served: bool, every_s: int, **values: Any) -> str:
+    """Return the page of a template.
+
+    Args:
+        template: its file name.
+        served: whether a server serves the page.
+        every_s: seconds between updates of the page; 0 for none.
+        **values: the variables of the template.
+    """
     # frame-ancestors is allowed in a header only, not in a page
     of_page = policy(served=served).removesuffix("; frame-ancestors 'none'")
-    return _environment().get_template(name).render(policy=of_page, served=served, every_s=every_s, **values)
+    return _environment().get_template(template).render(policy=of_page, served=served, every_s=every_s, **values)
 
 
 @cache
@@ -100,6 +121,9 @@ def _environment() -> Environment:
         "style": Markup(_asset("page.css")),
         "script": Markup(_asset("page.js")),
         "no_counts": RunCounts(),
+        "job_url": job_url,
+        "status_of": status_of,
+        "next_steps": NEXT_STEPS,
         "bar_of": bar_width,
         "path": spans_path,
         "ticks": ticks,
