@@ -24,6 +24,7 @@ from playwright.sync_api import Browser, Page
 from distcommit.app.demo.kill import RunProcess
 from distcommit.app.job import Job
 from distcommit.cli.web.html_pages import report_page
+from distcommit.cli.web.served_jobs import ServedJobs
 from distcommit.cli.web.ui_server import UiServer
 from distcommit.engine.clock import SystemClock
 from distcommit.stores.history.run_records import put_record, read_record
@@ -31,7 +32,7 @@ from distcommit.stores.state.job_lock import JobLock
 from tests.golden import samples
 from tests.integration.held_source import HELD
 from tests.jobs.kafka_job import PACKAGE_ROOT
-from tests.jobs.reported_run import EPOCH, HOSTILE, make_reported_job
+from tests.jobs.reported_run import EPOCH, HOSTILE, make_job_folder, make_reported_job
 from tests.servers.chromium import DESKTOP, PHONE, open_browser, shown, violations
 
 
@@ -124,11 +125,16 @@ def test_datasets_are_searched_and_sorted_by_keyboard(browser: Browser, report: 
 
 
 def test_served_pages_link_to_each_other(browser: Browser, tmp_path: Path) -> None:
-    job = Job.from_file(make_reported_job(tmp_path / "job"))
     refused: list[str] = []
-    with served(job) as server, shown(browser, server.url) as page:
+    jobs = make_job_folder(tmp_path / "jobs")
+    with served(jobs) as server, shown(browser, server.url) as page:
         page.on("console", lambda message: refused.append(message.text))
-        assert violations(page) == []
+        page.click("tr:has-text('ended.yaml') th a")
+        page.wait_for_selector("#problems")
+        page.click("text=All 57 datasets")
+        page.wait_for_selector("h1:has-text('Datasets of orders')")
+        page.click("text=Job orders")
+        page.wait_for_selector("#problems")
         page.click(f"text=run {EPOCH}")
         page.wait_for_selector("#dataset-rows")
         assert "FAILED" in page.title()
@@ -136,15 +142,44 @@ def test_served_pages_link_to_each_other(browser: Browser, tmp_path: Path) -> No
     assert refused == []
 
 
+@pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["desktop light", "phone dark"])
+def test_pages_of_a_folder_of_jobs_are_accessible_and_not_wider_than_the_screen(
+    browser: Browser, tmp_path: Path, size: tuple[int, int], dark: bool
+) -> None:
+    messages: list[str] = []
+    with served(make_job_folder(tmp_path / "jobs")) as server, shown(browser, "about:blank", size, dark=dark) as page:
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("dialog", lambda dialog: messages.append(dialog.message))
+        for path in (
+            "",
+            "jobs/killed.yaml",
+            "jobs/ended.yaml/datasets/1",
+            "jobs/killed.yaml/runs",
+            "jobs/killed.yaml/runs/1",
+        ):
+            page.goto(f"{server.url}{path}")
+            assert violations(page) == [], path
+            assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
+        assert "The driver of this run is dead" in page.inner_text("#head")
+        page.goto(server.url)
+        rows = page.locator("tbody tr").all_inner_texts()
+        assert len(rows) == 6
+        assert "UNREADABLE" in rows[0]
+        last = page.locator("tbody tr td.long").first.bounding_box()
+        assert last is not None
+        assert last["x"] + last["width"] <= size[0], "errors are visible without scrolling sideways"
+    assert messages == []
+
+
 def test_page_of_a_live_run_is_updated_until_paused(browser: Browser, tmp_path: Path) -> None:
     """The test writes the store's records as the run would."""
     folder = tmp_path / "job"
-    job = Job.from_file(make_reported_job(folder, ended=False))
-    store = job.open_store(create=False)
+    job_file = make_reported_job(folder, ended=False)
+    store = Job.from_file(job_file).open_store(create=False)
     lock = JobLock(store.fs, store.roots.store, samples.RUN_ID, 30, SystemClock())
-    with lock, served(job) as server, shown(browser, "about:blank") as page:
+    with lock, served(job_file) as server, shown(browser, "about:blank") as page:
         page.clock.install()
-        page.goto(f"{server.url}runs/{EPOCH}")
+        page.goto(f"{server.url}jobs/job.yaml/runs/{EPOCH}")
         assert "RUNNING" in page.inner_text("h1")
         assert "The run has no end record" in page.inner_text("#failures-part")
         assert violations(page) == []
@@ -171,8 +206,8 @@ def test_page_of_a_live_run_is_updated_until_paused(browser: Browser, tmp_path: 
 
 
 @contextlib.contextmanager
-def served(job: Job) -> Iterator[UiServer]:
-    with UiServer(job) as server:
+def served(path: Path) -> Iterator[UiServer]:
+    with UiServer(ServedJobs(path)) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server
@@ -218,8 +253,8 @@ def test_run_is_shown_live_killed_and_after_the_next_run(tmp_path: Path) -> None
             run.wait(0.2)
         assert len(published) == 99, (tmp_path / "err").read_text()[-3000:]
         epoch = job.runs().runs[0].epoch
-        with UiServer(job) as server:
-            live = server.page_at(f"/runs/{epoch}").text
+        with UiServer(ServedJobs(job_file)) as server:
+            live = server.page_at(f"/jobs/job.yaml/runs/{epoch}").text
         assert "RUNNING" in live, live.partition("<main")[2][:1000]
         assert 'data-every-s="5"' in live
         assert "<dt>Read so far</dt>" in live
@@ -227,7 +262,7 @@ def test_run_is_shown_live_killed_and_after_the_next_run(tmp_path: Path) -> None
     killed = tmp_path / "killed.html"
     assert command(job_file, "report", "-o", str(killed))["status"] == "FAILED"
     text = killed.read_text(encoding="utf-8")
-    assert "it died" in text
+    assert "The driver of this run is dead" in text
     assert text.count('<th scope="row"><bdi>dataset-') >= 99
     release.touch()
     assert command(job_file, "run")["succeeded"]

@@ -83,7 +83,7 @@ def datasets_page(jobs: ServedJobs, name: str, job: StoredJob, number: int) -> s
     pages = max(1, -(-len(result.datasets) // DATASETS_PER_PAGE))
     if not 1 <= number <= pages:
         raise ConfigurationError(
-            "there is no such page of datasets", id="ARGUMENT_INVALID", expected=f"1 to {pages}", found=number
+            "there is no such page of datasets", id="ARGUMENT_INVALID", expected=f"1 to {pages}", found=f"{number}"
         )
     first = (number - 1) * DATASETS_PER_PAGE
     return rendered(
