@@ -1,4 +1,4 @@
 """Operator actions on datasets, and requests to a service.
 
-Must not act on a dataset in another state than the action needs. Start reading at `operator_actions`.
+Each action requires a status of the dataset and changes nothing otherwise. Start reading at `operator_actions`.
 """

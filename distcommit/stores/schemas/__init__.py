@@ -1,4 +1,4 @@
 """Stored schemas of datasets.
 
-Must not judge schemas: `schemas` does. Start reading at `schema_history`.
+Rules for schemas are in the package `schemas`. Start reading at `schema_history`.
 """
