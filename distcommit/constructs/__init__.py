@@ -1,7 +1,7 @@
 """Constructs: the processing steps between source and sinks. They are converters, checkers and fork operators.
 
 `TYPES` lists them by the section and type in a job file. The class of a section is the construct itself. This package
-does not depend on sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then `settings`, then
+must not depend on sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then `settings`, then
 `converters.projection`.
 """
 

@@ -6,7 +6,7 @@ order, from the newest checkpoint on. A record takes effect only if it is *valid
 the same rules to the same records, so all readers agree on the state, even if some records come from processes that
 were fenced in the meantime.
 
-The package does not touch files, clocks or threads. The executable model is `tests/spec/log_model.py`. Start reading at
+The package must not touch files, clocks or threads. The executable model is `tests/spec/log_model.py`. Start reading at
 `validity` (which record may follow which state), then `record_effects` (the effect of each record), `next_record` (the
 record that each writer appends) and `readiness` (when a dataset can be sealed).
 """

@@ -115,10 +115,7 @@ class BucketCommitter:
             yield from self.publish(take_over=ended)
 
     def publish(self, *, take_over: bool) -> BatchedWork[None]:
-        """Execute and close pending sequences of this run: the ones sealed here, or all of them with `take_over`.
-
-        Call it after `commit_ready`, because it uses the log as `commit_ready` read it.
-        """
+        """Execute and close pending sequences of this run: the ones sealed here, or all of them with `take_over`."""
         fold = self.log.latest()
         own = [item.sequence for item in fold.pending() if item.sequence.epoch == self._settings.epoch]
         sequences = [item for item in own if take_over or sequence_name(item) in self._sealed_here]
@@ -175,7 +172,7 @@ class BucketCommitter:
         return sequences
 
     def _seal(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
-        """Write the sequences ahead as one record. With at-least-once the same record also closes them.
+        """Write the sequences ahead as one record, which also closes them with at-least-once.
 
         If another committer has sealed one of the sequences, that committer executes it.
         """
@@ -203,8 +200,7 @@ class BucketCommitter:
     def _publish_unsealed(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
         """At-least-once: execute the steps, make their effects durable, then move the watermarks.
 
-        If the process dies in between, the log does not know the published files, and the next run reads their records
-        again.
+        If the process dies in between, the next run reads the records again and publishes them twice.
         """
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
@@ -275,9 +271,7 @@ class BucketCommitter:
             self.tally.observe(SequenceDone(done.dataset_urn, done.epoch, done.records, done.files, now_ms))
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
-        """Return the steps of a sequence: the objects built here for the same sequence, or objects loaded from the
-        log.
-        """
+        """Return the steps of a sequence: objects built here for the same sequence, or loaded from the log."""
         built = self._built.pop(sequence_name(sequence), None)
         if built is not None and built[0] == sequence:
             return built[1]

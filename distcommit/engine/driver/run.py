@@ -157,22 +157,20 @@ def run(
     fixed: FixedSettings = _NO_FIXED_SETTINGS,
     observer: Observer = _NULL_OBSERVER,
 ) -> RunResult:
-    """Run all phases of a job. The run must have its epoch: it has fenced the job log.
+    """Run all phases of a job whose epoch is fenced in the job log. Pending sequences are replayed even if it fails.
 
     Args:
         launch: runs executor functions; on Spark, `SparkLaunch`.
         settings: settings of the run, with its epoch.
         max_seconds: seconds from the start of ingest after which tasks stop reading; 0 for no limit.
-        fixed: settings that give stored state its meaning. The store records them on its first run, and later runs
-            must have the same.
+        fixed: settings that give stored state its meaning. The first run records them, later runs must have them.
         observer: receives the run's events. The end is not reported to it if an exception ends the run.
 
     Raises:
         ConfigurationError: if the store was filled with other settings, or from another source. Nothing is planned.
         FencedError: if a newer run has begun. The newer run replays all sequences that this run has sealed.
         StaleStoreError: if the output is older than the store. Nothing is planned.
-        SourceUnavailableError, TransientError: if no partition could plan anything. Pending sequences have been
-            replayed.
+        SourceUnavailableError, TransientError: if no partition could plan anything.
     """
     phases = Phases(settings.clock, observer)
     recovered = _recover(launch, settings, phases)

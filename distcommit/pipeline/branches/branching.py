@@ -51,8 +51,7 @@ _Output = tuple[Sequence[TracedBatch], Rejections]
 class Branches:
     """All branches of one attempt at a work unit. Call `open` first.
 
-    After an error, call `abort` and `failed`. If `discard_failed_counts` has returned True, `prepare` may be called
-    instead.
+    After an error, call `abort` and `failed`; or `prepare`, if `discard_failed_counts` has returned True.
 
     A reprocess unit reads rejected records again. It has only the branch that rejected them, and all errors belong to
     that branch. If all branches rejected the records, the unit has all branches.
@@ -106,8 +105,7 @@ class Branches:
 
         Raises:
             RecordError: if a rejected record must fail the work unit.
-            ConfigurationError: if a converter, checker or fork cannot process its input, breaks its contract, or
-                exceeds its time limit.
+            ConfigurationError: if a converter, checker or fork fails, breaks its contract, or exceeds its time limit.
         """
         self._schema = batch.schema
         if self._is_plain:

@@ -1,4 +1,4 @@
 """Operator actions on datasets, and requests to a service.
 
-Each action requires a status of the dataset and changes nothing otherwise. Start reading at `operator_actions`.
+An action must not change a dataset without the required status. Start reading at `operator_actions`.
 """

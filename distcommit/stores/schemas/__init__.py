@@ -1,4 +1,4 @@
 """Stored schemas of datasets.
 
-Rules for schemas are in the package `schemas`. Start reading at `schema_history`.
+This package must not contain rules for schemas: `schemas` does. Start reading at `schema_history`.
 """
