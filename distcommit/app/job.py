@@ -21,8 +21,8 @@ from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.admin.repair_store_files import set_run_records_aside
 from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult, request_service
 from distcommit.app.admin.watermarks import set_watermark
-from distcommit.app.inspection.blocked_buckets import closed_buckets, open_for_operator
-from distcommit.app.inspection.release_plan import ReleasePlan, plan_release
+from distcommit.app.inspection.dry_runs.blocked_buckets import closed_buckets, open_for_operator
+from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, plan_release
 from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.migration.imports import ImportResult, import_watermarks
 from distcommit.app.migration.positions import ForeignPositions, read_positions, require_some

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from distcommit.app.inspection.datasets import DatasetsResult, Query, list_datasets
+from distcommit.app.inspection.dataset_list import DatasetsResult, Query, list_datasets
+from distcommit.app.inspection.job_status import StatusResult, read_status
 from distcommit.app.inspection.open_commit_steps import StepsResult, read_steps
 from distcommit.app.inspection.problems.commands import command_for
 from distcommit.app.inspection.problems.detect import find_problems
 from distcommit.app.inspection.problems.environment_checks import check_environment
-from distcommit.app.inspection.runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
-from distcommit.app.inspection.status import StatusResult, read_status
+from distcommit.app.inspection.recorded_runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.job_file.job_folders import JobFolders
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from distcommit.app.auditing.audit import AuditResult
+    from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
+    from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
     from distcommit.app.inspection.read_log import LogResult
-    from distcommit.app.inspection.replay_plan import ReplayPlan
-    from distcommit.app.inspection.run_report import RunReport
-    from distcommit.app.inspection.sweep_plan import SweepResult
+    from distcommit.app.inspection.reports.run_report import RunReport
     from distcommit.app.inspection.verify_store import VerifyResult
     from distcommit.app.migration.compare import CompareResult
 
@@ -179,8 +179,8 @@ class StoredJob:
         Raises:
             DistcommitError: the error with which such a run would not begin.
         """
-        from distcommit.app.inspection.blocked_buckets import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
-        from distcommit.app.inspection.replay_plan import plan_replay  # noqa: PLC0415
+        from distcommit.app.inspection.dry_runs.blocked_buckets import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.dry_runs.replay_plan import plan_replay  # noqa: PLC0415
 
         store = open_runnable_store(self._folders)
         remaining = unrecoverable_buckets(store, _step_context(self.config, store))
@@ -198,8 +198,8 @@ class StoredJob:
 
     def sweeps(self) -> SweepResult:
         """Return the files that the next run would delete. Raises as `replay_plan`."""
-        from distcommit.app.inspection.blocked_buckets import open_runnable_store  # noqa: PLC0415 - few ask for it
-        from distcommit.app.inspection.sweep_plan import show_sweeps  # noqa: PLC0415
+        from distcommit.app.inspection.dry_runs.blocked_buckets import open_runnable_store  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps  # noqa: PLC0415
 
         store, retention = open_runnable_store(self._folders), self.config.retention
         return show_sweeps(store, Retention(retention.runs, retention.tables), self.config.kept_snapshots)
@@ -230,8 +230,8 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or no such run is recorded.
         """
-        from distcommit.app.inspection.killed_runs import describe_killed_run  # noqa: PLC0415 - few ask for it
-        from distcommit.app.inspection.run_report import make_report  # noqa: PLC0415
+        from distcommit.app.inspection.reports.killed_runs import describe_killed_run  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.reports.run_report import make_report  # noqa: PLC0415
 
         store, clock = self.open_store(create=False), SystemClock()
         newest = newest_epoch(store, clock)

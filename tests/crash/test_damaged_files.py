@@ -16,7 +16,7 @@ from functools import cache, partial
 import pytest
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError
 from distcommit.core.records.log_records import Checkpoint
 from distcommit.core.support.io_batching import run_alone

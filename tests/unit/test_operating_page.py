@@ -9,7 +9,7 @@ from pathlib import Path
 
 import distcommit
 from distcommit.app.auditing import audit
-from distcommit.app.inspection import runs
+from distcommit.app.inspection import recorded_runs
 from distcommit.app.running import alerts
 from distcommit.cli.help import EXIT_CODES
 from distcommit.cli.views import audit_view
@@ -75,4 +75,4 @@ def test_page_lists_each_audit_finding() -> None:
 
 def test_page_lists_each_run_status() -> None:
     listed = [status for status, _ in rows("What ran, and how it ended", "status | means")]
-    assert set(listed) == set(runs.RunStatus)
+    assert set(listed) == set(recorded_runs.RunStatus)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from distcommit.app.auditing.joined_branches import Branches
 from distcommit.app.auditing.ledgers import not_done, open_ledgers
 from distcommit.app.auditing.published_files import read_folder
-from distcommit.app.inspection.release_plan import ReleasePlan
+from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.core.urn import folder_of

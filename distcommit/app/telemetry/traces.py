@@ -10,8 +10,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from distcommit.app.inspection.runs import read_run
-from distcommit.app.inspection.task_timelines import TaskTimeline, timelines_of
+from distcommit.app.inspection.recorded_runs import read_run
+from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.engine.clock import SystemClock

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from distcommit.app.inspection.datasets import Query, SortBy, Status
-from distcommit.app.inspection.runs import RunStatus, filter_runs
-from distcommit.app.inspection.status import listed
+from distcommit.app.inspection.dataset_list import Query, SortBy, Status
+from distcommit.app.inspection.job_status import listed
+from distcommit.app.inspection.recorded_runs import RunStatus, filter_runs
 from distcommit.app.stored_job import StoredJob
 from distcommit.cli.options import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal

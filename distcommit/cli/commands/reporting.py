@@ -12,8 +12,8 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from distcommit.app.inspection.run_report import RunReport
-from distcommit.app.inspection.runs import RunStatus
+from distcommit.app.inspection.recorded_runs import RunStatus
+from distcommit.app.inspection.reports.run_report import RunReport
 from distcommit.app.job import Job
 from distcommit.cli.options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal

@@ -10,9 +10,9 @@ import typer
 from rich.console import RenderableType
 
 from distcommit.app.checks.check import CheckFailedError
-from distcommit.app.inspection.datasets import Query, SortBy
-from distcommit.app.inspection.replay_plan import ReplayPlan
-from distcommit.app.inspection.sweep_plan import SweepResult
+from distcommit.app.inspection.dataset_list import Query, SortBy
+from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
+from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
 from distcommit.app.job import Job
 from distcommit.app.preview import PreviewResult, run_preview
 from distcommit.cli.help import RECORDS_LOST

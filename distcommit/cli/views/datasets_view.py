@@ -9,11 +9,11 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from distcommit.app.inspection.datasets import DatasetRow, DatasetsResult
+from distcommit.app.inspection.dataset_list import DatasetRow, DatasetsResult
+from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
+from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
+from distcommit.app.inspection.job_status import status_of
 from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepsResult
-from distcommit.app.inspection.release_plan import ReleasePlan
-from distcommit.app.inspection.replay_plan import ReplayPlan
-from distcommit.app.inspection.status import status_of
 from distcommit.cli.views.view_parts import (
     DATASET_STYLES,
     LISTED,

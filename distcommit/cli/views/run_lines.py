@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.app.inspection.runs import RunStatus
-from distcommit.app.inspection.status import StatusResult
+from distcommit.app.inspection.job_status import StatusResult
+from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.cli.views.view_parts import ExplainedTable
 from distcommit.core.records.run_counts import FlowCounts
 from distcommit.core.run_outcome import RunOutcome

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
 from distcommit.cli.views.run_lines import clock_time, flow_table
 from distcommit.cli.views.view_parts import (
     LISTED,

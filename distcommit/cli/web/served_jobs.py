@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from distcommit.app.inspection.datasets import DatasetRow, DatasetsResult, Query
+from distcommit.app.inspection.dataset_list import DatasetRow, DatasetsResult, Query
+from distcommit.app.inspection.job_status import WORST_FIRST_STATUSES, StatusResult, status_of
 from distcommit.app.inspection.problems.kinds import Problem, Severity
-from distcommit.app.inspection.runs import RunRow, RunStatus
-from distcommit.app.inspection.status import WORST_FIRST_STATUSES, StatusResult, status_of
+from distcommit.app.inspection.recorded_runs import RunRow, RunStatus
 from distcommit.app.job_file.job_file_names import job_files_in
 from distcommit.app.stored_job import StoredJob
 from distcommit.cli.web.background_reads import BackgroundReads

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import ConfigurationError, LockHeldError
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.progress import progress_folder, read_progress

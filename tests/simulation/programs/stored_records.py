@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.inspection.run_report import make_report
-from distcommit.app.inspection.runs import RunStatus, read_run, read_runs
+from distcommit.app.inspection.recorded_runs import RunStatus, read_run, read_runs
+from distcommit.app.inspection.reports.run_report import make_report
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError
 from distcommit.protocol.paths.store import PAUSED, RUN_TABLES
 from distcommit.stores.history.run_records import (

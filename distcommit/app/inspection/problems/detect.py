@@ -6,14 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from distcommit.app.inspection.problems import dataset_kinds as of_dataset
-from distcommit.app.inspection.problems import job_kinds as of_job
-from distcommit.app.inspection.problems.commands import Command
-from distcommit.app.inspection.problems.environment_checks import NAMED, EnvironmentFindings
-from distcommit.app.inspection.problems.kinds import Problem, ProblemKind
-from distcommit.app.inspection.release_plan import remedy_of
-from distcommit.app.inspection.runs import DIED, RunRow, RunsResult, RunStatus
-from distcommit.app.inspection.status import (
+from distcommit.app.inspection.dry_runs.release_plan import remedy_of
+from distcommit.app.inspection.job_status import (
     BUCKET,
     JOB_LOG,
     WAITING,
@@ -22,6 +16,12 @@ from distcommit.app.inspection.status import (
     StatusResult,
     waiting,
 )
+from distcommit.app.inspection.problems import dataset_kinds as of_dataset
+from distcommit.app.inspection.problems import job_kinds as of_job
+from distcommit.app.inspection.problems.commands import Command
+from distcommit.app.inspection.problems.environment_checks import NAMED, EnvironmentFindings
+from distcommit.app.inspection.problems.kinds import Problem, ProblemKind
+from distcommit.app.inspection.recorded_runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.core.error_kinds import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
 from distcommit.core.records.freshness import BEHIND

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from distcommit.app.inspection.job_status import StatusResult, waiting
 from distcommit.app.inspection.open_commit_steps import StepRow, read_steps
 from distcommit.app.inspection.problems.stall_detection import stalled_runs
-from distcommit.app.inspection.runs import RunsResult
-from distcommit.app.inspection.status import StatusResult, waiting
+from distcommit.app.inspection.recorded_runs import RunsResult
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.constructs import Converter

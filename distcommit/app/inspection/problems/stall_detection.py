@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from statistics import median
 
-from distcommit.app.inspection.runs import RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.recorded_runs import RunRow, RunsResult, RunStatus
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
 from distcommit.protocol.paths.store import (

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.inspection.job_status import StatusResult, read_status
 from distcommit.app.inspection.problems.commands import command_for
 from distcommit.app.inspection.problems.detect import find_problems
 from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
-from distcommit.app.inspection.runs import read_runs
-from distcommit.app.inspection.status import StatusResult, read_status
+from distcommit.app.inspection.recorded_runs import read_runs
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import parse_config

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from distcommit.app.admin.rebuild_plan import RebuildResult
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.story import DemoResult
-from distcommit.app.inspection.datasets import DatasetsResult
+from distcommit.app.inspection.dataset_list import DatasetsResult
+from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
+from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
+from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
+from distcommit.app.inspection.job_status import StatusResult
 from distcommit.app.inspection.open_commit_steps import StepsResult
 from distcommit.app.inspection.problems.kinds import Problem
-from distcommit.app.inspection.release_plan import ReleasePlan
-from distcommit.app.inspection.replay_plan import ReplayPlan
-from distcommit.app.inspection.runs import RecordedRun, RunsResult
-from distcommit.app.inspection.status import StatusResult
-from distcommit.app.inspection.sweep_plan import SweepResult
+from distcommit.app.inspection.recorded_runs import RecordedRun, RunsResult
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.app.migration.compare import CompareResult
 from distcommit.app.migration.imports import ImportResult

@@ -10,11 +10,11 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from distcommit.app.inspection.datasets import DatasetRow, DatasetsResult
+from distcommit.app.inspection.dataset_list import DatasetRow, DatasetsResult
+from distcommit.app.inspection.dry_runs.replay_plan import Replay, ReplayPlan, ReplayRow
+from distcommit.app.inspection.job_status import DatasetStatusRow, StatusResult
 from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepRow, StepsResult
-from distcommit.app.inspection.replay_plan import Replay, ReplayPlan, ReplayRow
-from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
-from distcommit.app.inspection.status import DatasetStatusRow, StatusResult
+from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
 from distcommit.app.migration.compare import CompareResult, CompareRow
 from distcommit.cli.views.datasets_view import datasets_view, replay_plan_view, steps_view
 from distcommit.cli.views.result_views import compare_view

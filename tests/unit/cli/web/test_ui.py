@@ -252,9 +252,9 @@ def test_folder_page_has_a_row_for_each_job_and_shows_errors_of_broken_ones(tmp_
         assert ".hidden.yaml" not in page
         for link in parsed.attributes["href"]:
             if link.startswith("/jobs/"):
-                page = server.page_at(link)
-                assert page.status in (200, 404, 503), link
-                assert Seen(page.text).tags <= TAGS, link
+                linked = server.page_at(link)
+                assert linked.status in (200, 404, 503), link
+                assert Seen(linked.text).tags <= TAGS, link
         (folder / "killed.yaml").unlink()
         assert server.page_at("/jobs/killed.yaml").status == 404
         (folder / "more.yaml").write_text((folder / "ended.yaml").read_text())

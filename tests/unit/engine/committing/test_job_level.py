@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.inspection.status import NextRun, read_status
+from distcommit.app.inspection.job_status import NextRun, read_status
 from distcommit.core.errors import FencedError
 from distcommit.core.ports import FolderEntry
 from distcommit.core.records.job_records import Decide

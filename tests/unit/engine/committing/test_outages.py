@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from distcommit.app.inspection.status import DatasetStatusRow, NextRun, read_status
+from distcommit.app.inspection.job_status import DatasetStatusRow, NextRun, read_status
 from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,

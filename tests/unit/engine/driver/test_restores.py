@@ -15,8 +15,8 @@ import pytest
 
 from distcommit.app.admin.rebuild import accept_store
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.inspection.status import read_status
-from distcommit.app.inspection.sweep_plan import show_sweeps
+from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import LostTailError, StaleStoreError
 from distcommit.core.ports import FolderEntry
 from distcommit.core.records.job_records import Cut, CutPhase

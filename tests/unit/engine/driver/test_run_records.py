@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import (
     ConflictError,
     CorruptError,

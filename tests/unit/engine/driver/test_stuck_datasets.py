@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import ConflictError, DistcommitError, SinkUnavailableError, UnknownStepTypeError
 from distcommit.core.interfaces.committer import RetryLater
 from distcommit.steps import registry

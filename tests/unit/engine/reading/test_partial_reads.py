@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import LostTailError
 from distcommit.core.records.log_records import Done, Intent
 from distcommit.core.watermark import Watermark

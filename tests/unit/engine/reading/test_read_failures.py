@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec import structs
 
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import ConflictError, TransientError
 from distcommit.core.interfaces.source import Planned, SourceState
 from distcommit.core.records.log_records import SetWatermark

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.error_kinds import is_outage, is_worker_death
 from distcommit.core.errors import ProcessLostError, SourceUnavailableError
 from distcommit.core.work import WorkUnit

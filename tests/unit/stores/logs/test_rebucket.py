@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from distcommit.app.admin.rebuild import accept_store, plan_rebuild, rebuild_store, stored_states
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import (
     ConfigurationError,
     ConflictError,

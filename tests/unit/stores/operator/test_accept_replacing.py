@@ -9,9 +9,9 @@ import pytest
 
 from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.audit import audit_store
+from distcommit.app.inspection.dry_runs.release_plan import plan_release
+from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
-from distcommit.app.inspection.release_plan import plan_release
-from distcommit.app.inspection.status import read_status
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import DatasetStatus

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.job_status import read_status
 from distcommit.app.reading.readers import read_store
 from distcommit.core.errors import CorruptError, SnapshotExpiredError, UnknownVersionError
 from distcommit.core.work import MAIN_BRANCH

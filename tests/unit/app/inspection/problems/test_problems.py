@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
 from distcommit.app.inspection.problems.commands import command_for
 from distcommit.app.inspection.problems.detect import find_problems
 from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings, check_environment
 from distcommit.app.inspection.problems.kinds import Problem
-from distcommit.app.inspection.runs import RunStatus, read_runs
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.recorded_runs import RunStatus, read_runs
 from distcommit.app.job import Job
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders

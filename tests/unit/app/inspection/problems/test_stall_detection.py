@@ -21,7 +21,7 @@ from distcommit.app.auditing.joined_branches import folders_of
 from distcommit.app.auditing.published_files import PublishedFolder
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.problems.stall_detection import STALLED_S
-from distcommit.app.inspection.runs import RunStatus
+from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.app.job import Job
 from distcommit.core.errors import LockHeldError
 from distcommit.core.records.run_counts import RunCounts

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from distcommit.app.inspection.runs import RunRow
-from distcommit.app.inspection.status import WAITING, NextRun, StatusResult
+from distcommit.app.inspection.job_status import WAITING, NextRun, StatusResult
+from distcommit.app.inspection.recorded_runs import RunRow
 
 
 class KilledRun(msgspec.Struct, frozen=True):

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.app.admin.releases import Abandoned, abandon_all
+from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, ReleaseRow, plan_release
+from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import StepRow, read_steps
-from distcommit.app.inspection.release_plan import ReleasePlan, ReleaseRow, plan_release
-from distcommit.app.inspection.status import read_status
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.engine.driver.run import run

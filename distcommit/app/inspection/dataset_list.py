@@ -9,8 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
-from distcommit.app.inspection.runs import RunDatasetRow, read_datasets
-from distcommit.app.inspection.status import WORST_FIRST_STATUSES, DatasetStatusRow, StatusResult, status_of
+from distcommit.app.inspection.job_status import WORST_FIRST_STATUSES, DatasetStatusRow, StatusResult, status_of
+from distcommit.app.inspection.recorded_runs import RunDatasetRow, read_datasets
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import NO_TARGETS, Freshness

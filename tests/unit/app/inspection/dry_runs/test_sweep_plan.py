@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.app.inspection.sweep_plan import show_sweeps
+from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps
 from distcommit.core.errors import DistcommitError
 from distcommit.core.work import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from distcommit.app.inspection.job_status import NextRun, StatusResult
 from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepsResult
-from distcommit.app.inspection.status import NextRun, StatusResult
 
 
 class Replay(StrEnum):

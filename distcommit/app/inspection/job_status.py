@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from distcommit.app.inspection.problems.kinds import Problem
-from distcommit.app.inspection.runs import RunRow
+from distcommit.app.inspection.recorded_runs import RunRow
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.records.log_records import DatasetState, DatasetStatus

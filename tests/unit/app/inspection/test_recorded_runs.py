@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.inspection.runs import RunStatus, failed_in_a_row, read_run, read_runs
+from distcommit.app.inspection.recorded_runs import RunStatus, failed_in_a_row, read_run, read_runs
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.core.work import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run

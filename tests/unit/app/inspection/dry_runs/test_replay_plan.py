@@ -6,9 +6,9 @@ import errno
 from contextlib import suppress
 from dataclasses import replace
 
+from distcommit.app.inspection.dry_runs.replay_plan import Replay, ReplayPlan, plan_replay
+from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
-from distcommit.app.inspection.replay_plan import Replay, ReplayPlan, plan_replay
-from distcommit.app.inspection.status import read_status
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.work import WorkUnit
 from distcommit.engine.committing.sealing import step_context

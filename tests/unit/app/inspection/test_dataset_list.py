@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 from msgspec import structs
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.inspection.datasets import DatasetsResult, Query, SortBy, list_datasets
+from distcommit.app.inspection.dataset_list import DatasetsResult, Query, SortBy, list_datasets
+from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
-from distcommit.app.inspection.runs import read_runs
-from distcommit.app.inspection.status import read_status
+from distcommit.app.inspection.recorded_runs import read_runs
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.log_records import DatasetState

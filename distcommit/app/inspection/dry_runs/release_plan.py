@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from distcommit.app.inspection.job_status import WAITING, DatasetStatusRow, StatusResult
 from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepsResult
-from distcommit.app.inspection.status import WAITING, DatasetStatusRow, StatusResult
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.operator.operator_actions import Release
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from distcommit.app.inspection.datasets import lags_of
-from distcommit.app.inspection.distributions import Skew, Spread, skew_of, spread_of
-from distcommit.app.inspection.killed_runs import KilledRun
+from distcommit.app.inspection.dataset_list import lags_of
 from distcommit.app.inspection.problems.kinds import Problem
-from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
-from distcommit.app.inspection.task_timelines import TaskTimeline, timelines_of
+from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
+from distcommit.app.inspection.reports.distributions import Skew, Spread, skew_of, spread_of
+from distcommit.app.inspection.reports.killed_runs import KilledRun
+from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.ports import Clock
 from distcommit.engine.driver.progress import progress_folder, read_progress
