@@ -1,2 +1,1 @@
-"""The audit: compares the published output with the store and the source. Must not change anything. Start reading at
-`audit`."""
+"""The audit: compares the published output with the store. Must not change anything. Start reading at `audit`."""

@@ -1,8 +1,7 @@
-"""The audit: is every offset from the first to the watermark published exactly once?
+"""The audit: verifies that each offset up to the watermark is published exactly once.
 
-It trusts only the logs' folds, the published files and the ledgers of targets. By default it reads what files and
-ledgers state about their records. With `deep` it reads every record of a file, and targets count the rows that their
-readers see.
+It trusts only the commit logs, the published files and the ledgers of targets. By default it reads the metadata of
+files and ledgers. With `deep` it reads every record, and targets count the rows that their readers see.
 """
 
 from __future__ import annotations
@@ -45,8 +44,9 @@ __all__ = ["AuditResult", "audit_store"]
 
 
 class _Dataset:
-    """The totals of one dataset: coverage and holes by incarnation ("" is the one that its watermark counts in), and
-    published offsets by the incarnation that files name."""
+    """The totals of one dataset. Coverage, holes and published offsets are kept by incarnation of the source; the key
+    "" stands for the incarnation of the watermark.
+    """
 
     def __init__(self, state: DatasetState | None) -> None:
         self.state = state
@@ -56,11 +56,11 @@ class _Dataset:
         self.repeated = self.records = 0
 
     def key(self, incarnation: str) -> str:
-        """Return the key of an incarnation that a file or row names."""
+        """Return the key for the incarnation that a file or ledger row names."""
         return incarnation if is_other_incarnation(incarnation, self.incarnation) else ""
 
     def lost_ranges(self) -> Iterator[SkippedRange]:
-        """Yield the skipped ranges of the state, without what is published or rejected in each branch."""
+        """Yield the skipped ranges of the state, without offsets that each branch has published or rejected."""
         for skip in self.state.skipped if self.state is not None else ():
             if skip.is_hole or not (isinstance(skip.low, int) and isinstance(skip.high, int)):
                 yield skip
@@ -71,7 +71,7 @@ class _Dataset:
             yield from (replace(skip, low=low, high=high) for low, high in lost_offsets.ranges(skip.partition))
 
     def readings(self) -> Iterator[tuple[str, DatasetState]]:
-        """Yield the state as of each incarnation that was read, with its key."""
+        """Yield each incarnation that was read: its key, and the dataset's state in it."""
         if self.state is not None and self.state.reached is not None:
             yield "", self.state
             for reading in self.state.earlier_readings:
@@ -87,8 +87,9 @@ def audit_store(
     at_least_once: bool = False,
     ledgers: Ledgers | None = None,
 ) -> AuditResult:
-    """Audit a job's output, and the ledgers of its targets, against its store. Nothing is changed. No run may be
-    working on the store."""
+    """Compare a job's output, and the ledgers of its targets, with its store. Changes nothing. No run may be in
+    progress.
+    """
     ledgers = ledgers or Ledgers()
     result = AuditResult(exact=False, deep=deep, at_least_once=at_least_once, unreadable=list(ledgers.unreadable))
     folds: dict[int, Fold] = {}
@@ -119,7 +120,7 @@ def audit_store(
 
 
 def _fold(store: JobStore, bucket: int) -> Fold | str:
-    """Return the fold of a bucket's log, or why it can't be read."""
+    """Return the fold of a bucket log, or the error of reading it."""
     try:
         return store.bucket_log(bucket).refresh()
     except (DistcommitError, OSError) as error:
@@ -140,7 +141,7 @@ class _Audit:
         self._logged: dict[str, LoggedFiles] = {}
 
     def read_logs(self, buckets: Iterable[int]) -> None:
-        """Read which files the logs name, as far back as they reach."""
+        """Read the names of published files from the logs, as far as the logs still have them."""
         for bucket in buckets:
             try:
                 logged, damaged = logged_files(self._store, bucket)
@@ -164,7 +165,7 @@ class _Audit:
             self._result.unreadable.append(f"job log: {error}")
 
     def dataset_folders(self) -> list[str]:
-        """Return the names of all dataset folders in the output. Files beside them are recorded as unknown."""
+        """Return the names of all dataset folders in the output. Other files there are reported as unknown."""
         folder_names: list[str] = []
         for parent in (self._roots.output, f"{self._roots.output}/{REJECTED_FOLDER}"):
             for entry in self._fs.list_folder(parent):
@@ -175,7 +176,7 @@ class _Audit:
         return folder_names
 
     def dataset(self, folder: AuditedFolder, state: DatasetState | None) -> None:
-        """Add up one dataset's files and rows, and compare them with its state."""
+        """Audit one dataset: its files and ledger rows against its state."""
         for path, reason in folder.misplaced:
             self._unknown(path, reason)
         self._result.superseded_files += folder.superseded_count
@@ -210,7 +211,6 @@ class _Audit:
     def _files(
         self, folder: AuditedFolder, checked: _Dataset, content: SequenceContent | None, logged: LoggedFiles
     ) -> None:
-        """Add up the files that the dataset's sequences have published."""
         state = checked.state
         pending_epoch = state.sequence.epoch if state and state.sequence else 0
         for path, file in folder.files:
@@ -245,7 +245,6 @@ class _Audit:
             checked.coverage[key].add(footer, sets)
 
     def _as_stored(self, folder: AuditedFolder, checked: _Dataset, state: DatasetState) -> None:
-        """Compare what is published of a dataset with the store."""
         self._result.datasets += 1
         lost_ranges = (f"{state.dataset_urn}, {text}" for text in describe_lost_ranges(checked.lost_ranges()))
         self._result.skipped_ranges += islice(lost_ranges, LISTED - len(self._result.skipped_ranges))
@@ -276,7 +275,6 @@ class _Audit:
         self._result.note("ledger_mismatches", f"{_name(row)}: {reason}")
 
     def _ledger(self, ledger: BranchLedger, checked: _Dataset) -> None:
-        """Add up a dataset's rows in one branch."""
         row, state = ledger.row, checked.state
         self._result.ledger_rows += 1
         if reason := not_as_stored(row, state):
@@ -303,8 +301,9 @@ class _Audit:
             self._differs(row, f"it can't be read: {error}")
 
     def _count_visible(self, ledger: BranchLedger) -> None:
-        """Compare the rows that readers of the target see with the ledger. An unreadable table does not count against
-        the ledger's row."""
+        """Compare the rows that readers of the target see with the ledger. An unreadable table is not a mismatch of the
+        ledger.
+        """
         try:
             if reason := ledger.miscounted():
                 self._result.note("altered", f"{_name(ledger.row)}: {reason}")
@@ -312,7 +311,7 @@ class _Audit:
             self._differs(ledger.row, f"its rows at the target can't be counted: {error}")
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
-        """Add up what datasets before this one have published too."""
+        """Report source positions that an earlier audited dataset has published too."""
         if self._shared is None:
             return
         count, ranges = self._shared.add(urn, published)
@@ -322,7 +321,6 @@ class _Audit:
         listed += islice(ranges, LISTED - len(listed))
 
     def _content(self, path: str, file: AuditedFile, content: SequenceContent | None) -> None:
-        """Record the content sum of a valid file."""
         if content is not None:
             content.add(file.footer)
         if not file.footer.content_sum:
@@ -337,7 +335,7 @@ class _Audit:
             self._result.filtered += sum(footer.filtered_by.values())
 
     def staging(self, folds: dict[int, Fold]) -> None:
-        """List what is in task output and belongs to no sequence that still needs it."""
+        """Report files in staging that no open sequence needs."""
         try:
             for orphan in orphaned_files(self._store, folds):
                 if orphan.reason:

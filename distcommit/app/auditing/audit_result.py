@@ -15,88 +15,88 @@ _Kind = Literal["unknown_files", "altered", "ledger_mismatches", "unproven_files
 
 
 class AuditResult(NotebookTable, msgspec.Struct):
-    """The findings of an audit. Lists have the first hundred of a kind; counts include all.
+    """The findings of an audit. Lists have the first hundred findings of a kind; counts include all.
 
-    A record that several branches lack, filter or reject counts once; `partitions` has each branch.
+    A record that several branches lack, filter or reject counts once; `partitions` has the numbers of each branch.
     """
 
     exact: bool
-    """Whether each offset below each watermark is published exactly once, and nothing else is there."""
+    """Whether each offset below each watermark is published exactly once, and no unknown file exists."""
     deep: bool
     datasets: int = 0
     files: int = 0
     records: int = 0
-    """Published records; several may come from one input record."""
+    """Published records. Several may come from one input record."""
     duplicates: int = 0
     gaps: int = 0
     past_watermark: int = 0
     skipped: int = 0
-    """Positions that were given up: data loss."""
+    """Positions that were skipped because their records are lost."""
     holes: int = 0
-    """Positions without a record in the source."""
+    """Positions at which the source has no record."""
     rejected: int = 0
-    """Input records that were rejected."""
     earlier_incarnations: int = 0
-    """Files of a source that was recreated since (a Kafka topic of another id). They are compared with how far that one
-    was read."""
+    """Files from a source that was recreated later (an older Kafka topic id). They are compared with the last position
+    in that older source.
+    """
     pending: list[str] = []
-    """Datasets that are not finished. Published files of their pending sequences are not counted."""
+    """Datasets with a sealed sequence that is not closed. Files of the sequence are not counted."""
     unknown_files: list[str] = []
     unknown_files_count: int = 0
     orphaned_files: list[str] = []
-    """Items in task output that no run would delete."""
+    """Files and folders in staging that no run deletes."""
     orphaned_files_count: int = 0
     sweepable_files: list[str] = []
-    """Task output of earlier runs' attempts, which the next run deletes. Not a fault."""
+    """Files of earlier attempts in staging, which the next run deletes. This is not a fault."""
     sweepable_files_count: int = 0
     shared_positions: list[SharedRange] = []
-    """Source positions that two datasets have published; also among the duplicates."""
+    """Source positions that two datasets have published. They are also counted as duplicates."""
     shared_positions_count: int = 0
     unreadable: list[str] = []
     partitions: list[AuditRow] = []
     at_least_once: bool = False
     passed: bool = False
-    """Whether the findings are what the job's delivery promises: `exact`; with `at_least_once`, that nothing is
-    missing."""
+    """Whether the job's delivery guarantee holds: `exact`, or with `at_least_once` that no record is missing."""
     unrecorded_files: int = 0
-    """Of at-least-once: files that no DONE names."""
+    """With at-least-once delivery: files that no DONE record names."""
     altered: list[str] = []
-    """Files whose records, as `deep` read them, are not those that were written, and datasets whose files are not those
-    that were sealed last. Of sources without offsets also published files that are gone."""
+    """Altered output: files whose records, read with `deep`, differ from the written ones; datasets whose files differ
+    from the last sealed sequence; and for sources without offsets, missing published files.
+    """
     altered_count: int = 0
     files_without_sum: int = 0
-    """Files from before content sums: only the offsets of their records are checked."""
+    """Files without a content sum. Only the offsets of their records are verified."""
     filtered: int = 0
-    """Input records that were filtered on purpose."""
     superseded_files: int = 0
-    """Superseded files that no run has deleted yet, and their tombstones, but for the newest replacement. They count
-    nowhere else."""
+    """Superseded files and tombstones that are not deleted yet, except the tombstone of the newest replacement. No
+    other count includes them.
+    """
     ledger_rows: int = 0
-    """Rows of the targets' ledgers, one for each dataset and branch."""
+    """Rows in the targets' ledgers, one for each dataset and branch."""
     ledger_mismatches: list[str] = []
-    """Ledger rows that differ from the store: of unknown datasets, or of epochs that no DONE names."""
+    """Ledger rows that the store does not know: of unknown datasets, or of epochs without a DONE record."""
     ledger_mismatches_count: int = 0
     replaced: int = 0
-    """Input records whose output was replaced by a publisher that replaces."""
+    """Input records whose output a replacing publisher has replaced."""
     expired: int = 0
-    """Input records whose files `distcommit dataset expire` has deleted."""
+    """Input records in files that `distcommit dataset expire` has deleted."""
     counted_branches: list[CountedRow] = []
-    """Of sources without offsets: rejected and filtered records by branch, by their files."""
+    """For sources without offsets: rejected and filtered records of each branch, counted from its files."""
     skipped_ranges: list[str] = []
-    """Dataset, range and cause of `skipped`."""
+    """The ranges of `skipped`: dataset, range and cause."""
     unproven_files: list[str] = []
-    """Files whose completeness no stored state can prove; `exact` does not include them."""
+    """Files of which no stored state proves that they are complete. `exact` does not consider them."""
     unproven_files_count: int = 0
     rejected_records: int = 0
-    """Records in error files, once for each branch that rejected them."""
+    """Records in error files. A record counts once for each branch that rejected it."""
 
     def add(self, totals: AuditedRecords) -> None:
-        """Count the input records of a dataset and incarnation."""
+        """Add the input records of a dataset and incarnation to the counts."""
         for name in AuditedRecords.__dataclass_fields__:
             setattr(self, name, getattr(self, name) + getattr(totals, name).count())
 
     def note(self, kind: _Kind, text: str) -> None:
-        """Count a finding of that kind, and list it if it is among the first hundred."""
+        """Count a finding of that kind. The first hundred are also listed."""
         setattr(self, f"{kind}_count", getattr(self, f"{kind}_count") + 1)
         listed: list[str] = getattr(self, kind)
         if len(listed) < LISTED:

@@ -1,4 +1,4 @@
-"""The audit of a source partition in a branch: the expected and the published records."""
+"""The audit of one source partition in a branch: expected and published offsets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 
 
 class AuditRow(msgspec.Struct, frozen=True):
-    """One source partition in a branch. Expected are the offsets from `first` to `watermark` (exclusive), without those
-    in the other counts."""
+    """The audit of a source partition in a branch. Offsets from `first` to `watermark` (exclusive) are expected, except
+    the skipped, filtered, replaced and expired ones, and holes.
+    """
 
     dataset: str
     partition: str
@@ -34,17 +35,18 @@ class AuditRow(msgspec.Struct, frozen=True):
     holes: int = 0
     branch: str = MAIN_BRANCH
     filtered: int = 0
-    """Input records that the branch was not to write."""
+    """Input records that the branch filtered on purpose."""
     replaced: int = 0
     expired: int = 0
     incarnation: str = ""
-    """Of a source that was recreated since."""
+    """Id of the source, if it was recreated later."""
 
 
 @dataclass(slots=True)
 class AuditedRecords:
-    """Input records of one dataset and incarnation by finding. A record that several branches lack or rejected counts
-    once."""
+    """The input records of a dataset and incarnation by finding. A record that several branches lack or rejected counts
+    once.
+    """
 
     duplicates: OffsetSets = field(default_factory=OffsetSets)
     gaps: OffsetSets = field(default_factory=OffsetSets)
@@ -58,24 +60,26 @@ class AuditedRecords:
 
 
 class CountedRow(msgspec.Struct, frozen=True):
-    """A branch of a dataset without offsets, some records of which were rejected or filtered. Its files count the
-    records; the expected number is unknown."""
+    """The rejected and filtered records of a branch of a dataset without offsets, counted from its files. The expected
+    number of records is unknown.
+    """
 
     dataset: str
     branch: str
     rejected: int = 0
     filtered_by: dict[str, int] = {}
-    """By construct, how many records it filtered. Those before the fork count in each branch, as do records that were
-    rejected there."""
+    """Number of filtered records by construct. Records that were filtered or rejected before the fork count in each
+    branch.
+    """
 
     @property
     def filtered(self) -> int:
-        """Of all constructs."""
+        """Filtered records of all constructs."""
         return sum(self.filtered_by.values())
 
 
 def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
-    """Return the counts of a dataset's files by branch."""
+    """Return the rejected and filtered records of a dataset by branch, from the footers of its files."""
     rejected, filtered = Counter[str](), dict[str, Counter[str]]()
     for footer in footers:
         for branch in footer.branches:
@@ -94,13 +98,13 @@ def counted_rows(dataset: str, footers: Iterable[Footer]) -> list[CountedRow]:
 def rows_of(
     state: DatasetState, branch: str, coverage: BranchCoverage, holes: OffsetSets, totals: AuditedRecords
 ) -> list[AuditRow]:
-    """Return the rows of a branch of a dataset, partition by partition.
+    """Return one row for each source partition of a dataset in a branch.
 
     Args:
-        state: the dataset's.
-        branch: which.
-        coverage: the input records that it has.
-        holes: those that files and ledgers name.
+        state: the dataset's state.
+        branch: name of the branch.
+        coverage: the input records in the branch.
+        holes: positions without a source record, as files and ledgers name them.
         totals: receives the input records by finding.
     """
     total, twice = coverage.present, coverage.duplicates.union(coverage.present.intersection(coverage.filtered))
@@ -146,7 +150,7 @@ def rows_of(
 def _findings(
     expected: OffsetSets, coverage: BranchCoverage, given_up: OffsetSets, holes: OffsetSets, nothing_of: OffsetSets
 ) -> dict[str, OffsetSets]:
-    """Classify the expected records of a branch that are not published in it."""
+    """Classify the expected offsets that the branch has not published."""
     missing = expected.difference(coverage.present)
     not_owed = missing.intersection(coverage.not_owed)
     missing = missing.difference(not_owed)
@@ -166,7 +170,7 @@ def _findings(
 
 
 def _not_written(state: DatasetState, incarnation: str, holes: OffsetSets) -> tuple[OffsetSets, OffsetSets, OffsetSets]:
-    """Return the offsets that the store has as given up, without a record, and filtered with their work unit."""
+    """Return the offsets that the store records as skipped, as holes, and as filtered with their work unit."""
     ranges = [skip for skip in state.skipped if not is_other_incarnation(skip.incarnation, incarnation)]
     given_up = offsets_of(skip for skip in ranges if not skip.is_hole)
     hole_offsets = holes.union(offsets_of(skip for skip in ranges if skip.is_hole and not skip.is_filtered))

@@ -1,4 +1,4 @@
-"""A published file as the audit reads it."""
+"""Reads a published file for the audit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from distcommit.sinks.files.offsets import OffsetSets, parsed
 
 @dataclass(frozen=True, slots=True)
 class AuditedFile:
-    """One file."""
+    """The content of a published file."""
 
     footer: Footer
     offsets: OffsetSets
     holes: OffsetSets
     altered: str = ""
-    """How its records differ from those that were written, if they were read."""
+    """How the records differ from the written ones; empty if they do not, or were not read."""
 
 
 def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, deep: bool) -> AuditedFile | str:
-    """Read a file, with all of its records if `deep`. Return a text if it is damaged, or not a file of this product."""
+    """Return the content of a file, with all records if `deep`. Return the reason if it is damaged or foreign."""
     reason = ""
     try:
         footer = read_footer(fs, path)

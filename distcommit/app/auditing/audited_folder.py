@@ -1,4 +1,4 @@
-"""The folders of a dataset as the audit reads them. Several are read at once."""
+"""Reads the folders of datasets for the audit, several datasets in parallel."""
 
 from __future__ import annotations
 
@@ -26,37 +26,36 @@ from distcommit.stores.folders.trees import files_below
 
 @dataclass(frozen=True, slots=True)
 class AuditedFolder:
-    """The content of a dataset's folders."""
+    """The content of a dataset's output and error folders."""
 
     name: str
     files: list[tuple[str, AuditedFile | str]]
-    """Live files, each with its content or the reason why it is foreign."""
+    """Live files by path, each with its content or the reason why it is foreign."""
     misplaced: list[tuple[str, str]]
-    """Other faults by path."""
+    """Damaged or unexpected tombstones, by path with the reason."""
     replaced: list[ReplacedRecords]
-    """What replacements have taken the place of."""
+    """Input records whose output was replaced, from the tombstones of replacements."""
     superseded_count: int
     """Superseded files and tombstones that are not deleted."""
     replacements: list[int]
-    """Epochs of valid replacements."""
+    """Epochs of the newest valid replacements."""
     superseded_epochs: set[int]
-    """Epochs of superseded files."""
     paths: set[str]
-    """All paths below the output."""
+    """Paths of all files, relative to the output."""
     superseded_paths: set[str]
-    """Those that tombstones name."""
+    """Paths of superseded files, relative to the output, deleted or not."""
     is_read: bool
-    """Whether all tombstones could be read."""
+    """Whether all tombstones are readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Reads folders.
+    """Reads the folders of datasets.
 
     Args:
-        fs: of the output.
-        output: its folder.
-        states: the stored datasets, by the names of their folders.
+        fs: the file system of the output.
+        output: the output folder.
+        states: stored datasets, by the names of their folders.
         read: returns the content of a file.
     """
 
@@ -66,7 +65,7 @@ class Folders:
     read: Callable[[str], AuditedFile | str]
 
     def read_folders(self, names: list[str], *, deep: bool) -> Iterator[AuditedFolder]:
-        """Yield the folders in this order. `deep`: reading a file takes much memory."""
+        """Yield the folders in the order of their names in `names`. `deep` limits parallel reads to bound memory."""
         with file_readers(self.fs, deep=deep) as pool:
             yield from run_ahead(
                 min(DATASETS_AHEAD, self.fs.parallel_calls), lambda name: self._look(name, pool), names
@@ -99,7 +98,7 @@ class Folders:
         )
 
     def _stones(self, paths: list[str], state: DatasetState | None, wrong: list[tuple[str, str]]) -> list[Tombstone]:
-        """Return the valid tombstones."""
+        """Return the valid tombstones; append the others to `wrong`."""
         tombstones: list[Tombstone] = []
         for path in filter(is_tombstone, paths):
             try:
@@ -115,7 +114,7 @@ class Folders:
 
 
 def replaced_otherwise(folder: AuditedFolder, state: DatasetState) -> str:
-    """Return how the replacements of a dataset differ from the one that was sealed last; empty if they do not."""
+    """Return how the replacements in the output differ from the one that was sealed last; empty if they do not."""
     if not folder.is_read or state.replacement in state.accepted_epochs:
         return ""
     if folder.replacements == ([state.replacement] if state.replacement else []):

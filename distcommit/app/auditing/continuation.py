@@ -1,12 +1,12 @@
-"""How far a dataset was read, by its files epoch after epoch.
+"""Derives how far a dataset was read from its published files, epoch by epoch.
 
-Positions count in incarnations of the source (ids of a recreated Kafka topic), each of which has its own positions. The
-newest epoch names the incarnation of the watermark: a run publishes another incarnation only after an operator has set
-the dataset's watermark for it. Files that name none, such as old ones and those of sources without incarnations, count
-in the one before them. Positions without an incarnation count in the first named one, unless its files lie before them:
-then they are of a recreated source.
+Each incarnation of a source (the id of a recreated Kafka topic) has its own positions. The newest epoch names the
+incarnation of the watermark: a run publishes another incarnation only after an operator has set the dataset's watermark
+for it. Files without an incarnation (older files, or sources without incarnations) belong to the one before them.
+Positions without an incarnation belong to the first named one. If the files of that one begin before those positions,
+the source was recreated, and the positions belong to an older incarnation.
 
-Holes that a footer, or a stored sequence, names are covered as published offsets are.
+Holes that a footer or a stored sequence names count as covered, like published offsets.
 """
 
 from __future__ import annotations
@@ -27,44 +27,45 @@ class EpochFiles:
 
     epoch: int
     incarnation: str
-    """Of their offsets."""
+    """The incarnation of the source that `covered` and `named` count in."""
     covered: OffsetSets
     """Offsets that need not be read again."""
     paths: tuple[str, ...] = ()
     skipped: tuple[SkippedRange, ...] = ()
-    """Ranges that their sequence skips, if the store knows it."""
+    """Ranges that the sequence of these files skips, if the store knows the sequence."""
     named: OffsetSets = field(default_factory=OffsetSets)
-    """All offsets that they mention, in any branch."""
+    """Offsets that the files mention in any branch."""
     may_lack: bool = False
-    """Whether files may be missing that no offset reveals."""
+    """Whether files may be missing without a gap in the offsets."""
 
 
 @dataclass(slots=True)
 class _Reach:
-    """How far one incarnation was read, and from where."""
+    """The first and the last position that was read, by partition of one incarnation."""
 
     positions: dict[str, Position] = field(default_factory=dict)
     origin: dict[str, Position] = field(default_factory=dict)
     gaps: list[SkippedRange] = field(default_factory=list)
 
     def begin(self, partitions: Iterable[str]) -> None:
-        """Let partitions without a known position begin at 0."""
+        """Set unknown positions of these partitions to 0."""
         self.begin_at(dict.fromkeys(partitions, 0))
 
     def begin_at(self, first: Mapping[str, int]) -> None:
-        """Let partitions without a known position begin there."""
+        """Set unknown positions of partitions to those in `first`."""
         for partition, at in first.items():
             if partition not in self.positions:
                 self.positions[partition] = self.origin[partition] = at
 
     def forget_uncounted(self) -> None:
-        """Delete positions that no offset reveals (those of a source of files: which ones were read). Others have
-        moved, and no footer has their present value."""
+        """Delete positions that are not offsets, such as the names of files that were read: no footer has their present
+        values.
+        """
         self.positions = {partition: at for partition, at in self.positions.items() if isinstance(at, int)}
 
 
 class Continuation:
-    """A dataset's state as it moves past the files of one epoch after the other."""
+    """The state of a dataset while the files of one epoch after the other are added."""
 
     def __init__(
         self,
@@ -75,9 +76,9 @@ class Continuation:
         """Begin at a stored state.
 
         Args:
-            state: the dataset's.
-            mended: by incarnation, what was removed from files of an epoch and is in those of a later one.
-            first: by incarnation and partition, where that begins if nothing older is known.
+            state: the state of the dataset.
+            mended: by incarnation, offsets whose files were deleted and that a later epoch has published again.
+            first: by incarnation and partition, the first position if no older one is known.
         """
         self._mended, self._first, self._read_epoch = mended or {}, first or {}, state.done_epoch
         self.incarnation = state.watermark.incarnation if state.watermark else ""
@@ -87,32 +88,38 @@ class Continuation:
 
     @property
     def watermark(self) -> Watermark | None:
-        """The position in the newest incarnation. Without positions nothing is proven to be published."""
+        """The position in the newest incarnation; None without positions: then no record is proven to be published."""
         positions = self._reach.positions
         return Watermark(positions, self.incarnation) if positions or self.incarnation else None
 
     @property
     def earlier(self) -> list[str]:
-        """Older incarnations."""
+        """Incarnations before the newest one."""
         return sorted(name for name in self._reached if name not in ("", self.incarnation))
 
     @property
     def origin(self) -> dict[str, Position]:
-        """Where each partition of the newest incarnation begins."""
+        """The first position of each partition of the newest incarnation."""
         return self._reach.origin
 
     @property
     def gaps(self) -> list[SkippedRange]:
-        """The offset ranges between published files that no file covers."""
+        """Offset ranges between published files that no file covers."""
         return self._reach.gaps
 
     @property
     def skipped(self) -> tuple[SkippedRange, ...]:
-        """The ranges to store as skipped, gaps included."""
+        """The ranges to record as skipped, including gaps."""
         return (*self._skipped, *self.gaps)
 
     def state_after(self, before: DatasetState, replacement: int, targets: TargetEpochs) -> DatasetState:
-        """Return the rebuilt state, with the epoch of the newest published replacement, and the epochs at targets."""
+        """Return the rebuilt state of the dataset.
+
+        Args:
+            before: the stored state.
+            replacement: epoch of the newest published replacement.
+            targets: the newest epochs at targets.
+        """
         origin, skipped, forgotten = self.origin, self.skipped, before.unset_watermark
         if before.watermark is None and forgotten is not None:
             if self.watermark is None:
@@ -136,8 +143,9 @@ class Continuation:
         )
 
     def joins(self, files: EpochFiles) -> bool:
-        """Return whether the files begin, in each partition, where the known range ends, and have no gaps. Files that
-        name records unknown in some branch, or that may lack others, do not."""
+        """Return whether the files continue the known range in each partition without a gap. The answer is False if
+        they name records whose outcome is unknown in a branch, or if files may be missing.
+        """
         if files.may_lack or files.named.difference(files.covered).count():
             return False
         positions = self._turned(files)[1].positions
@@ -148,14 +156,15 @@ class Continuation:
         )
 
     def leave(self, files: EpochFiles) -> None:
-        """Treat the files as not published, and take only their source. Partitions that only they have begin at 0,
-        wherever the source would begin now: their records are read again, or reported as lost."""
+        """Treat the files as not published. Partitions that only these files have begin at 0, so that their records are
+        read again, or reported as lost.
+        """
         reach = self._turn(files)
         reach.begin(files.covered.partitions())
         reach.begin(files.named.partitions())
 
     def move(self, files: EpochFiles) -> None:
-        """Take an epoch as published completely."""
+        """Treat an epoch as completely published."""
         reach = self._turn(files)
         for partition in files.covered.partitions():
             for low, high in files.covered.ranges(partition):
@@ -172,8 +181,13 @@ class Continuation:
         self.done_epoch = files.epoch
 
     def add_complete_epoch(self, incarnation: str, epoch: int, read_epoch: int = 0) -> None:
-        """Take an epoch of reprocessed records as published completely. `read_epoch`: the newest one in which they had
-        been read; none of its other files need exist."""
+        """Treat an epoch of reprocessed records as completely published.
+
+        Args:
+            incarnation: the incarnation of the records.
+            epoch: the epoch that published them.
+            read_epoch: the newest epoch in which they had been read. Its other files may be missing.
+        """
         mended = self._mended.get(incarnation, OffsetSets())
         if incarnation not in self._reached and read_epoch > self._read_epoch:
             self._turn(EpochFiles(read_epoch, incarnation, mended))
@@ -188,8 +202,9 @@ class Continuation:
         self.done_epoch = max(self.done_epoch, epoch)
 
     def add_reprocessed(self, reprocessed: OffsetSets, state: DatasetState) -> None:
-        """Take reprocessed records as published in partitions without other known offsets. Uncovered offsets before
-        them are gaps, as all of them were read once."""
+        """Treat reprocessed records as published in partitions without other known offsets. Uncovered offsets before
+        these records are gaps.
+        """
         existing = state.watermark.positions if state.watermark else {}
         of_new = OffsetSets()
         for partition in reprocessed.partitions():
@@ -198,15 +213,17 @@ class Continuation:
         self.move(EpochFiles(self.done_epoch, self.incarnation, of_new))
 
     def _missing(self, partition: str, low: int, high: int) -> list[tuple[int, int]]:
-        """Return the uncovered part of [low, high)."""
+        """Return the uncovered ranges in [low, high)."""
         missing = OffsetSets()
         missing.add_range(partition, low, high)
         return [*missing.difference(self._mended.get(self.incarnation, OffsetSets())).ranges(partition)]
 
     def cover(self, epochs: Iterable[EpochFiles]) -> None:
-        """Take what continues without a gap, of epochs that may each be a part of what their run read. Epochs that may
-        lack files are left, and so is what an older epoch has behind the end of a newer one, since that one began at an
-        earlier stored position. An unknown partition continues from 0."""
+        """Add offsets that continue the known range without a gap, from epochs that may be incomplete.
+
+        Epochs that may lack files are skipped. Offsets of an older epoch behind the end of a newer one are skipped too,
+        since the newer one began at an earlier stored position. An unknown partition continues from 0.
+        """
         offsets_by_incarnation: dict[str, OffsetSets] = {}
         for files in epochs:
             self._turn(files).begin(files.named.partitions())
@@ -238,7 +255,7 @@ class Continuation:
         return reach
 
     def _turned(self, files: EpochFiles) -> tuple[str, _Reach]:
-        """Return the incarnation of the files, and the position in it before them."""
+        """Return the incarnation of the files, and the position in it before the files."""
         reach, named = self._reach, files.incarnation or self.incarnation
         if not self.incarnation and named not in self._reached and not _is_before(files.covered, reach.positions):
             return named, reach
@@ -246,14 +263,13 @@ class Continuation:
 
 
 def _is_before(offsets: OffsetSets, positions: dict[str, Position]) -> bool:
-    """Return whether offsets lie before the position of their partition."""
     return any(
         isinstance(at, int) and next(offsets.ranges(partition), (at, at))[0] < at for partition, at in positions.items()
     )
 
 
 def _up_to_end(offsets: OffsetSets, newer: OffsetSets) -> OffsetSets:
-    """Return the offsets up to the newest ones of their partition."""
+    """Return the offsets up to the last offset of `newer` in each partition."""
     behind = OffsetSets()
     for partition in newer.partitions():
         behind.add_range(partition, _end(newer, partition), _end(offsets, partition))

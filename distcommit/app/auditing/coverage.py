@@ -1,10 +1,9 @@
-"""What became of a dataset's input records, by branch, from the footers of its files and the ledger rows of its
-targets.
+"""Derives the outcome of a dataset's input records in each branch from file footers and ledger rows.
 
-In each branch an input record ends in exactly one of three ways: published, rejected (in the branch, or before the fork
-for all branches), or filtered on purpose. If a construct makes several records of one, files of one attempt may share
-an input record; those of two attempts may never. A branch that the flow did not have when a file was written is not
-owed its records. Nor is a branch owed what a replacement says was replaced in it, or what has expired.
+In each branch an input record has exactly one outcome: published, rejected (in the branch, or before the fork for all
+branches), or filtered on purpose. If a construct makes several records of one, the files of one attempt may share an
+input record; the files of two attempts must not. A branch that did not exist when a file was written need not have its
+records. The same applies to records that were replaced in the branch, and to expired ones.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _File = tuple[int, str, str, int]
 
 @dataclass(slots=True)
 class BranchCoverage:
-    """The input records that one branch has."""
+    """The input records that a branch has, by outcome."""
 
     published: OffsetSets = field(default_factory=OffsetSets)
     rejected: OffsetSets = field(default_factory=OffsetSets)
@@ -32,23 +31,25 @@ class BranchCoverage:
     replaced: OffsetSets = field(default_factory=OffsetSets)
     expired: OffsetSets = field(default_factory=OffsetSets)
     duplicates: OffsetSets = field(default_factory=OffsetSets)
-    """Those that it has more than once."""
+    """Input records that were published in the branch more than once."""
     elsewhere: OffsetSets = field(default_factory=OffsetSets)
     _by_attempt: dict[_Attempt, OffsetSets] = field(default_factory=dict)
     _files: set[_File] = field(default_factory=set)
 
     @property
     def present(self) -> OffsetSets:
-        """Published here, or rejected."""
+        """Input records that the branch published or rejected."""
         return self.published.union(self.rejected)
 
     @property
     def not_owed(self) -> OffsetSets:
-        """Filtered, replaced, expired, or read before the branch existed."""
+        """Input records that the branch need not publish: filtered, replaced, expired, or read before the branch
+        existed.
+        """
         return self.filtered.union(self.elsewhere).union(self.replaced).union(self.expired)
 
     def count_published(self, footer: Footer, offsets: OffsetSets) -> None:
-        """Count a file's input records as published here."""
+        """Add a file's input records as published."""
         before, attempt = self.published, (footer.epoch, footer.work_unit_id, footer.attempt)
         if footer.makes_several and (*attempt, footer.number) not in self._files:  # otherwise a file was copied
             attempt_offsets = self._by_attempt.setdefault(attempt, OffsetSets())
@@ -59,29 +60,29 @@ class BranchCoverage:
         self.published = self.published.union(offsets)
 
     def count_published_rows(self, offsets: OffsetSets) -> None:
-        """Count input records as published here by all attempts of one flow in a ledger."""
+        """Add input records from a ledger as published, by all attempts of one flow."""
         self.duplicates = self.duplicates.union(self.present.intersection(offsets))
         self.published = self.published.union(offsets)
 
     def reject(self, offsets: OffsetSets) -> None:
-        """Count a file's input records as rejected."""
+        """Add a file's input records as rejected."""
         self.duplicates = self.duplicates.union(self.present.intersection(offsets))
         self.rejected = self.rejected.union(offsets)
 
 
 class Coverage:
-    """All branches of a dataset."""
+    """The coverage of all branches of a dataset."""
 
     def __init__(self) -> None:
         self._branches: dict[str, BranchCoverage] = {}
         self._of_all: dict[tuple[str, ...], OffsetSets] = {}
 
     def add(self, footer: Footer, offsets: OffsetSets) -> None:
-        """Count a file.
+        """Add the input records of a file.
 
         Args:
-            footer: the file's.
-            offsets: those that it names.
+            footer: the file's footer.
+            offsets: the offsets that the file names.
 
         Raises:
             CorruptError, UnknownVersionError: if the filtered records in the footer can't be read.
@@ -94,12 +95,12 @@ class Coverage:
                 self._branch(branch).reject(offsets)
 
     def add_rows(self, branch: str, covered: Covered, offsets: OffsetSets) -> None:
-        """Count a ledger's entry of a branch.
+        """Add an entry of a branch's ledger row.
 
         Args:
-            branch: which.
-            covered: an entry of its row.
-            offsets: those of the entry that count.
+            branch: name of the branch.
+            covered: the entry.
+            offsets: the offsets of the entry to add.
 
         Raises:
             CorruptError, UnknownVersionError: as `add`.
@@ -108,7 +109,7 @@ class Coverage:
         self._branch(branch).count_published_rows(offsets)
 
     def _note(self, branches: tuple[str, ...], offsets: OffsetSets, filtered: Mapping[str, str]) -> None:
-        """Count the filtered records beside these, and register the branches of their flow."""
+        """Add filtered records, and register the branches of the flow that wrote them."""
         by_branch = {branch: parsed(text) for branch, text in filtered.items()}
         noted = self._of_all.setdefault(branches, OffsetSets())
         for sets in (offsets, *by_branch.values()):
@@ -119,7 +120,7 @@ class Coverage:
             self._branch(branch)
 
     def replace(self, replaced: ReplacedRecords) -> None:
-        """Count replaced records. Raises as `add`."""
+        """Add replaced records. Raises as `add`."""
         noted = self._of_all.setdefault(replaced.branches, OffsetSets())
         for branch in replaced.branches:
             self._branch(branch)
@@ -130,7 +131,7 @@ class Coverage:
             (branch_coverage.expired if replaced.is_expired else branch_coverage.replaced).update(sets)
 
     def branches(self) -> dict[str, BranchCoverage]:
-        """All branches that a file or row names, by name; `main` if there is none."""
+        """All branches that a file or ledger row names; only `main` if none does."""
         for branch, coverage in self._branches.items():
             for of, sets in self._of_all.items():
                 if branch not in of:
@@ -138,7 +139,7 @@ class Coverage:
         return self._branches or {MAIN_BRANCH: BranchCoverage()}
 
     def covered(self) -> OffsetSets:
-        """The input records whose end is known in each branch."""
+        """The input records whose outcome is known in each branch."""
         common: OffsetSets | None = None
         for branch in self.branches().values():
             sets = branch.present.union(branch.not_owed)
@@ -150,8 +151,9 @@ class Coverage:
 
 
 def covered_by(files: Iterable[tuple[Footer, OffsetSets]], replaced: Iterable[ReplacedRecords] = ()) -> OffsetSets:
-    """Return the input records whose end these files state in each branch, or which are replaced. Raises as
-    `Coverage.add`."""
+    """Return the input records whose outcome in each branch is known from these files, or that were replaced. Raises as
+    `Coverage.add`.
+    """
     coverage = Coverage()
     for replaced_records in replaced:
         coverage.replace(replaced_records)

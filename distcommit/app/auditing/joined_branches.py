@@ -1,11 +1,12 @@
-"""The content of all branches of a dataset, from the footers of files and the ledgers of targets.
+"""Joins the content of all branches of a dataset, from file footers and the ledgers of targets.
 
-A sequence executes its files first, and then one target after the other. A target takes a sequence whole. So an epoch
-in a ledger is complete in all branches before it, and an epoch that only some branches have is of an interrupted
-sequence. If only files have it, they are set aside, and the next run reads the records again. If a target has it, it
-can't be taken back without what was prepared. This is reported: an operator restores the target, or accepts that the
-other branches lack it. (A watermark below a target's would commit the records twice, if the target did not refuse
-them.)
+A sequence publishes its files first, then commits at one target after the other. A target commits all of a sequence or
+nothing. So an epoch in a ledger is complete in all branches before it. An epoch that only some branches have belongs to
+an interrupted sequence. If only files have it, they are set aside, and the next run reads the records again.
+
+A target can't take a commit back. If a target has the epoch and other branches lack it, the problem is reported: an
+operator restores the target, or accepts that the other branches lack the records. A watermark below the target's would
+commit the records twice if the target did not refuse them.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class JoinedRecords:
-    """The records of one incarnation in all branches: those whose end is known in each branch, with the holes, and
-    those that only some branches have."""
+    """The records of one incarnation in all branches: those with a known outcome in each branch and holes, and those
+    that only some branches have.
+    """
 
     covered: OffsetSets
     half: OffsetSets
@@ -47,24 +49,24 @@ class Branches:
 
     @property
     def ledger_epoch(self) -> int:
-        """The newest epoch at a target."""
+        """The newest epoch in a ledger; 0 without ledgers."""
         return max((row.epoch for row in self.rows), default=0)
 
     @property
     def newest_epoch(self) -> int:
-        """The newest epoch of all; 0 if there is none."""
+        """The newest epoch in files and ledgers; 0 if there is none."""
         return max(self.ledger_epoch, *(file.footer.epoch for file in self.files), 0)
 
     def without(self, epoch: int) -> Branches:
-        """Return the branches without the files of an epoch."""
+        """Return a copy without the files of an epoch."""
         return Branches([file for file in self.files if file.footer.epoch != epoch], self.rows, self.replaced)
 
     def of(self, epoch: int) -> list[PublishedFile]:
-        """Return the files of an epoch that have records which were read from the source then."""
+        """Return the files of an epoch with records that were read from the source in that epoch."""
         return [file for file in self.files if file.footer.epoch == epoch and not file.footer.replaces]
 
     def incarnations(self) -> list[str]:
-        """The incarnations of positions, the current one last; those of the same age by their names."""
+        """The incarnations of positions, oldest first; those of the same age by name."""
         newest = {replaced.incarnation: (0, 0) for replaced in self.replaced}
         for file in self.files:
             name = file.footer.incarnation
@@ -77,8 +79,11 @@ class Branches:
         return sorted(newest, key=lambda name: (newest[name], name))
 
     def joined(self, incarnation: str) -> JoinedRecords:
-        """Return the records of an incarnation. Raises CorruptError, UnknownVersionError if a ledger's entry can't be
-        read."""
+        """Return the records of an incarnation.
+
+        Raises:
+            CorruptError, UnknownVersionError: if an entry of a ledger can't be read.
+        """
         coverage, holes = Coverage(), OffsetSets()
         for file in self.files:
             if file.footer.incarnation == incarnation:
@@ -106,7 +111,7 @@ class Branches:
 
 
 def folders_of(store: JobStore, ledgers: Ledgers) -> Iterator[PublishedFolder]:
-    """Yield what is published of each dataset, also of those that are only at targets."""
+    """Yield the published files of each dataset, including datasets that only targets have."""
     visited: set[str] = set()
     for folder in read_published(store.fs, store.roots.output):
         visited.add(folder.name)
@@ -117,8 +122,9 @@ def folders_of(store: JobStore, ledgers: Ledgers) -> Iterator[PublishedFolder]:
 
 
 def partial_sequence(branches: Branches, state: DatasetState, clean_epoch: int, store: JobStore) -> list[PublishedFile]:
-    """Return the files of the newest epoch if no target has it, and it is not in all branches, or does not continue
-    without a gap from the other files, or may lack files. Epochs up to `clean_epoch` are complete."""
+    """Return the files of the newest epoch if its sequence is incomplete: no target has it, and it is missing in a
+    branch, leaves a gap behind other files, or may lack files. Epochs up to `clean_epoch` are complete.
+    """
     epoch = branches.newest_epoch
     newest = branches.of(epoch)
     if not newest or epoch <= max(branches.ledger_epoch, clean_epoch):
@@ -139,8 +145,9 @@ def partial_sequence(branches: Branches, state: DatasetState, clean_epoch: int, 
 
 
 def continued(branches: Branches, state: DatasetState) -> tuple[Continuation, list[str]]:
-    """Return the dataset's state when all records of any branch count, and describe what the other branches lack of
-    them, which is recorded as skipped."""
+    """Return the state that counts the records of any branch, and a description of the records that other branches
+    lack. The latter are recorded as skipped.
+    """
     after = Continuation(state)
     return after, _move(after, branches, state)
 
@@ -168,8 +175,9 @@ def _incarnation_of(sequence: SealedSequence) -> str:
 
 
 def _newer(joined: JoinedRecords, watermark: Watermark | None) -> OffsetSets:
-    """Return the records that only some branches have, from the watermark and from the beginnings of the other branches
-    on. Older files may have been deleted, or a branch added."""
+    """Return the records that only some branches have, behind the watermark and behind the start of the other branches.
+    Before them, files may have been deleted, or a branch added.
+    """
     positions = dict(watermark.positions) if watermark else {}
     newer = OffsetSets()
     for partition in joined.half.partitions():

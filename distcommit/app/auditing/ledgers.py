@@ -1,4 +1,4 @@
-"""The ledgers of all branches: the commits that the targets of a job's sinks have."""
+"""The ledgers of a job's targets: the commits that each target has recorded, by dataset and branch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class BranchLedger:
-    """A dataset and branch at a target: its row, and the committer that returned it."""
+    """The ledger row of a dataset and branch, with the committer of the target."""
 
     row: LedgerRow
     committer: SinkCommitter
 
     def miscounted(self) -> str:
-        """Return how the rows that readers of the target see differ from those of the ledger; empty if they do not, or
-        if the target can't count. Raises what the target raises."""
+        """Return how the rows that readers of the target see differ from the ledger; empty if they do not, or the
+        target can't count them. Raises errors of the target.
+        """
         result = self.committer.visible_rows(self.row.dataset_urn, self.row.branch)
         expected = sum(part.rows for part in self.row.covered)
         if result is None or result == expected:
@@ -37,34 +38,35 @@ class BranchLedger:
 
 @dataclass(slots=True)
 class Ledgers:
-    """All rows that the targets have of a store, by dataset and branch. Usable within `open_ledgers`."""
+    """The ledger rows of a store at all targets, by dataset and branch. Usable within `open_ledgers`."""
 
     unreadable: list[str] = field(default_factory=list)
-    """Errors of ledgers that could not be read."""
+    """Errors of unreadable ledgers."""
     branches: list[str] = field(default_factory=list)
-    """The branches of the flow that commit at a target."""
+    """Branches of the flow that commit at a target."""
     _rows: dict[str, dict[str, BranchLedger]] = field(default_factory=dict)
 
     def add(self, ledger: BranchLedger) -> None:
         self._rows.setdefault(folder_of(ledger.row.dataset_urn), {})[ledger.row.branch] = ledger
 
     def folders(self) -> list[str]:
-        """Return the datasets with rows, by the names of their folders in the output."""
+        """Return the output folder names of datasets with ledger rows."""
         return sorted(self._rows)
 
     def of(self, folder: str) -> Sequence[BranchLedger]:
-        """Return the rows of a dataset, by the names of its branches."""
+        """Return the rows of a dataset by its folder name, sorted by branch."""
         return [ledger for _, ledger in sorted(self._rows.get(folder, {}).items())]
 
     def bases(self, rows: Sequence[LedgerRow]) -> TargetEpochs:
-        """Return the epochs that a rebuilt store records for a dataset's targets, so that a commit is refused if
-        another one came first. A branch without a row has 0."""
+        """Return the epochs that a rebuilt store records for a dataset's targets: a commit is refused if the target has
+        another epoch by then. A branch without a row has 0.
+        """
         epochs = {row.branch: row.epoch for row in rows}
         return {name: (epochs.get(name, 0),) for name in self.branches}
 
 
 def require_audited(flow: TaskFlow) -> None:
-    """Check that all sinks report their commits. Raises ConfigurationError."""
+    """Raise ConfigurationError unless all sinks report their commits."""
     silent = next((branch for branch in flow.branches if not branch.sink.abilities.audit), None)
     if silent is not None:
         raise ConfigurationError(
@@ -79,8 +81,7 @@ def require_audited(flow: TaskFlow) -> None:
 
 @contextmanager
 def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
-    """Read the current ledgers of all branches. Branches that the flow no longer has are included if a target still
-    names them."""
+    """Read the ledgers of all branches, including branches that the flow no longer has and a target still names."""
     context = CommitterContext(store.fs, store.roots.staging, store.roots.output, store.store_id)
     names = {branch.name for branch in flow.branches}
     ledgers = Ledgers()
@@ -99,9 +100,10 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
 
 
 def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
-    """Have targets that can take back refuse commits of this and older epochs, also of processes that still try. (Other
-    targets refuse such a commit by its base. If they have no row of the dataset, they refuse what follows it:
-    `Ledgers.bases`.)"""
+    """Have targets that can fence refuse commits of this and older epochs, including those of processes that are still
+    running. Other targets refuse such a commit because the base differs; without a row they refuse the next commit
+    (`Ledgers.bases`).
+    """
     with open_ledgers(flow, store) as ledgers:
         branch_ledgers = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
         for committer in {id(ledger.committer): ledger.committer for ledger in branch_ledgers}.values():
@@ -116,7 +118,7 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
 
 
 def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
-    """Return how a row differs from the stored dataset; empty if it does not."""
+    """Return how a ledger row differs from the stored dataset; empty if it does not."""
     if state is None:
         return f"epoch {row.epoch} of a dataset that the store does not know"
     pending = state.sequence.epoch if state.sequence else 0
@@ -129,7 +131,7 @@ def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
 
 
 def not_done(sequence: SealedSequence) -> OffsetSets:
-    """Return the offsets of a sequence, which count once it is done."""
+    """Return the offsets of a sequence. They are published only once the sequence is done."""
     offsets = OffsetSets()
     low = sequence.low.positions if sequence.low else {}
     for partition, high in (sequence.high.positions if sequence.high else {}).items():

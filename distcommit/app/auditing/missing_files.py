@@ -1,8 +1,8 @@
-"""Published files that are gone, by the names that commit logs still have.
+"""Detects missing published files by the names in commit logs.
 
-Of a source with offsets a missing file is a gap. Otherwise only the log names it, for each sequence that was done since
-its second newest checkpoint. Files that a tombstone names may be gone; so may all files from before an operator set the
-watermark back, or rebuilt the dataset.
+With offsets, a missing file is also a gap. Without offsets only the log names the file, in the sequences since its
+second newest checkpoint. Files that a tombstone names may be missing, as may all files from before an operator reset
+the watermark or rebuilt the dataset.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class LoggedFiles:
-    """The files and tombstones of a dataset that a log names, by their paths below the output, each with its epoch."""
+    """The files and tombstones that a log names for a dataset: epochs by path relative to the output."""
 
     files: dict[str, int] = field(default_factory=dict)
     stones: dict[str, int] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
-    """Those of sequences that an operator accepted."""
+    """Paths from sequences that an operator accepted."""
     epochs: set[int] = field(default_factory=set)
-    """Epochs of which all files are named."""
+    """Epochs whose files are all named."""
     unreadable: list[int] = field(default_factory=list)
-    """Epochs with commit steps that this version can't read, so that no file is named."""
+    """Epochs with commit steps of an unknown version, whose files are not named."""
 
     def is_foreign(self, path: str) -> bool:
-        """Return whether a file has the name of an epoch whose attempts are all known, but of none of these."""
+        """Return whether the file's name has an epoch whose attempts are all known, but no known attempt."""
         name = path.rpartition("/")[2]
         is_of_known = is_published_name(name) and published_epoch(name) in self.epochs
         return is_of_known and attempt_named(path) not in {
@@ -67,7 +67,7 @@ class LoggedFiles:
 
 @dataclass(frozen=True, slots=True)
 class MissingFile:
-    """A published file that is gone: its path below the output, and the epoch that published it."""
+    """A missing published file: its path relative to the output, and the epoch that published it."""
 
     path: str
     epoch: int
@@ -83,12 +83,12 @@ class MissingFile:
 def missing_files(
     logged: LoggedFiles, existing_paths: Collection[str], superseded_paths: Collection[str]
 ) -> list[MissingFile]:
-    """Return the files of a dataset that are gone.
+    """Return the missing files of a dataset.
 
     Args:
-        logged: the published files by the log.
-        existing_paths: the present files and tombstones, by their paths below the output.
-        superseded_paths: those that tombstones name.
+        logged: the published files that the log names.
+        existing_paths: existing files and tombstones, by path relative to the output.
+        superseded_paths: paths that tombstones name.
     """
     # A replacement goes with another one, which names it, and not what it had named. A tombstone of error files that
     # were fed again goes with these.
@@ -109,8 +109,8 @@ def missing_files(
 
 
 def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], list[int]]:
-    """Return by dataset the files that the log of a bucket names, and the numbers of its damaged segments, before which
-    it names none.
+    """Return the files that the log of a bucket names, by dataset, and the numbers of damaged segments. Files of
+    sequences before a damaged segment are not named.
 
     Raises:
         DistcommitError, OSError: if the log can't be read.
@@ -142,8 +142,9 @@ def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], 
 
 
 def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
-    """Return the sequences that a record ends as published, and whether all of their files were: unknown for an
-    accepted one."""
+    """Yield the sequences that a record closes as published. The flag tells whether all files were published; it is
+    False for an accepted sequence.
+    """
     match record:
         case Intent(gate=Gate.PASSED):
             yield from ((sequence, True) for sequence in record.sequences)
@@ -156,7 +157,7 @@ def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
 
 
 def _read_again(record: Record, fold: Fold) -> Iterator[str]:
-    """Yield the datasets that an operator has set back: files from before may be gone."""
+    """Yield the datasets whose watermark an operator reset. Their older files may be missing."""
     match record:
         case SetWatermark():
             yield from [record.dataset_urn] if _goes_back(fold, record.dataset_urn, record.watermark) else []

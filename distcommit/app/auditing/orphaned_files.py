@@ -1,4 +1,4 @@
-"""Orphaned files in task output: those that the next run deletes, and those that no run would."""
+"""Detects orphaned files in staging, and whether the next run deletes them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class OrphanedFile:
-    """An attempt's folder or note, or a file, relative to the staging root. `reason`: why the next run leaves it."""
+    """A file, or an attempt's folder or note, relative to the staging root. `reason`: why the next run keeps it."""
 
     path: str
     reason: str = ""
 
 
 def orphaned_files(store: JobStore, folds: Mapping[int, Fold]) -> Iterator[OrphanedFile]:
-    """Yield all files that no sequence needs. Buckets without a fold are skipped, as their needs are unknown.
+    """Yield the files that no sequence needs. Files of buckets without a fold are skipped.
 
     Raises:
         DistcommitError, OSError: if the job log or the staging folder can't be read.

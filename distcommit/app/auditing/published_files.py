@@ -1,4 +1,4 @@
-"""A job's output by dataset: the published files and their footers."""
+"""Reads the published files of a job with their footers, dataset by dataset."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from distcommit.stores.state.job_store import JobStore
 Found = TypeVar("Found")
 
 FEW_FILES = 4
-"""So few files are read without threads if calls do not wait."""
+"""Up to so many files of a local file system are read without threads."""
 DATASETS_AHEAD = 8
-"""Datasets that are read at once, at most: their footers are in memory."""
+"""The most datasets that are read in parallel. Their footers are in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """One published file."""
+    """A published file with its footer."""
 
     path: str
     footer: Footer
@@ -48,7 +48,7 @@ class PublishedFile:
 
     @property
     def named(self) -> OffsetSets:
-        """All input records that it mentions, in any branch."""
+        """Input records that the file mentions in any branch."""
         offsets = self.offsets.union(OffsetSets())
         for text in self.footer.filtered.values():
             offsets.update(parsed(text))
@@ -57,8 +57,9 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFolder:
-    """The published files in one dataset's folders, its tombstones by path, and unusable files with the reason. Foreign
-    files are skipped."""
+    """The published files in the folders of a dataset, its tombstones by path, and unusable files with the reason.
+    Foreign files are skipped.
+    """
 
     name: str
     output: str
@@ -68,29 +69,21 @@ class PublishedFolder:
 
     @property
     def dataset_urn(self) -> str:
-        """The dataset's name; empty if no file has it."""
+        """Name of the dataset; empty if no file has it."""
         footers = (file.footer.dataset_urn for file in self.files)
         return next(footers, "") or next((stone.dataset_urn for stone in self.tombstones.values()), "")
 
     def below_output(self, path: str) -> str:
-        """Return a path as tombstones name it."""
+        """Return a path relative to the output, as tombstones name it."""
         return path.removeprefix(f"{self.output}/")
 
     def live_files(self, done_epoch: int) -> list[PublishedFile]:
-        """Return the files that are not superseded.
-
-        Args:
-            done_epoch: the dataset's.
-        """
+        """Return the files that are not superseded, given the done epoch of the dataset."""
         superseded = superseded_by(self.tombstones.values(), done_epoch)
         return [file for file in self.files if self.below_output(file.path) not in superseded]
 
     def replaced(self, done_epoch: int) -> list[ReplacedRecords]:
-        """Return what replacements have taken the place of, by their tombstones.
-
-        Args:
-            done_epoch: the dataset's.
-        """
+        """Return the input records whose output was replaced, from tombstones up to the done epoch of the dataset."""
         return [
             replaced_records
             for stone in newest_replacements(self.tombstones.values(), done_epoch)
@@ -99,19 +92,22 @@ class PublishedFolder:
 
 
 def file_readers(fs: FileSystem, *, deep: bool = False) -> ThreadPoolExecutor:
-    """Return threads that read files for all datasets that are read at once; with those that list folders no more than
-    the file system handles. `deep`: whole files, into memory."""
+    """Return threads that read files of the datasets in parallel. Their number respects the limits of the file system,
+    and with `deep` (whole files in memory) the memory.
+    """
     return ThreadPoolExecutor(FEW_FILES if deep else max(FEW_FILES, fs.parallel_calls - DATASETS_AHEAD))
 
 
 def read_folder(fs: FileSystem, output: str, name: str) -> PublishedFolder:
-    """Return the content of a dataset's folders, by their name. Each file's footer is read."""
+    """Return the published files of a dataset by its folder name. Reads each footer."""
     with file_readers(fs) as pool:
         return _read_folder(fs, output, pool, name)
 
 
 def read_published(fs: FileSystem, output: str) -> Iterator[PublishedFolder]:
-    """Yield all datasets' folders by name. If calls wait, a few are read ahead. Each file's footer is read."""
+    """Yield the published files of all datasets by folder name. Reads each footer, a few datasets ahead if calls
+    wait.
+    """
     parents = (output, f"{output}/{REJECTED_FOLDER}")
     names = {entry.name for parent in parents for entry in fs.list_folder(parent) if entry.is_folder}
     with file_readers(fs) as pool:
@@ -143,7 +139,7 @@ def _read_folder(fs: FileSystem, output: str, pool: ThreadPoolExecutor, name: st
 def read_files(
     fs: FileSystem, read: Callable[[str], Found], paths: Sequence[str], pool: ThreadPoolExecutor
 ) -> Iterator[Found]:
-    """Return the result of `read` for each file of a dataset, in their order."""
+    """Return the result of `read` for each file, in the order of `paths`."""
     few = FEW_FILES if fs.parallel_calls == 1 else 1
     return map(read, paths) if len(paths) <= few else pool.map(read, paths)
 
@@ -162,15 +158,16 @@ def _read(fs: FileSystem, path: str) -> PublishedFile | str:
 
 
 def may_lack(files: Iterable[PublishedFile], sequence: SealedSequence | None, store: JobStore) -> bool:
-    """Return whether files of one epoch may lack others that no offset reveals: several records made of one may be in
-    several files, each of which has all offsets. If the store knows their `sequence`, it is checked."""
+    """Return whether files of an epoch may be missing without a gap in the offsets. This is possible if several records
+    made of one input record are in several files. If the store knows the epoch's `sequence`, its files are checked.
+    """
     if not any(file.footer.makes_several for file in files):
         return False
     return sequence is None or not _is_published(sequence, store)
 
 
 def _is_published(sequence: SealedSequence, store: JobStore) -> bool:
-    """Return whether all effects of a sequence are visible."""
+    """Return whether all steps of a sequence are done."""
     context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
     try:
         return all(step.verify() in (True, Verdict.DONE) for step in load_steps(sequence.steps, context))

@@ -1,14 +1,14 @@
-"""Files with reprocessed records in a rebuild: they do not show how far a dataset was read, but their records are not
-gaps.
+"""Classifies files with reprocessed or replaced records for a rebuild: they do not show how far a dataset was read, but
+their records are not gaps.
 
-Such an epoch is complete if something newer is published, or if a run says that it left nothing open. Otherwise only a
-deletion proves that it was done, since runs delete superseded files only after DONE, and the tombstone last: a file
-that a tombstone names is gone, or, without a tombstone, the reprocessed records are in no error file of their epochs.
-Without such proof nothing was deleted: its files are set aside with the tombstone, and the error files are live again.
+An epoch of reprocessed records is complete if a newer epoch is published, or if its run recorded a clean end. Otherwise
+only a deletion proves it, since runs delete superseded files after DONE, and the tombstone last. So a file that the
+tombstone names is missing; or without a tombstone, no error file has the reprocessed records. If nothing was deleted,
+the files and the tombstone are set aside, and the error files are live again.
 
-Of a publisher that replaces, the newest epoch is complete if its replacement exists with all files that it names:
-superseded files are deleted later. Otherwise it is set aside, and what it was to replace is live again. What
-replacements of complete epochs have replaced was published, in files that may be gone.
+With a publisher that replaces, the newest epoch is complete if its tombstone and all files that it names exist.
+Otherwise the epoch is set aside, and the files that it was to replace are live again. Records that complete epochs
+replaced were published, in files that may be deleted.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from distcommit.stores.folders.tombstones import ReplacedRecords
 class ReplacedFiles:
     """The reprocessed and replaced records of a dataset, by its files.
 
-    Attributes: appended: the files with records that were read from the source. whole: by epoch, the files of
-    replacements that are done. aside: paths of files, tombstones included, of one that may not be. newest_epoch: of all
-    that is published; 0 if nothing was replaced. taken: input records that publishers which replace have replaced.
-    taken_epoch: of the replacement that names them; 0 if there is none.
+    Attributes:
+        appended: files with records that were read from the source.
+        whole: files of complete replacements by epoch.
+        aside: paths of the files and tombstones of an epoch that may be incomplete.
+        newest_epoch: the newest published epoch; 0 if nothing was replaced.
+        taken: input records whose output was replaced.
+        taken_epoch: epoch of the replacement that names `taken`; 0 if there is none.
     """
 
     appended: list[PublishedFile] = field(default_factory=list)
@@ -40,8 +43,9 @@ class ReplacedFiles:
     taken_epoch: int = 0
 
     def reprocessed_offsets(self) -> Mapping[str, OffsetSets]:
-        """Return by incarnation the reprocessed input records whose end is known in each branch, with the holes that
-        superseded files named, and the replaced ones."""
+        """Return by incarnation the reprocessed input records with a known outcome in each branch, the replaced
+        records, and the holes that superseded files named.
+        """
         lost = self.lost_offsets(0)
         for incarnation, records in self.records_by_incarnation().items():  # these and the older files', in any order
             older = [file for file in self.appended if file.footer.epoch <= self.taken_epoch]
@@ -53,7 +57,7 @@ class ReplacedFiles:
         return lost
 
     def lost_offsets(self, done_epoch: int) -> dict[str, OffsetSets]:
-        """Return those that were reprocessed in epochs after that one."""
+        """Return by incarnation the offsets that were reprocessed in epochs after `done_epoch`."""
         all_files = [file for files in self.complete.values() for file in files]
         lost_offsets: dict[str, OffsetSets] = {}
         for incarnation in {file.footer.incarnation for file in all_files}:
@@ -68,7 +72,7 @@ class ReplacedFiles:
         return lost_offsets
 
     def records_by_incarnation(self) -> dict[str, OffsetSets]:
-        """Return the replaced input records, in the order of their incarnations."""
+        """Return the replaced input records by incarnation, the oldest first."""
         by_incarnation: dict[str, OffsetSets] = {}
         for replaced in self.records:
             sets = by_incarnation.setdefault(replaced.incarnation, OffsetSets())
@@ -81,9 +85,9 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
     """Classify a dataset's files.
 
     Args:
-        folder: what is published.
+        folder: the published files.
         done_epoch: the newest epoch that is known to be done.
-        clean_epoch: the newest one that a run says to have left nothing open.
+        clean_epoch: the newest epoch whose run recorded that it left no open sequence.
     """
     replaced = ReplacedFiles([file for file in folder.files if not file.footer.replaces])
     reprocessed = [file for file in folder.files if file.footer.replaces]
@@ -119,14 +123,14 @@ def replaced_in(folder: PublishedFolder, done_epoch: int, clean_epoch: int) -> R
 
 
 def _is_replacement_complete(folder: PublishedFolder, epoch: int) -> bool:
-    """Return whether everything is published of a sequence of a publisher that replaces."""
+    """Return whether the tombstone of a replacement and all files of its epoch are published."""
     existing_paths = {folder.below_output(path) for path in (*(file.path for file in folder.files), *folder.tombstones)}
     stones = [stone for stone in folder.tombstones.values() if stone.epoch == epoch and stone.is_replacement]
     return bool(stones) and all(existing_paths.issuperset(stone.published) for stone in stones)
 
 
 def _is_reprocessing_complete(folder: PublishedFolder, epoch: int, epoch_files: Iterable[PublishedFile]) -> bool:
-    """Return whether a file that it superseded is deleted."""
+    """Return whether a superseded file is deleted, which proves that the epoch is done."""
     existing_paths = {folder.below_output(file.path) for file in folder.files}
     stones = [stone for stone in folder.tombstones.values() if stone.epoch == epoch]
     if any(superseded.path not in existing_paths for stone in stones for superseded in stone.files):
@@ -139,7 +143,7 @@ def _is_reprocessing_complete(folder: PublishedFolder, epoch: int, epoch_files: 
 
 
 def _are_records_present(folder: PublishedFolder, files: list[PublishedFile]) -> bool:
-    """Return whether the records that these files of one attempt were made of are still in their error files."""
+    """Return whether the input records of these files, all of one attempt, are still in error files."""
     came_from = {epoch for file in files for epoch in file.footer.replaces}
     not_retired_before = folder.live_files(files[0].footer.epoch - 1)
     for branch in {file.footer.branch for file in files}:

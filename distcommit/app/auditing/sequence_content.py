@@ -1,4 +1,4 @@
-"""Compare published records with those that were written, by file and by sequence."""
+"""Compares the content sums of published records with those that were written, by file and by sequence."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from distcommit.sinks.files.footer import Footer
 
 
 def altered(footer: Footer, records: pa.Table) -> str:
-    """Return how the records of a file differ from those that were written; empty if they do not, or if the file is
-    older than content sums."""
+    """Return how the records of a file differ from the written ones; empty if they do not, or without a content sum."""
     if not footer.content_sum:
         return ""
     actual = as_text(content_sum(records))
@@ -28,18 +27,18 @@ def altered(footer: Footer, records: pa.Table) -> str:
 
 @dataclass(slots=True)
 class SequenceContent:
-    """The files of a dataset's newest done sequence, by their footers."""
+    """The content of the files of a dataset's newest done sequence, by their footers."""
 
     state: DatasetState
     is_whole: bool = False
-    """Whether all of its files must exist: none of them was superseded since."""
+    """Whether all files of the sequence must exist: none was superseded."""
     is_counted: bool = False
-    """Whether all that it published is in files."""
+    """Whether all records of the sequence are in files, none only at targets."""
     records: int = 0
     sums: list[str] = field(default_factory=list)
 
     def add(self, footer: Footer) -> None:
-        """Count a file of this dataset if it is of that sequence."""
+        """Add a file of the dataset if the sequence published it."""
         if footer.epoch == self.state.done_epoch:
             self.records += footer.records
             self.sums.append(footer.content_sum)
@@ -47,9 +46,9 @@ class SequenceContent:
     def altered(self) -> str:
         """Return how the files differ from the sealed sequence; empty if they do not.
 
-        Also empty if nothing can be proven: a file is older than content sums, an operator has accepted the sequence,
-        or there are more files than were sealed, which are duplicates. If all are gone and branches commit at targets,
-        the ledgers show the gap.
+        The result is also empty if no difference can be proven: a file has no content sum, an operator has accepted the
+        sequence, or there are more files than were sealed (duplicates). If all files are missing and branches commit at
+        targets, the ledgers show the gap.
         """
         state, actual = self.state, sum_content(self.sums)
         if state.done_epoch in state.accepted_epochs:

@@ -1,4 +1,4 @@
-"""The datasets of a job, with their lag and what the last run did with each."""
+"""Lists the datasets of a job with their states, their lag, and their outcome in the newest run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class Status(StrEnum):
-    """The status of a dataset."""
+    """The status of a dataset, as users filter by it."""
 
     IDLE = "idle"
     UNREAD = "read-failed"
-    """It is idle, and the last run could not read it."""
+    """The dataset is idle, and the newest run could not read it."""
     PENDING = "pending"
     QUARANTINED = "quarantined"
     REVOKING = "revoking"
@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 
 class SortBy(StrEnum):
-    """The order of datasets: by name, or the largest value first (`status`: the worst)."""
+    """A sort key of datasets. `name` sorts ascending, `status` by severity, the others the largest value first."""
 
     NAME = "name"
     STATUS = "status"
@@ -47,40 +47,38 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which datasets are listed."""
+    """Selects and orders the datasets that a list shows."""
 
     statuses: tuple[str, ...] = ()
-    """Only these; empty for all."""
     match: str = "*"
-    """A shell pattern that names must match."""
+    """Shell pattern for dataset names."""
     sort: SortBy = SortBy.NAME
     max_rows: int = 0
-    """How many; 0 for all."""
+    """Maximum number of rows; 0 for no limit."""
     read: bool = False
-    """Whether rows include what the newest run read."""
+    """Whether rows include the dataset's outcome in the newest run."""
 
 
 class DatasetRow(msgspec.Struct, frozen=True):
-    """One dataset."""
+    """A dataset with its state and, if requested, its lag."""
 
     state: DatasetStatusRow
-    """Its state in the store."""
     committed_ms: int = 0
-    """When the run that last committed it ended; 0 if unknown."""
+    """End of the run that last committed the dataset, in milliseconds since 1970; 0 if unknown."""
     lag_records: int | None = None
-    """How many records it is behind its source; None if unknown or not asked for."""
+    """Unread records at the source; None if unknown or not requested."""
     lag_seconds: float | None = None
-    """The age of its first unread record; None if unknown or not asked for."""
+    """Age of the first unread record in seconds; None if unknown or not requested."""
     lag_problem: str = ""
-    """Why its lag is unknown, if the source was asked."""
+    """Why the source could not report the lag of this dataset."""
     last_run: RunDatasetRow | None = None
-    """The dataset in the newest run, if the run included it and its table is kept."""
+    """Outcome in the newest run; None if that run did not include the dataset, or its table has expired."""
     target_s: float = 0
-    """Its freshness target; 0 if it has none."""
+    """Freshness target in seconds; 0 if the dataset has none."""
 
     @property
     def times_behind(self) -> float:
-        """The lag in multiples of the freshness target; 0 if either is unknown."""
+        """The lag divided by the freshness target; 0 if either is unknown."""
         return _times_behind(self.lag_seconds, self.target_s)
 
 
@@ -88,17 +86,14 @@ class DatasetsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The datasets that match a query."""
 
     job: str
-    """Name of the job."""
     datasets: list[DatasetRow]
-    """The listed datasets, in the order of the query."""
     matching: int
-    """How many match, also those that are not listed."""
+    """Number of matching datasets, including those beyond `max_rows`."""
     unreadable: dict[str, str]
-    """Why something cannot be read, by its name."""
     last_epoch: int = 0
-    """Of the run that `last_run` belongs to."""
+    """Epoch of the run that `last_run` of the rows describes; 0 if not requested."""
     lag_unknown: str = ""
-    """Why no lag is known, if it was asked for."""
+    """Why the source reported no lag at all."""
 
 
 def list_datasets(
@@ -108,14 +103,14 @@ def list_datasets(
     ask_lag: Callable[[Iterable[str]], Iterable[Lag]] | None = None,
     freshness: Freshness = NO_TARGETS,
 ) -> DatasetsResult:
-    """Return the datasets that match `query`.
+    """Return the datasets that match a query.
 
     Args:
-        store: the job's.
-        status: the job's.
-        query: which datasets.
-        ask_lag: asks the source how far these datasets are behind; None: lags stay unknown.
-        freshness: targets of datasets.
+        store: the job's store.
+        status: the job's status with all datasets.
+        query: selects and orders the datasets.
+        ask_lag: asks the source for the lags of datasets; None leaves lags unknown.
+        freshness: the freshness targets of datasets.
     """
     rows = [row for row in status.datasets if _matches(row, query)]
     lags, unknown = lags_of(ask_lag, [row.dataset for row in rows]) if ask_lag is not None else ({}, "")
@@ -130,7 +125,7 @@ def list_datasets(
 
 
 def lags_of(ask: Callable[[Iterable[str]], Iterable[Lag]], urns: Sequence[str]) -> tuple[Mapping[str, Lag], str]:
-    """Return the lags of these datasets by name, and why none is known."""
+    """Return the lags that a source reports, by dataset, and the reason if it reports none."""
     try:
         lags = {lag.dataset_urn: lag for lag in ask(urns)}
     except DistcommitError as error:
@@ -145,8 +140,6 @@ def _matches(row: DatasetStatusRow, query: Query) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _ProcessState:
-    """What is known of datasets besides their states. Rows are made only for listed datasets."""
-
     store: JobStore
     lags: Mapping[str, Lag]
     last_run: Mapping[str, RunDatasetRow]

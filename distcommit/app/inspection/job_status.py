@@ -1,4 +1,4 @@
-"""The stored state of a job: its newest epoch, and each dataset's state."""
+"""Computes the status of a job from its logs: the newest run, and the state of each dataset."""
 
 from __future__ import annotations
 
@@ -27,116 +27,109 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class NextRun(StrEnum):
-    """What the next run does with a dataset's sealed sequence."""
+    """The effect of the next run on the sealed sequence of a dataset."""
 
     NOTHING = ""
-    """Nothing: an operator must act, or there is no sequence."""
+    """There is no sealed sequence, or an operator must release it first."""
     REPLAYS = "replays"
     DROPS = "drops"
-    """It was held, and its run did not decide to publish it. Its records are read again."""
+    """The run that sealed the sequence did not decide to publish it. The next run reads its records again."""
     UNDECIDED = "drops unless decided"
-    """As DROPS, but its run may be alive, and may still decide."""
+    """Like DROPS, but the run that sealed the sequence may be alive and may still decide to publish it."""
     UNKNOWN = "unknown"
-    """It was held, and the job log, which records the decision, can't be read."""
+    """The sequence was held, and the job log, which would record the decision, is unreadable."""
 
 
 class DatasetStatusRow(msgspec.Struct, frozen=True):
-    """The state of one dataset."""
+    """The state of a dataset in its bucket log."""
 
     dataset: str
     status: str
-    """As in the bucket log; `stopped` if no run plans it because too many could not read it."""
+    """`stopped` if too many runs in a row could not read the dataset; otherwise the status in the bucket log."""
     positions: dict[str, Position]
     incarnation: str
     done_epoch: int
     pending_epoch: int
     pending_records: int
     failed_runs: int
-    """How many runs could not replay its sequence or, if it has none, could not read it."""
+    """Runs that could not replay the sealed sequence; without a sequence, runs that could not read the dataset."""
     reason: str
-    """Why it is not idle, or could not be read."""
     positions_lost: int
     outage: bool = False
-    """Whether the reason is an outage of its target or source, which is not counted as a failed run."""
+    """Whether `reason` is an outage of the target or source. Outages do not count as failed runs."""
     next_run: NextRun = NextRun.NOTHING
     published_in: str = ""
-    """Where its records are, if its sink reports that."""
+    """Location of the dataset's records, if the sink reports one."""
     schemas: SchemaIds = {}
-    """The ids of its schemas, by converter."""
     extract: Extract | None = None
-    """The table that it is an extract of, by the job file."""
+    """The table that the dataset is an extract of, as the job file describes it."""
     done_records: int = 0
-    """Records of the last commit."""
     done_files: int = 0
-    """Files of the last commit."""
     is_set_since_run: bool = False
-    """Whether an operator has set its watermark, or undone its sequence, since the newest run began."""
+    """Whether, since the newest run began, an operator has set the watermark or abandoned the sequence."""
     skipped: list[str] = []
-    """The first hundred ranges of positions that were given up, and why."""
+    """The first hundred ranges of positions that were skipped as lost, each with the reason."""
 
 
 class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The state of a job."""
+    """The status of a job."""
 
     job: str
     store: str
     buckets: int
     epoch: int
-    """Of the newest run; 0 if the job log can't be read."""
+    """Epoch of the newest run; 0 if there is none or the job log is unreadable."""
     run_id: str
     datasets: list[DatasetStatusRow]
-    """All of them, or only those that are not idle or could not be read."""
+    """All datasets; without `idle`, only those that are not idle or could not be read."""
     unreadable: dict[str, str]
-    """Errors by name: of logs that can't be read or have lost their newest segments, and of files beside them."""
+    """Errors by the name of a log or file: unreadable ones, and logs that lost their newest segments."""
     last_run: RunRecord | None = None
-    """The record of the run of `epoch`."""
+    """The end record of the run of `epoch`."""
     no_record: str = ""
-    """Why there is no such record."""
+    """Why `last_run` is None although a run has begun."""
     generation: int = 0
-    """Of the bucket logs."""
     moving_to: int = 0
-    """The number of buckets that an unfinished move ends with; 0 if there is none."""
+    """Number of buckets to which an unfinished `distcommit store rebucket` moves the job; 0 if there is none."""
     is_job_level: bool = False
     """Whether a run publishes all datasets or none."""
     counts: dict[str, int] = {}
-    """Datasets by status."""
     positions_lost: int = 0
-    """Of all datasets."""
+    """Lost source positions of all datasets."""
     runs: list[RunRow] = []
-    """The newest recorded runs."""
     failed_in_a_row: int = 0
-    """How many of the newest runs failed; counted no further back than twenty."""
+    """How many of the newest runs failed, at most 20."""
     problems: list[Problem] = []
     datasets_omitted: int = 0
-    """How many rows that are not idle are missing in `datasets`."""
+    """Datasets that are not idle and missing in `datasets`."""
     is_unfinished: bool = False
-    """Whether there is no record because the newest run has not ended."""
+    """Whether the newest run has no end record because it has not ended."""
     damaged: list[str] = []
-    """Names of `unreadable` that exist and are damaged."""
+    """Names in `unreadable` whose files exist and are damaged."""
     paused_by: str = ""
-    """Who suspended scheduled runs; empty if they are not suspended."""
+    """User who suspended scheduled runs; empty if they are not suspended."""
     expiry_request: ExpiryRequest | None = None
     """The newest request of `distcommit dataset expire`."""
     datasets_unreadable: int = 0
-    """How many idle datasets could not be read."""
+    """Idle datasets that the newest run could not read."""
 
 
 JOB_LOG = "job log"
 BUCKET = "bucket "
-"""The name of a bucket's log is this and the bucket's number."""
+"""A bucket log is named by this prefix and the number of the bucket."""
 WORST_FIRST_STATUSES = ("quarantined", "revoking", "stopped", "pending", "read-failed", "idle")
-"""The values of `status_of`."""
+"""All statuses of datasets, the most severe first."""
 WAITING = ("quarantined", "revoking", "stopped")
-"""Statuses of datasets that no run plans until an operator releases them."""
+"""Statuses in which no run plans a dataset until an operator releases it."""
 
 
 def status_of(row: DatasetStatusRow) -> str:
-    """Return the status, or `datasets_unreadable` for an idle dataset that could not be read."""
+    """Return the status of a dataset: `read-failed` if it is idle and could not be read, else that of the row."""
     return "read-failed" if row.status == "idle" and row.reason else row.status
 
 
 def waiting(result: StatusResult) -> list[list[DatasetStatusRow]]:
-    """Return the datasets that wait for an operator, grouped by status and reason."""
+    """Return the datasets that an operator must release, grouped by status and reason."""
     groups: dict[tuple[str, str], list[DatasetStatusRow]] = {}
     for row in result.datasets:
         if row.status in WAITING:
@@ -145,8 +138,13 @@ def waiting(result: StatusResult) -> list[list[DatasetStatusRow]]:
 
 
 def listed(result: StatusResult, *, show_all: bool, most: int) -> StatusResult:
-    """Return the status with the `most` worst datasets that are not idle or could not be read; with `show_all`, with
-    all datasets, these first."""
+    """Limit the datasets of a status to those that a terminal shows.
+
+    Args:
+        result: the status with all datasets.
+        show_all: include all datasets, those that are not idle or unread first.
+        most: without `show_all`, the maximum number of datasets. Only those that are not idle or unread are included.
+    """
     busy = sorted(
         (row for row in result.datasets if status_of(row) != "idle"),
         key=lambda row: WORST_FIRST_STATUSES.index(status_of(row)),
@@ -165,14 +163,14 @@ def read_status(
     whole_job: bool = False,
     idle: bool = True,
 ) -> StatusResult:
-    """Fold all logs: O(buckets) reads, whatever the history.
+    """Return the status of a job from its logs. It takes O(buckets) reads, whatever the length of the history.
 
     Args:
-        store: the job's.
-        published_in: returns where a dataset's records are.
-        extract_of: returns the table that a dataset is an extract of.
+        store: the job's store.
+        published_in: returns the location of a dataset's records.
+        extract_of: returns the database table from which a dataset is extracted.
         whole_job: whether a run publishes all datasets or none.
-        idle: whether idle datasets that could be read are listed; otherwise they are only counted.
+        idle: include idle datasets that could be read; otherwise only count them.
     """
     unreadable: dict[str, str] = {}
     job_fold: Fold | None = None
@@ -215,7 +213,7 @@ def read_status(
 
 @dataclass(slots=True)
 class _Bucket:
-    """The datasets of a bucket. `not_listed`: idle ones without a row."""
+    """The datasets of a bucket; `not_listed` counts idle datasets without a row."""
 
     rows: list[DatasetStatusRow]
     not_listed: int = 0
@@ -226,7 +224,7 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True)
 class _BucketReader:
-    """Reads the buckets of a store. `job_fold`: None if the job log can't be read."""
+    """Reads the bucket logs. `job_fold` is None if the job log is unreadable."""
 
     store: JobStore
     job_fold: Fold | None
@@ -253,7 +251,6 @@ class _BucketReader:
 
 
 def _is_plain(state: DatasetState, job_fold: Fold | None) -> bool:
-    """Whether it is idle, could be read, and its watermark was not set since the newest run began."""
     return state.open is None and state.read_failure is None and not _is_set_since_run(state, job_fold)
 
 

@@ -1,4 +1,4 @@
-"""The steps of sequences that are not closed, with the state of each. Nothing is changed."""
+"""Verifies the commit steps of sealed sequences that are not closed. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _ASKED_LATER = "its target is asked at the commit"
 
 
 class StepRow(msgspec.Struct, frozen=True):
-    """One step."""
+    """A commit step."""
 
     kind: str
     subject: str
     state: str
-    """DONE, PENDING, LOST, or UNKNOWN if it can't be read or verified."""
+    """DONE, PENDING, LOST, or UNKNOWN if the step can't be read or verified."""
     reason: str = ""
-    """The expected and the actual state, or why it is UNKNOWN."""
+    """For LOST, the expected and the actual state; for UNKNOWN, the error."""
     target_missing: bool = False
-    """Of a LOST one: whether its target is missing, too."""
+    """For LOST: whether the target is missing as well as the staged file."""
     is_permanent: bool = False
-    """Whether it is of a type that can't be abandoned."""
+    """Whether the type of the step does not allow its sequence to be abandoned."""
     replaces: bool = False
-    """Whether it publishes the tombstone that names the files which the sequence replaces."""
+    """Whether the step publishes a tombstone, which names the files that the sequence replaces."""
 
 
 class SequenceSteps(msgspec.Struct, frozen=True):
@@ -41,39 +41,34 @@ class SequenceSteps(msgspec.Struct, frozen=True):
     dataset: str
     bucket: int
     epoch: int
-    """Of the run that sealed it."""
     status: str
-    """Of the dataset, as `reason`."""
     held: bool
-    """Whether it waits for the decision of its run."""
+    """Whether the sequence waits for the decision of its run to publish all datasets or none."""
     records: int
     files: int
     failed_runs: int
     reason: str
     counts: dict[str, int]
-    """Steps by state."""
     steps: list[StepRow]
 
 
 class StepsResult(NotebookTable, msgspec.Struct, frozen=True):
-    """Sequences that are not closed."""
+    """The sealed sequences that are not closed."""
 
     job: str
     sequences: list[SequenceSteps]
     unreadable: dict[str, str]
-    """Errors by the names of logs that can't be read."""
     sequences_omitted: int = 0
-    """How many sequences are not listed."""
 
 
 def read_steps(store: JobStore, context: StepContext, dataset: str | None = None, most: int = 0) -> StepsResult:
-    """Verify each step of sealed sequences that are not closed: O(files of these).
+    """Verify each step of sealed sequences that are not closed. It takes one check for each file of these sequences.
 
     Args:
-        store: the store.
-        context: where the steps' effects go.
-        dataset: only this dataset.
-        most: at most so many datasets, by name; 0 for all.
+        store: the job's store.
+        context: the folders and committers at which steps take effect.
+        dataset: limit the result to this dataset.
+        most: maximum number of datasets, by name; 0 for no limit.
 
     Raises:
         ConfigurationError: if the store does not know the dataset.
@@ -98,7 +93,7 @@ def read_steps(store: JobStore, context: StepContext, dataset: str | None = None
 
 
 def unknown_dataset(store: JobStore, urn: str) -> ConfigurationError:
-    """Return the error for an unknown URN."""
+    """Return the error for a dataset that the store does not know."""
     return ConfigurationError(
         "the store does not know this dataset",
         id="DATASET_UNKNOWN",
@@ -149,7 +144,6 @@ def _rows(state: DatasetState, context: StepContext) -> Iterator[StepRow]:
 
 
 def _described(step: CommitStep) -> str:
-    """Return the step's description, with the name under which its type is stored."""
     text, name = repr(step), type(step).__name__
     is_call = text.startswith(f"{name}(") and text.endswith(")")
     return f"{step.type_name} {text[len(name) + 1 : -1]}" if is_call else text

@@ -1,4 +1,4 @@
-"""The records of a commit log: who wrote each, and whether it has an effect."""
+"""Reads a commit log for operators: the writer of each record, and whether the record has an effect."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ _GATES = {Gate.OPEN: "", Gate.HELD: " (held)", Gate.PASSED: " (published already
 
 
 class LogLine(msgspec.Struct):
-    """One segment."""
+    """A segment of a log."""
 
     number: int
     epoch: int = 0
-    """The writer's; 0 for an operator."""
+    """Epoch of the run that wrote the segment; 0 for an operator."""
     writer: str = ""
     record: str = ""
     summary: str = ""
     ignored: str = ""
-    """Why it has no effect; empty if it has one."""
+    """Why the record has no effect; empty if it has one."""
     unreadable: str = ""
-    """Why it can't be read. The effect of the segments after it is then unknown."""
+    """Error of an unreadable segment. Whether later segments have an effect is then unknown."""
 
 
 class LogResult(msgspec.Struct):
-    """The segments of one log, oldest first. With a `dataset`, those that concern it."""
+    """The segments of a log, oldest first; for one dataset, only the segments that concern it."""
 
     log: str
     dataset: str
@@ -62,15 +62,15 @@ class LogResult(msgspec.Struct):
 
 
 def read_log(store: JobStore, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
-    """Read the job log, or that of a bucket, also beside a live run.
+    """Return the segments of the job log or of a bucket log. A live run may be in progress.
 
     Args:
-        store: the store.
-        bucket: whose log.
-        dataset: a URN: only what concerns it in its bucket's log.
+        store: the job's store.
+        bucket: number of the bucket; None reads the job log.
+        dataset: return only segments that concern this dataset, from the log of its bucket.
 
     Raises:
-        ConfigurationError: if there is no such bucket, or both are given.
+        ConfigurationError: if there is no such bucket, or `bucket` and `dataset` are both given.
         DistcommitError, OSError: if the log's folder can't be read.
     """
     if bucket is not None and dataset is not None:
@@ -121,7 +121,7 @@ def _concerns(record: Record, dataset: str) -> bool:
 
 
 def _summary(record: Record, dataset: str | None) -> str:
-    """Describe a record, or only its part about one dataset."""
+    """Describe a record; with a dataset, only the part that concerns it."""
 
     def is_selected(urn: str) -> bool:
         return dataset is None or urn == dataset

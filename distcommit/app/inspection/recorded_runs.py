@@ -1,4 +1,4 @@
-"""The recorded runs of a job, and the outcome of each dataset in a run."""
+"""Reads the recorded runs of a job: their statuses, and the outcome of each dataset."""
 
 from __future__ import annotations
 
@@ -28,121 +28,103 @@ class RunStatus(StrEnum):
     """The status of a run."""
 
     PENDING = "PENDING"
-    """It is alive and has no epoch yet: Spark starts."""
+    """The driver is alive and Spark starts; the run has no epoch yet."""
     RUNNING = "RUNNING"
-    """It is alive and has not recorded its end."""
+    """The driver is alive and has not recorded the end of the run."""
     SUCCESSFUL = "SUCCESSFUL"
-    """All that it planned was read, but not all was committed. The next run replays the rest."""
+    """Everything planned was read, but some commits are not done. The next run replays them."""
     COMMITTED = "COMMITTED"
-    """All that it planned is committed."""
     FAILED = "FAILED"
-    """It could not continue, was fenced, died, or not all datasets were published."""
+    """The run could not continue, was fenced, died, or did not publish all datasets."""
     CANCELLED = "CANCELLED"
-    """A signal or an operator ended it."""
+    """A signal or an operator ended the run."""
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """One run. Times are milliseconds since 1970."""
+    """A run. Times are milliseconds since 1970; 0 if unknown."""
 
     epoch: int
-    """The run's epoch; 0 if it has none."""
+    """0 if the run has no epoch yet, or died before it had one."""
     run_id: str
-    """The run's id."""
     status: RunStatus
-    """Status of the run."""
     command: str = ""
-    """The command that started the run."""
     requested_by: str = ""
-    """The user or service that gave the command."""
+    """User or service that started the run."""
     host: str = ""
-    """Host of the driver."""
     began_ms: int = 0
-    """Begin of the run; 0 if unknown."""
     ended_ms: int = 0
-    """End of the run; 0 if unknown, or while it is alive."""
+    """0 while the run is alive, or if it died."""
     datasets_published: int = 0
-    """Datasets that the run published."""
     datasets_unpublished: int = 0
-    """Datasets that the run did not publish."""
     records_published: int = 0
     """Records in published datasets."""
     records_rejected: int = 0
-    """Records that the run's attempts rejected to error branches; 0 while it is alive, or if it died."""
+    """Records rejected to error branches, in all attempts; 0 while the run is alive, or if it died."""
     reason: str = ""
-    """Reason of the status, or why the run's record can't be read."""
     is_renewal_late: bool = False
     """Whether the run counts as alive although its lease was not renewed in time."""
     is_dead: bool = False
-    """Whether the run is not alive and has not recorded its end."""
+    """Whether the driver is dead and has not recorded the end of the run."""
     unreadable: bool = False
-    """Whether the run's record can't be read, so that its outcome is unknown."""
+    """Whether the run's record is unreadable, so that its outcome is unknown."""
 
 
 class RunsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The recorded runs of a job, newest first."""
 
     job: str
-    """Name of the job."""
     store: str
-    """Folder of the store."""
     runs: list[RunRow]
-    """The runs, newest first."""
     failed_in_a_row: int
-    """Number of newest runs that failed, without counting cancelled ones."""
+    """How many of the newest runs failed; cancelled and live runs are not counted."""
 
 
 class RunDatasetRow(msgspec.Struct, frozen=True):
-    """A dataset in a run."""
+    """The outcome of a dataset in a run."""
 
     dataset: str
-    """The dataset."""
     bucket: int
-    """Its bucket; -1 if the run recorded no outcome."""
+    """-1 if the run recorded no outcome."""
     outcome: DatasetOutcome
-    """Its outcome; `read` if the run recorded none."""
+    """`read` if the run recorded no outcome."""
     counts: RunCounts
-    """Counts of its outcome and of the attempts at its work units."""
     kind: str = ""
-    """Kind of the problem; empty if there is none."""
+    """Kind of the failure that `reason` describes; empty if there is none."""
     reason: str = ""
-    """Reason of the problem."""
 
 
 class RecordedRun(msgspec.Struct, frozen=True):
-    """The records of one run."""
+    """Everything that is recorded of a run."""
 
     run: RunRow
-    """The run."""
     beginning: RunBeginning | None
-    """The record of its begin; None if there is none."""
+    """Begin record; None if it is missing or unreadable."""
     record: RunRecord | None
-    """The record of its end; None if there is none."""
+    """End record; None if it is missing or unreadable."""
     datasets: list[RunDatasetRow]
-    """Its datasets, those with problems first."""
     missing_datasets_reason: str = ""
-    """Why nothing, or not everything, is recorded of its datasets."""
+    """Why `datasets` is empty or incomplete."""
     unreadable: str = ""
-    """Error of the first unreadable file of its table or its task states; empty if all are readable."""
+    """Error of the first unreadable file of the run's table or task states."""
 
 
 def read_runs(store: JobStore, clock: Clock, *, newest: int = 0) -> RunsResult:
-    """Return all recorded runs, or the `newest`. Two small files are read for each."""
+    """Return all recorded runs, or the `newest` ones. Two small files are read for each run."""
     rows = list(_rows(store, clock, recorded_epochs(store.fs, store.roots.store)[-newest:]))
     return RunsResult(store.job, store.roots.store, rows, failed_in_a_row(rows))
 
 
 def filter_runs(result: RunsResult, statuses: Collection[RunStatus], most: int) -> RunsResult:
-    """Return the runs of these statuses (of all if none is given), `most` at most (0: all)."""
+    """Return the runs of the given statuses (empty: of all), at most `most` runs (0: no limit)."""
     rows = [row for row in result.runs if not statuses or row.status in statuses]
     return msgspec.structs.replace(result, runs=rows[:most] if most else rows)
 
 
 def failed_in_a_row(rows: Iterable[RunRow]) -> int:
-    """Count the failed runs since the last one that did not fail. Live and cancelled runs, and those with an unreadable
-    record, are skipped.
+    """Count the failed runs since the last run that did not fail. Live, cancelled and unreadable runs are skipped.
 
     Args:
-        rows: newest first.
+        rows: the runs, newest first.
     """
     count = 0
     for row in rows:
@@ -160,14 +142,14 @@ def read_run(
     on_attempt: Callable[[Attempt], None] = lambda _: None,
     on_task: Callable[[TaskRows], None] = lambda _: None,
 ) -> RecordedRun:
-    """Return the records of the run of an epoch.
+    """Return everything that is recorded of the run of an epoch.
 
     Args:
-        store: the job's.
-        epoch: the run's.
-        clock: to determine whether it is alive.
-        on_attempt: called with each attempt at one of its work units.
-        on_task: called with the rows of each task attempt.
+        store: the job's store.
+        epoch: the epoch of the run.
+        clock: determines whether the run is alive.
+        on_attempt: called with each attempt at a work unit.
+        on_task: called with the table rows of each task attempt.
 
     Raises:
         ConfigurationError: if nothing is recorded of such a run.
@@ -191,14 +173,13 @@ def read_datasets(
     on_attempt: Callable[[Attempt], None] = lambda _: None,
     on_task: Callable[[TaskRows], None] = lambda _: None,
 ) -> tuple[dict[str, RunDatasetRow], str]:
-    """Return the datasets of a run by name, from its table and its task states, and the error of the first unreadable
-    file; empty if all are readable.
+    """Return the datasets of a run by name, and the error of the first unreadable file ("" if all are readable).
 
     Args:
-        store: the job's.
-        run_id: the run's.
+        store: the job's store.
+        run_id: the id of the run.
         on_attempt: called with each attempt at a work unit.
-        on_task: called with the rows of each task attempt.
+        on_task: called with the table rows of each task attempt.
     """
     fs, root = store.fs, store.roots.store
     outcomes: dict[str, TableRow] = {}
@@ -226,11 +207,7 @@ def read_datasets(
 
 
 def newest_epoch(store: JobStore, clock: Clock) -> int:
-    """Return the epoch of the newest recorded run.
-
-    Raises:
-        ConfigurationError: if there is none.
-    """
+    """Return the epoch of the newest recorded run. Raises ConfigurationError if no run is recorded."""
     rows = read_runs(store, clock, newest=1).runs
     result = next((row.epoch for row in rows if row.epoch), 0)
     if not result:
@@ -245,7 +222,7 @@ def newest_epoch(store: JobStore, clock: Clock) -> int:
 
 
 def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
-    """Return runs without an epoch that are alive or died, then a row for each epoch, newest first."""
+    """Return the runs without an epoch, then the runs with an epoch, newest first."""
     fs, root = store.fs, store.roots.store
     holders_by_run = holders(fs, root)
     living = {run_id: holder for run_id, holder in holders_by_run.items() if is_alive(holder, clock)}
@@ -271,12 +248,11 @@ def _rows(store: JobStore, clock: Clock, epochs: list[int]) -> Iterable[RunRow]:
 
 
 def _without_record(row: RunRow, holder: LockRecord) -> RunRow:
-    """Name the process by the lock's record."""
     return msgspec.structs.replace(row, host=holder.host, reason=f"process {holder.pid} on {holder.host}")
 
 
 def _dead_before_beginning(dead: Iterable[LockRecord], rows: Iterable[RunRow], fold: Fold | None) -> Iterator[RunRow]:
-    """Yield runs that died before they had an epoch and after which no other has begun. Run ids sort by time."""
+    """Yield runs that died before they had an epoch, if no later run has begun. Run ids sort by time."""
     newest = max((row.run_id for row in rows), default="")
     fenced = fold.fence_run_id if fold is not None else ""
     for holder in dead:
@@ -368,7 +344,7 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
 
 
 def _all_was_read(record: RunRecord) -> bool:
-    """Return whether only commits are missing of what the run had planned."""
+    """Return whether the run read everything that it planned, so that only commits are missing."""
     counts = record.totals
     failures = counts.datasets_failed + counts.datasets_skipped + counts.datasets_partial
     return (

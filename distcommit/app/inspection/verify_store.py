@@ -1,4 +1,4 @@
-"""Verify a store: each log against the rules of the protocol, and the records of runs against the logs."""
+"""Verifies a store: each log against the rules of the protocol, and the records of runs against the logs."""
 
 from __future__ import annotations
 
@@ -25,38 +25,34 @@ _NAMED = 100
 
 
 class StoreProblem(msgspec.Struct, frozen=True):
-    """A violation."""
+    """A violation of a rule."""
 
     location: str
-    """A log or a run."""
     finding: str
 
 
 class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The result of a verification."""
+    """The violations in a store, and what was verified."""
 
     job: str
     store: str
     logs: int
     records: int
     ignored: int
-    """Valid records without an effect: those of zombies and late twins."""
+    """Records without an effect: zombies and late twins wrote them."""
     datasets: int
     runs: int
-    """How many runs were compared with the logs."""
+    """Runs whose records were compared with the logs."""
     problems: list[StoreProblem]
-    """The first hundred."""
+    """The first hundred violations."""
     problems_count: int
 
     @property
     def is_well(self) -> bool:
-        """Whether there is no violation."""
         return not self.problems_count
 
 
 class _ReadLog:
-    """The findings in one log."""
-
     def __init__(self) -> None:
         self.problems: list[str] = []
         self.records = self.ignored = 0
@@ -65,8 +61,8 @@ class _ReadLog:
 
 
 def verify_store(store: JobStore) -> VerifyResult:
-    """Read all segments of the current logs, and the records of runs, also beside a live run. A log with a violation is
-    read twice, as a segment may just have been written.
+    """Verify all segments of the current logs, and the records of runs. A live run may be in progress, so a log with a
+    violation is read again: a segment may have been written meanwhile.
 
     Raises:
         DistcommitError, OSError: if a log's folder can't be listed.
@@ -124,7 +120,6 @@ def _verify(store: JobStore, bucket: int | None) -> _ReadLog:
 
 
 def _read(log: CommitLog, read_log: _ReadLog) -> None:
-    """Check each record against the rules and the checkpoints, in the log's order."""
     fold: Fold | None = None
     last = 0
     for number, segment in log.segments():
@@ -155,7 +150,7 @@ def _read(log: CommitLog, read_log: _ReadLog) -> None:
 
 
 def _differs(checkpoint: Checkpoint, fold: Fold) -> Iterator[str]:
-    """Yield the differences of a checkpoint from the records that it replaces."""
+    """Yield the differences between a checkpoint and the fold of the records that it replaces."""
     if checkpoint.fence_epoch != fold.fence_epoch:
         yield f"epoch {checkpoint.fence_epoch}, after records of epoch {fold.fence_epoch}"
     recorded = {state.dataset_urn: state for state in checkpoint.datasets}
@@ -185,8 +180,6 @@ def _of_bucket(store: JobStore, bucket: int, fold: Fold, job_fold: Fold | None) 
 
 
 class _RecordedRun:
-    """The beginning and the record of a run, or why they can't be read."""
-
     def __init__(self, store: JobStore, epoch: int) -> None:
         fs, root = store.fs, store.roots.store
         self.epoch, self.problem = epoch, ""
@@ -199,7 +192,7 @@ class _RecordedRun:
 
 
 def _of_run(store: JobStore, run: _RecordedRun, job: _ReadLog, states: dict[str, DatasetState] | None) -> Iterator[str]:
-    """Compare the records of a run with the logs. A run without a recorded end is skipped."""
+    """Yield the differences between the records of a run and the logs. Runs without an end record are skipped."""
     beginning, record = run.beginning, run.record
     if run.problem:
         yield run.problem

@@ -1,5 +1,4 @@
-"""Check whether a run could replay, or an operator could release, by the same checks that these make. Nothing is
-written."""
+"""Checks whether a run could begin and recover each bucket, and whether an operator command could. Writes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from distcommit.stores.state.task_states import PastStates
 
 
 class _Unclaimed(DryRunDeletes):
-    """Ignores the claim of a folder that has no owner."""
+    """File system of a dry run that does not record a claim on a folder without an owner."""
 
     def make_folders(self, path: str) -> None:
         pass
@@ -34,7 +33,7 @@ def open_runnable_store(folders: JobFolders) -> JobStore:
     """Return the job's store if a run could begin on it.
 
     Raises:
-        ConfigurationError: if the job's flow is inconsistent, or the store was filled with other settings.
+        ConfigurationError: if the job's flow is inconsistent, or the store was created with other fixed settings.
         DistcommitError: as `require_runnable`.
     """
     folders.config.task_flow().check()
@@ -44,11 +43,11 @@ def open_runnable_store(folders: JobFolders) -> JobStore:
 
 
 def require_runnable(store: JobStore) -> None:
-    """Check the store's folders as a run does that begins. Whether another run is alive is not checked.
+    """Raise the error with which a run would refuse to begin on this store. Live runs are not considered.
 
     Raises:
         ConflictError: if a move to another number of buckets is unfinished.
-        StaleStoreError: if store, output and staging are not of the same time.
+        StaleStoreError: if one of store, output and staging was restored from an older copy.
         ConfigurationError: if staging or output belong to another job.
         CorruptError: if the job log can't be read.
     """
@@ -57,14 +56,14 @@ def require_runnable(store: JobStore) -> None:
 
 
 def unrecoverable_buckets(store: JobStore, context: StepContext) -> dict[str, str]:
-    """Return the buckets that a run could not recover, by name, each with the reason.
+    """Return the reasons by the names of the buckets that a run could not recover.
 
     Args:
-        store: the job's.
-        context: where the steps' effects go.
+        store: the job's store.
+        context: the folders and committers at which steps take effect.
 
     Raises:
-        StaleStoreError: if the output is older than what was published into it.
+        StaleStoreError: if the output is older than the store's record of it.
     """
     job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
     ended_epoch = newest_end(read_markers(store.fs, store.roots.output))
@@ -86,8 +85,8 @@ def open_for_operator(folders: JobFolders, urn: str) -> JobStore:
     """Open the job's store for an operator action on a dataset.
 
     Raises:
-        ConfigurationError: if the store was filled with other settings, or does not know the dataset.
-        DistcommitError, OSError: as the action would.
+        ConfigurationError: if the store was created with other fixed settings, or does not know the dataset.
+        DistcommitError, OSError: if the dataset's bucket rejects operator actions.
     """
     store = folders.opened()
     closed_buckets(store, urn)
@@ -97,15 +96,15 @@ def open_for_operator(folders: JobFolders, urn: str) -> JobStore:
 
 
 def closed_buckets(store: JobStore, urn: str | None = None) -> dict[str, str]:
-    """Return the buckets that reject operator actions, by name, each with the reason.
+    """Return the reasons by the names of the buckets that reject operator actions.
 
     Args:
-        store: the job's.
-        urn: check only this dataset's bucket, and raise the reason.
+        store: the job's store.
+        urn: check only the bucket of this dataset, and raise its error.
 
     Raises:
-        ConflictError: if the job has another number of buckets by now, or is being moved to one.
-        DistcommitError, OSError: with `urn`, as the action would; or if the job log can't be read.
+        ConflictError: if the number of buckets has changed, or a move to another number is unfinished.
+        DistcommitError, OSError: if the job log can't be read; with `urn`, also if its bucket rejects actions.
     """
     reasons: dict[str, str] = {}
     with many_by_hand(store, "") as open_log:  # writes nothing if no record was added

@@ -1,4 +1,4 @@
-"""What a release would do to each dataset that waits for an operator. Nothing is changed."""
+"""Predicts the effect of `dataset release` on each dataset that an operator must release. Changes nothing."""
 
 from __future__ import annotations
 
@@ -16,31 +16,29 @@ _REMEDY = re.compile(r"To do: release the dataset with (abandon|restart)\b|(?:; 
 
 
 def remedy_of(reason: str) -> Release | None:
-    """Return the way of release that the reason of a quarantined dataset names, if it names one."""
+    """Return the kind of release that a quarantine reason recommends; None if it recommends none."""
     match = _REMEDY.search(reason)
     return Release(match[1] or match[2]) if match else None
 
 
 class ReleaseRow(msgspec.Struct, frozen=True):
-    """What a release does to one dataset."""
+    """The effect of a release on a dataset."""
 
     dataset: str
     status: str
     records: int
-    """Sealed records."""
     effect: str
     changes_dataset: bool
-    """Whether it changes the dataset."""
 
 
 class ReleasePlan(msgspec.Struct, frozen=True):
-    """What `dataset release` would do now."""
+    """The effects of a `dataset release` command."""
 
     job: str
     release: Release
     rows: list[ReleaseRow]
     unreadable: dict[str, str]
-    """Reasons by the names of logs that it would leave alone."""
+    """Reasons by the names of logs that the command would skip."""
 
 
 def plan_release(
@@ -52,14 +50,15 @@ def plan_release(
     closed: Mapping[str, str] = {},
     bucket_of: Callable[[str], int] = lambda _: -1,
 ) -> ReleasePlan:
-    """Return the plan, from the stored states and the states of the steps.
+    """Return the effects of a release on the stored states and commit steps.
 
     Args:
-        status: the job's.
-        steps: of these datasets' sequences.
-        release: the way of release.
-        dataset: only this one. None: all that wait; abandon and restart then take only those that need it.
-        closed: logs that reject operator actions, as `closed_buckets` returns them.
+        status: the job's status.
+        steps: the commit steps of the datasets.
+        release: the kind of release.
+        dataset: the dataset to release; None releases all waiting ones, with abandon and restart only those that need
+            it.
+        closed: reasons by the names of logs that reject operator actions, from `closed_buckets`.
         bucket_of: returns the bucket of a dataset.
     """
     sealed = {sequence.dataset: sequence for sequence in steps.sequences}
@@ -79,7 +78,7 @@ def plan_release(
 def _effect(
     row: DatasetStatusRow, sequence: SequenceSteps | None, release: Release, *, by_name: bool
 ) -> tuple[str, bool]:
-    """Return the effect, and whether it is one."""
+    """Describe the effect on a dataset, and return whether the dataset changes."""
     if row.status == "stopped":
         is_retry = release is Release.RETRY
         return "the next run reads it again" if is_retry else "refused: nothing of it is sealed (retry)", is_retry
@@ -108,7 +107,6 @@ def _effect(
 
 
 def _needs(row: DatasetStatusRow, sequence: SequenceSteps, release: Release) -> bool:
-    """Return whether the dataset can't be finished and this way resolves it."""
     if (way := remedy_of(row.reason)) is not None and row.status == "quarantined":
         return way is release
     return release is Release.ABANDON and (
@@ -117,7 +115,8 @@ def _needs(row: DatasetStatusRow, sequence: SequenceSteps, release: Release) -> 
 
 
 def _adds_beside_replaced(sequence: SequenceSteps) -> bool:
-    """Return whether readers would see its files beside those that it replaces if it were accepted. Only files can be
-    read so."""
+    """Return whether accepting the sequence would show its files beside the files that they replace. This is possible
+    only if the sink writes files.
+    """
     of_files = all(step.kind == FsRenameCommitStep.type_name for step in sequence.steps)
     return of_files and any(step.replaces and step.state in ("PENDING", "LOST") for step in sequence.steps)

@@ -1,4 +1,4 @@
-"""What the next run's replay would do with each sequence, by the same checks. Nothing is changed."""
+"""Predicts the effect of the next replay on each sealed sequence. Changes nothing."""
 
 from __future__ import annotations
 
@@ -12,54 +12,51 @@ from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepsResu
 
 
 class Replay(StrEnum):
-    """What a replay does with a sequence."""
+    """The effect of a replay on a sealed sequence."""
 
     CLOSES = "closes"
-    """Its missing steps are executed, and it is closed."""
+    """The pending steps are executed, and the sequence is closed."""
     DROPS = "drops"
-    """It was held and never decided. Its records are read again."""
+    """The sequence was held and its run never decided to publish it. Its records are read again."""
     QUARANTINES = "quarantines"
-    """A step of it is lost."""
+    """A step of the sequence is lost."""
     LEAVES = "leaves"
-    """An operator must release it, or its bucket's log must be repaired first."""
+    """An operator must release the dataset, or the log of its bucket must be repaired first."""
     UNKNOWN = "unknown"
-    """Its steps or the job log can't be read, or its own run may still decide."""
+    """The steps or the job log are unreadable, or the run that sealed the sequence may still decide."""
 
 
 class ReplayRow(msgspec.Struct, frozen=True):
-    """What a replay does with one sequence."""
+    """The effect of a replay on one sequence."""
 
     dataset: str
     epoch: int
     outcome: Replay
     steps_to_execute: int
-    """How many steps it executes."""
     steps_done: int
-    """How many steps are done already."""
     records: int
     reason: str = ""
 
 
 class ReplayPlan(msgspec.Struct, frozen=True):
-    """What a replay would do now."""
+    """The effects of a replay now."""
 
     job: str
     rows: list[ReplayRow]
     counts: dict[str, int]
-    """Sequences by what becomes of them."""
     unreadable: dict[str, str]
-    """Reasons by the names of logs that it could not recover."""
+    """Reasons by the names of logs that the replay could not recover."""
     succeeds: bool = True
-    """Whether it would end with exit code 0."""
+    """Whether `distcommit recover` would end with exit code 0."""
 
 
 def plan_replay(status: StatusResult, steps: StepsResult, unrecoverable: Mapping[str, str] = {}) -> ReplayPlan:
-    """Return the plan, from the stored states and the states of the steps.
+    """Return the effects of a replay on the stored states and commit steps.
 
     Args:
-        status: of the job, with all datasets.
-        steps: of the sequences that are replayed.
-        unrecoverable: reasons by the names of buckets that are left alone.
+        status: the job's status with all datasets.
+        steps: the commit steps of the sequences to replay.
+        unrecoverable: reasons by the names of buckets that the replay skips.
     """
     unreadable = {**status.unreadable, **steps.unreadable, **unrecoverable}
     next_runs = {row.dataset: row.next_run for row in status.datasets}

@@ -1,4 +1,4 @@
-"""What the next run would delete, determined by the code that deletes. Nothing is deleted."""
+"""Predicts the files that the next run deletes, by the code that deletes them. Deletes nothing."""
 
 from __future__ import annotations
 
@@ -28,27 +28,26 @@ _NAMED = 1000
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """Files that the next run would delete. Replays and checkpoints of that run may free more."""
+    """Files that the next run would delete. Its replays and checkpoints may make more files deletable."""
 
     job: str
     counts: dict[str, int]
-    """Files by what they are."""
     files: list[str]
-    """The first thousand."""
+    """The first thousand paths."""
     files_count: int
     at_targets: int
-    """Attempts that may have left something at a sink's target, which the sink is asked to remove."""
+    """Aborted attempts whose data at a sink's target the sink is asked to delete."""
     unreadable: dict[str, str]
-    """Errors by what can't be read, and is not deleted either."""
+    """Errors by the name of a file or folder that can't be read; it is not deleted."""
 
 
 def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> SweepResult:
     """Run the deletion on a file system that only records it.
 
     Args:
-        store: the job's.
-        retention: the retention of runs.
-        kept_snapshots: how many snapshots are kept.
+        store: the job's store.
+        retention: how many runs and tables are retained.
+        kept_snapshots: how many snapshots are retained.
     """
     noting = DryRunDeletes(store.fs)
     dry = replace(store, fs=cast(FileSystem, noting))

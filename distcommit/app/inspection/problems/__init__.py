@@ -1,2 +1,3 @@
-"""Problems of a job: the catalogue of their kinds, and the checks that detect them. Must not change anything. Start
-reading at `kinds`."""
+"""The problems of a job: the catalogue of their kinds, and the checks that detect them. Must not change anything.
+Start reading at `kinds`.
+"""

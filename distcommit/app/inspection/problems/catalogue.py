@@ -1,4 +1,4 @@
-"""All kinds of problems by id, and the reference page that is made of them."""
+"""The catalogue of problem kinds by id, and the reference page generated from it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Severities: `critical`: no run can begin, or the next one publishes nothing. `er
 progress. `warning`: the job progresses. Give the first problem's command, then look again.
 """
 _NAMES = {"buckets": "N", "way": "HOW"}
-"""Fields of commands that the pages name otherwise."""
+"""Names of command fields on the page, where they differ from those in templates."""
 
 
 def problems_page() -> str:
-    """Return the reference page of all kinds, as Markdown."""
+    """Return the reference page of all problem kinds, as Markdown."""
     return _HEAD + "".join(_section(kind) for kind in PROBLEMS.values())
 
 

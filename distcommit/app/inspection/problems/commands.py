@@ -1,4 +1,4 @@
-"""Commands on a job, quoted for a shell, for messages and pages."""
+"""Command lines for a job, quoted for a shell, which messages and pages recommend."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from distcommit.core.errors import printable
 
 Command = Callable[..., str]
 GROUPS = frozenset({"dataset", "store", "schedule", "migrate"})
-"""Groups of commands: the name of a command in a group follows the name of the group."""
+"""Command groups. A command in a group is named by the group and its own name, such as `store verify`."""
 
 
 def command_for(folders: JobFolders) -> Command:
-    """Return a function that makes commands with the job's file and overrides. Values that may be secret are `***`."""
+    """Return a function that formats command lines with the job's file and overrides. Secret values become `***`."""
     job_file = str(folders.path) if folders.path else "JOB.yaml"
     changes = [part for text in folders.overrides for part in ("--set", shown_override(text))]
 
     def command(name: str, *words: str, named: bool = False) -> str:
-        """Return the command line. `name`: the command's, after its group's. If `named`, words are names even if they
-        look like options."""
+        """Return the command line. With `named`, words are names even if they begin with a dash."""
         if name in GROUPS:
             name, words = f"{name} {words[0]}", words[1:]
         options = [] if named else [word for word in words if word.startswith("-")]
@@ -33,7 +32,7 @@ def command_for(folders: JobFolders) -> Command:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for a shell. Control characters become escapes that the shell undoes."""
+    """Quote a word for a shell. Control characters become escapes that the shell decodes."""
     if printable(word) == word:
         return shlex.quote(word)
     return "$'" + "".join(map(_escaped, word)) + "'"

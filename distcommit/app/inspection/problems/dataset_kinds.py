@@ -1,4 +1,4 @@
-"""Problems of single datasets."""
+"""Kinds of problems of single datasets."""
 
 from __future__ import annotations
 

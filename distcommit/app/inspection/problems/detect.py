@@ -1,4 +1,4 @@
-"""Find the problems of a job: each with the command that resolves it, or that shows more."""
+"""Detects the problems of a job, each with the command that resolves it or shows more."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from distcommit.stores.logs.fencing import UNFINISHED_REBUILD
 from distcommit.stores.state.damaged_files import SETTINGS_RECORD
 
 _CLOCK_MS = 60_000
-"""Clocks that differ by less are not reported."""
+"""Smaller differences between clocks, in milliseconds, are not reported."""
 _NOTHING = EnvironmentFindings()
 
 
 def find_problems(
     result: StatusResult, runs: RunsResult, command: Command, environment: EnvironmentFindings = _NOTHING
 ) -> list[Problem]:
-    """Return the job's problems, those first that block most. Of a kind at most twenty are reported one by one."""
+    """Return the job's problems, the most blocking first. At most twenty of each kind are reported one by one."""
     alive = any(row.status in (RunStatus.RUNNING, RunStatus.PENDING) and not row.is_renewal_late for row in runs.runs)
     causes = [
         *(of_job.FOLDER_NOT_WRITABLE.report(command, fault=fault) for fault in environment.unwritable_folders),
@@ -110,7 +110,7 @@ def _of_stores(result: StatusResult, command: Command, environment: EnvironmentF
 
 
 def _for_file(name: str, result: StatusResult) -> str:
-    """Return the command that repairs an unreadable file, or shows more of it."""
+    """Return the command that repairs an unreadable file, or that shows its content."""
     if name in result.damaged:
         return "store rebuild"
     if name.startswith(BUCKET):
@@ -127,7 +127,7 @@ _KINDS = {
 
 
 def _waiting(result: StatusResult, command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
-    """Report datasets that wait for an operator, those with the same reason as one problem."""
+    """Report datasets that an operator must release, as one problem for each status and reason."""
     groups = waiting(result)
     are_many_gone = sum(step.target_missing for step in environment.lost_steps.values()) > 1
     for rows in groups[:NAMED]:
@@ -156,7 +156,7 @@ def _waiting(result: StatusResult, command: Command, environment: EnvironmentFin
 
 
 def _blocked(result: StatusResult, command: Command) -> Iterator[Problem]:
-    """Report what keeps the next run of an all-or-nothing job from publishing."""
+    """Report conditions that prevent the next run of an all-or-nothing job from publishing."""
     if not result.is_job_level:
         return
     if blocking := [row for row in result.datasets if row.status in WAITING]:
@@ -168,7 +168,6 @@ def _blocked(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _held_back(result: StatusResult, command: Command) -> Iterator[Problem]:
-    """Report why the last run of an all-or-nothing job published nothing."""
     last = result.last_run
     if not result.is_job_level or last is None or last.outcome is not RunOutcome.HELD_BACK:
         return
@@ -194,7 +193,7 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
-    """Return the problem with the command that the source has named, unless an operator has given it since."""
+    """Replace the problem's command by the one that the source recommends, unless an operator has executed that one."""
     is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
     if not reason.remedy or is_done:
         return problem
@@ -204,7 +203,7 @@ def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, comma
 
 
 def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator[Problem]:
-    """Report sealed commits and what the next run does with them. While a run lives, they are not a problem."""
+    """Report sealed commits that are not closed. While a run is alive, this is not a problem."""
     pending = [row for row in result.datasets if row.status == "pending"]
     if alive or not pending:
         return
@@ -228,7 +227,7 @@ def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator
 
 
 def _not_read(result: StatusResult, command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
-    """Report datasets that could not be read, those that one command resolves as one problem."""
+    """Report datasets that could not be read, as one problem for each kind of failure."""
     groups: dict[str, list[DatasetStatusRow]] = {}
     for row in result.datasets:
         if row.status == "idle" and row.reason:
@@ -260,7 +259,6 @@ def _losses(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _wrong_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[Problem]:
-    """Report that the newest run began in the future, or before the run before it."""
     rows = [row for row in runs.runs if row.epoch and row.began_ms]
     if not rows or not now_ms:
         return
@@ -279,10 +277,10 @@ def _wrong_clocks(runs: RunsResult, command: Command, now_ms: int) -> Iterator[P
 def _of_runs(
     result: StatusResult, runs: RunsResult, command: Command, needed: str, *, alive: bool
 ) -> Iterator[Problem]:
-    """Report failed runs and their records.
+    """Report failed runs and unreadable run records.
 
     Args:
-        needed: the command without which the next run fails again, if there is one.
+        needed: the command that must succeed before the next run can; `distcommit run` if there is none.
     """
     newest = max((row.epoch for row in runs.runs), default=0)
     if newest and result.is_unfinished and result.epoch > newest and not alive:
@@ -308,7 +306,7 @@ def _of_runs(
 def _behind_target(
     result: StatusResult, runs: RunsResult, command: Command, environment: EnvironmentFindings, *, alive: bool
 ) -> Iterator[Problem]:
-    """Report datasets that were behind their freshness targets when the newest run began, and a missing run."""
+    """Report datasets that missed their freshness targets when the newest run began, and a run that is overdue."""
     noted = result.last_run.notes if result.last_run is not None else Reasons()
     if behind := [note for note in noted.entries if note.kind == BEHIND]:
         first, more = behind[0], len(behind) - 1

@@ -1,4 +1,4 @@
-"""Check the environment of a store: folders, lost steps of quarantined datasets, stalled runs. Nothing is changed."""
+"""Checks the environment of a store: folders, lost steps of quarantined datasets, and stalled runs. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,40 +22,39 @@ from distcommit.stores.state.job_store import JobStore
 
 _Answer = TypeVar("_Answer")
 NAMED = 20
-"""Problems of a kind that are reported one by one, at most. Of datasets with one reason only the first is checked."""
+"""The most problems of a kind that are reported one by one. Of datasets with the same reason only one is checked."""
 _ROOM_BYTES = 1 << 20
-"""A file system with less free space counts as full."""
+"""A file system with less free space than this counts as full."""
 
 
 class EnvironmentFindings(NamedTuple):
-    """The findings of the environment checks, and the settings and time that problems depend on."""
+    """The findings of the environment checks, with the settings and the time that problems depend on."""
 
     lost_steps: Mapping[str, StepRow] = {}
-    """By quarantined dataset, the first of its steps that is LOST now."""
+    """The first LOST step by quarantined dataset."""
     unwritable_folders: Sequence[str] = ()
-    """Faults of folders that cannot be written."""
+    """Descriptions of folders that can't be written, with the cause."""
     now_ms: int = 0
-    """This machine's time."""
+    """Time of this machine, in milliseconds since 1970."""
     rejection_fails: bool = False
-    """Whether `on_rejected` is `fail`: a rejected record fails its work unit."""
+    """Whether `on_rejected` is `fail`, so that a rejected record fails its work unit."""
     fails_for_fields: str = ""
-    """The key of the setting by which a new field fails its work unit, if any."""
+    """Key of the setting that makes a new field fail its work unit; empty if new fields are accepted."""
     freshness: Freshness = NO_TARGETS
-    """The job's freshness targets."""
     newer: str = ""
-    """Runs, or a rebuild, that the output knows and the store does not."""
+    """Runs, or a rebuild, that the output has a mark of and the store does not know; empty if there are none."""
     older: str = ""
-    """Runs that the store knows and the output does not."""
+    """Runs that the store knows and the output has no mark of; empty if there are none."""
     staged_in_other_folder: bool = False
-    """Whether pending commits were staged in another folder."""
+    """Whether the files of pending commits were staged in a folder other than the present one."""
     stalled_s: Mapping[str, float] = {}
-    """By id of a stalled run, for how many seconds it has made no progress, or has waited for its epoch."""
+    """Seconds without progress, or of waiting for an epoch, by the id of the stalled run."""
 
 
 def check_environment(
     folders: JobFolders, store: JobStore, status: StatusResult, runs: RunsResult, now_ms: int
 ) -> EnvironmentFindings:
-    """Check folders, quarantined steps and live runs as they are now."""
+    """Return the present state of folders, lost steps and live runs."""
     older = _answer(older_output, store, "")
     elsewhere = not older and _answer(is_other_staging, store, False)
     folders_used = ["store", *([] if elsewhere else ["staging"]), *([] if older else ["output"])]
@@ -97,8 +96,9 @@ def _lacking(folders: JobFolders, store: JobStore, status: StatusResult) -> Iter
 
 
 def _closed(store: JobStore, names: Sequence[str]) -> Iterator[str]:
-    """Yield the faults of folders on this machine: their file system is full or mounted read-only, or the user who
-    owns the store may not write to them."""
+    """Yield the faults of local folders: their file system is full or read-only, or the user who owns the store lacks
+    permission to write.
+    """
     if store.fs.scheme != "file":
         return
     roots, full = store.roots, set[int]()

@@ -1,4 +1,4 @@
-"""Problems of the job as a whole: its folders, store, lock and runs."""
+"""Kinds of problems of a whole job: its folders, store, lock and runs."""
 
 from __future__ import annotations
 

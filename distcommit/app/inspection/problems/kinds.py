@@ -1,4 +1,4 @@
-"""A kind of problem, and a problem of a job."""
+"""A kind of problem in the catalogue, and a problem of a job."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from distcommit.app.inspection.problems.commands import Command
 from distcommit.core.errors import shortened_cause, split_remedy
 
 _REASON = 300
-"""Characters of a quoted reason, at most. Its remedy is never cut."""
+"""The most characters of a quoted reason. Its remedy is never shortened."""
 
 
 class Severity(StrEnum):
-    """How much a problem stops.
+    """The severity of a problem.
 
     CRITICAL: no run can begin, or the next run publishes nothing. ERROR: a run failed, or datasets do not progress.
     WARNING: the job progresses.
@@ -27,34 +27,35 @@ class Severity(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem that a job has."""
+    """A problem of a job."""
 
     id: str
-    """Of its kind: stable, such as `RUN_STALLED`."""
+    """Stable id of the kind, such as `RUN_STALLED`."""
     finding: str
-    """The finding, with the names and numbers of this job."""
+    """The observed facts, with the names and numbers of this job."""
     command: str
-    """The command that resolves it. If an operator must decide, the command that shows more."""
+    """The command that resolves the problem. If an operator must decide, the command that shows more."""
     datasets: int = 0
-    """How many datasets it is about; 0 if it is about the job."""
+    """Number of affected datasets; 0 if the job as a whole is affected."""
     repair: tuple[str, ...] = ()
-    """The action of `distcommit store repair` (records, rebucket, rebuild, abandon, recover) and its words. Empty if an
-    operator or the next run must act."""
+    """The action of `distcommit store repair` (records, rebucket, rebuild, abandon, recover) with its words; empty if
+    an operator or the next run must act.
+    """
     severity: Severity = Severity.ERROR
     title: str = ""
     impact: str = ""
     action: str = ""
-    """The remedy: that of the quoted reason if it has one, otherwise that of the kind."""
+    """The remedy of the quoted reason if it has one, otherwise that of the kind."""
 
     @property
     def line(self) -> str:
-        """The id, the finding and the action."""
+        """Id, finding and action on one line."""
         return f"{self.id}: {self.finding}. {self.action}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """An entry of the catalogue, from which `status`, `--json`, alerts and the reference page are made."""
+    """A catalogue entry. `status`, `--json`, alerts and the reference page are generated from the entries."""
 
     id: str
     severity: Severity
@@ -63,13 +64,13 @@ class ProblemKind:
     finding: str
     """Template of `Problem.finding`."""
     cause: str
-    """Why it happens, and how it is detected."""
+    """Why the problem happens, and how it is detected."""
     impact: str
     action: str
     command: str
-    """Template of the command: its name and words, without the job file."""
+    """Template of the command, without the job file."""
     more: str = ""
-    """Template of the finding that counts the datasets which are not reported one by one."""
+    """Template of the finding that counts the datasets beyond those that are reported one by one."""
     more_command: str = ""
 
     def report(
@@ -85,12 +86,12 @@ class ProblemKind:
         """Return a problem of this kind.
 
         Args:
-            command: makes commands on the job.
-            reason: a stored reason, `{reason}` in the template. If it ends in a remedy, that one is the action.
-            instead: template of the command, if it is not the kind's.
-            datasets: how many it is about.
-            repair: as `Problem.repair`.
-            **values: of the templates' fields.
+            command: formats commands on the job.
+            reason: a stored reason for the field `{reason}`. If it ends in a remedy, the remedy becomes the action.
+            instead: a template of the command that replaces the kind's template.
+            datasets: number of affected datasets.
+            repair: see `Problem.repair`.
+            **values: values of the template fields.
         """
         cause, remedy = split_remedy(reason)
         fields = {**values, "reason": shortened_cause(cause, _REASON)}
@@ -98,7 +99,7 @@ class ProblemKind:
         return self._problem(finding, remedy, _filled(command, instead or self.command, values), datasets, repair)
 
     def report_more(self, command: Command, count: int, **values: object) -> Problem:
-        """Return the problem that counts the datasets which are not reported one by one."""
+        """Return the problem that counts the datasets beyond those that are reported one by one."""
         return self._problem(self.more.format(count=count), "", _filled(command, self.more_command, values), count, ())
 
     def _problem(self, finding: str, remedy: str, command: str, datasets: int, repair: tuple[str, ...]) -> Problem:
@@ -107,7 +108,7 @@ class ProblemKind:
 
 
 def _filled(command: Command, template: str, values: dict[str, object]) -> str:
-    """Fill each word by itself: names may have spaces, or look like options."""
+    """Fill the template word by word: a name may contain spaces, or look like an option."""
     words = template.split()
     has_options = any(word.startswith("--") for word in words)
     return command(*(word.format_map(values) for word in words), named=not has_options)

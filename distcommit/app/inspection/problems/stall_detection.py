@@ -1,11 +1,11 @@
-"""Detect live runs that make no progress.
+"""Detects live runs that make no progress.
 
-A run leaves names in folders of its store: progress, plans, segments, tables. While its driver lives, it renews its
-lease. The newest name is compared with the newest renewal, both by the times of the store's file system, so clocks of
+A run creates names in folders of its store: progress, plans, segments, tables. While its driver is alive, it renews its
+lease. The newest name is compared with the newest renewal. Both times come from the store's file system, so clocks of
 machines do not matter. If the file system reports no times of folders (S3), no stall is detected.
 
-A run without an epoch has left only its lease. Its renewal is compared with the begin in the run's id, both by the
-clock of the driver's machine.
+A run without an epoch has only its lease. The renewal is compared with the start time in the run's id; both come from
+the clock of the driver's machine.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from distcommit.stores.state.job_lock import LockRecord, holders
 from distcommit.stores.state.job_store import JobStore
 
 STALLED_S = 900
-"""Seconds without progress after which a live run counts as stalled, at least."""
+"""The least number of seconds without progress after which a live run counts as stalled."""
 
 
 def stalled_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
-    """Return stalled runs by id, each with the seconds since its last progress, or of its wait for an epoch.
+    """Return the seconds since the last progress by the id of each stalled run; for a run without an epoch, the seconds
+    since its start.
 
-    A run with an epoch is stalled after `STALLED_S` and after the median duration of the recorded runs, one without
-    after `STALLED_S`.
+    A run with an epoch counts as stalled after `STALLED_S` and after the median duration of the recorded runs. A run
+    without an epoch counts as stalled after `STALLED_S`.
     """
     took_s = [(row.ended_ms - row.began_ms) / 1000 for row in runs.runs if row.began_ms and row.ended_ms]
     least_s = max(STALLED_S, median(took_s) if took_s else 0)
@@ -55,7 +56,7 @@ def stalled_runs(store: JobStore, runs: RunsResult) -> dict[str, float]:
 
 
 def _waits_s(holder: LockRecord) -> float:
-    """Return 0 if it is less than `STALLED_S`, or the id has no time."""
+    """Return the seconds since the run's start; 0 if it is not stalled, or its id has no time."""
     try:
         began = datetime.strptime(holder.run_id[: len("20260101T000000")], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     except ValueError:
@@ -65,7 +66,7 @@ def _waits_s(holder: LockRecord) -> float:
 
 
 def _stalled_s(store: JobStore, row: RunRow, least_s: float) -> float:
-    """Return 0 if it is less than that, or unknown."""
+    """Return the seconds without progress; 0 if they are fewer than `least_s`, or unknown."""
     fs, lock = store.fs, f"{store.roots.store}/{LOCK}"
     renewed_ns = _changed_ns(fs, f"{lock}/{run_name(row.run_id)}") or _changed_ns(fs, lock)
     newest_ns = 0
@@ -77,7 +78,7 @@ def _stalled_s(store: JobStore, row: RunRow, least_s: float) -> float:
 
 
 def _signs(store: JobStore, row: RunRow) -> Iterator[int]:
-    """Yield the times of the run's traces in nanoseconds, the most frequent traces first."""
+    """Yield the times of the run's newest names in nanoseconds, beginning with the folders that change most often."""
     fs, root, run = store.fs, store.roots.store, run_name(row.run_id)
     for folder in (PROGRESS, RUN_TABLES, TASK_STATES, PLANS):
         yield _changed_ns(fs, f"{root}/{folder}/{run}")
@@ -97,6 +98,6 @@ def _below(fs: FileSystem, folder: str) -> Iterator[int]:
 
 
 def _changed_ns(fs: FileSystem, path: str) -> int:
-    """Return when a file, or the names in a folder, changed last; 0 if that is unknown."""
+    """Return when a file, or the names in a folder, last changed, in nanoseconds; 0 if unknown."""
     status = fs.status(path)
     return status.mtime_ns if status is not None else 0

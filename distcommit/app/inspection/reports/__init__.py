@@ -1,1 +1,1 @@
-"""The report of one run, and its parts."""
+"""The report of one run. Must not change anything. Start reading at `run_report`."""

@@ -1,4 +1,4 @@
-"""Distributions of numbers: percentiles, histograms and skew."""
+"""Percentiles, histograms and skew of numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ _UP_TO_MS = (50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_00
 
 
 class Bin(msgspec.Struct, frozen=True):
-    """The number of values of at most `up_to_ms` and above the bin before; None: above all bins."""
+    """A histogram bin: the number of values up to `up_to_ms` and above the previous bin; None: the last bin, without
+    a limit.
+    """
 
     up_to_ms: int | None
     count: int
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The distribution of durations in milliseconds."""
+    """Percentiles and a histogram of durations, in milliseconds."""
 
     count: int
     p50_ms: int
@@ -29,7 +31,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Skew(msgspec.Struct, frozen=True):
-    """How much the largest value, that of `subject`, exceeds the median of `count` values."""
+    """The largest of `count` values, which belongs to `subject`, beside their median."""
 
     measure: str
     unit: str
@@ -40,7 +42,7 @@ class Skew(msgspec.Struct, frozen=True):
 
 
 def spread_of(values_ms: Iterable[int]) -> Spread | None:
-    """Return the distribution of durations; None if there are none."""
+    """Return the distribution of durations in milliseconds; None without durations."""
     values = sorted(values_ms)
     if not values:
         return None
@@ -62,7 +64,7 @@ def percentile(ordered: Sequence[int], share: int) -> int:
 
 
 def skew_of(measure: str, unit: str, values: Iterable[tuple[str, int]]) -> Skew | None:
-    """Compare the largest of named values with their median; None if there are fewer than two."""
+    """Return the largest of named values beside their median; None for fewer than two values."""
     ordered = sorted(values, key=lambda pair: pair[1])
     if len(ordered) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The consequences of a run whose driver died."""
+"""Describes the open work of a run whose driver died."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from distcommit.app.inspection.recorded_runs import RunRow
 
 
 class KilledRun(msgspec.Struct, frozen=True):
-    """What remains open after a run whose driver died, and what ends it."""
+    """The open work of a run whose driver died, and how it is finished."""
 
     next_epoch: int
-    """Epoch of the first recorded run after it; 0 if there is none."""
+    """Epoch of the first run that began after the killed run; 0 if none has begun."""
     open_commits: dict[NextRun, int]
-    """Datasets with a sealed commit of the killed run that is not published yet, by what the next run does with it."""
+    """Datasets whose sealed commit the killed run did not publish, counted by the effect of the next run."""
     waiting: int
-    """Datasets with a sealed commit of the killed run for which an operator must decide."""
+    """Datasets with a sealed commit of the killed run that an operator must release."""
     command: str
     """The command that starts the next run."""
 
 
 def describe_killed_run(run: RunRow, epochs: Iterable[int], status: StatusResult, command: str) -> KilledRun:
-    """Return the consequences of a run that died.
+    """Return the open work of a killed run.
 
     Args:
-        run: the run.
+        run: the killed run.
         epochs: all recorded epochs of the job.
-        status: of the job; idle datasets may be missing.
-        command: starts the next run.
+        status: the job's status; idle datasets may be missing.
+        command: the command that starts the next run.
     """
     rows = [row for row in status.datasets if row.pending_epoch == run.epoch]
     return KilledRun(

@@ -1,5 +1,4 @@
-"""The report of a run: times of its tasks, latencies of datasets, slow and failed parts, and the outcome of each
-dataset."""
+"""Creates the report of a run: task times, latencies, failures, and the outcome of each dataset."""
 
 from __future__ import annotations
 
@@ -24,136 +23,115 @@ from distcommit.stores.history.run_table import RowKind, TableRow, TaskRows
 from distcommit.stores.state.job_store import JobStore
 
 MOST_DATASETS, MOST_TIMELINES, SLOWEST = 5000, 64, 10
-"""How many of each a report names; the others are counted."""
+"""The most datasets, task time lines and slow steps in a report; further ones are counted."""
 
 
 class Slow(msgspec.Struct, frozen=True):
-    """A dataset, or one of its work units, that took long."""
+    """A slow dataset or work unit."""
 
     subject: str
-    """The dataset."""
     ms: int
-    """Duration in milliseconds."""
     count: int
-    """Records of the dataset, or that the work unit read."""
+    """Records in the dataset or work unit."""
     part: str = ""
-    """The work unit; empty for the whole dataset."""
+    """Id of the work unit; empty for a whole dataset."""
 
 
 class ReportedDataset(msgspec.Struct, frozen=True):
-    """A dataset in the run."""
+    """The outcome and the times of a dataset in a run."""
 
     dataset: str
-    """The dataset."""
     outcome: str
-    """Its outcome in the run."""
     records: int
-    """Published records."""
     files: int
-    """Published files."""
     bytes_read: int
-    """Payload bytes read, in all attempts."""
+    """Payload bytes read in all attempts."""
     rejected: int
-    """Records rejected to error branches, in all attempts."""
+    """Records rejected to error branches in all attempts."""
     attempts: int
-    """Attempts at its work units."""
     failed: int
-    """Attempts that failed, also in part."""
+    """Attempts that failed completely or in part."""
     read_ms: int
-    """Milliseconds of all attempts."""
+    """Milliseconds of all attempts together."""
     commit_ms: int | None = None
-    """From its seal to its publication; None if unknown."""
+    """Milliseconds from seal to publication; None if unknown."""
     visible_ms: int | None = None
-    """From the end of its last work unit to its publication; None if unknown."""
+    """Milliseconds from the end of the last work unit to publication; None if unknown."""
     requests: int = 0
-    """To file systems; 0 if unknown."""
+    """File system requests; 0 if unknown."""
     lag_records: int | None = None
-    """How many records it is behind its source now; None if unknown or not asked for."""
+    """Unread records at the source now; None if unknown or not requested."""
     lag_seconds: float | None = None
-    """The age of its first unread record; None if unknown or not asked for."""
+    """Age of the first unread record in seconds; None if unknown or not requested."""
     kind: str = ""
-    """Kind of the problem; empty if there is none."""
+    """Kind of the failure that `reason` describes; empty if there is none."""
     reason: str = ""
-    """Reason of the problem."""
     checks_failed: dict[str, int] = {}
-    """Attempts that did not pass, by task checker."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
     """The report of a run. Times are milliseconds since 1970."""
 
     job: str
-    """Name of the job."""
     store: str
-    """Folder of the store."""
     created_ms: int
-    """Time of the report."""
     run: RunRow
-    """The run."""
     beginning: RunBeginning | None
-    """The record of its begin; None if there is none."""
     record: RunRecord | None
-    """The record of its end; None if there is none."""
     began_ms: int
-    """Begin of the time axis of the lanes."""
+    """Left end of the time axis."""
     ended_ms: int
-    """End of the time axis of the lanes."""
+    """Right end of the time axis."""
     task_timelines: list[TaskTimeline]
-    """Its busiest tasks."""
+    """The busiest tasks."""
     task_timelines_omitted: int
-    """Number of tasks that are not in `task_timelines`."""
     visible: Spread | None
-    """From the end of a dataset's last work unit to its publication."""
+    """Times from the end of a dataset's last work unit to its publication."""
     waited: Spread | None
-    """From the beginning of a dataset's first work unit to its publication."""
+    """Times from the start of a dataset's first work unit to its publication."""
     slowest_reads: list[Slow]
-    """The work units that read longest."""
     slowest_commits: list[Slow]
-    """The datasets with the longest time from seal to publication."""
+    """Datasets with the longest time from seal to publication."""
     slowest_visible: list[Slow]
-    """The datasets with the longest time from the end of their last work unit to publication."""
+    """Datasets with the longest time from the end of their last work unit to publication."""
     skew: list[Skew]
-    """Maximum and median over executors, tasks, work units and datasets."""
     outcomes: dict[str, int]
-    """Datasets by outcome."""
     bytes_read: int
-    """Payload bytes read, in all attempts."""
+    """Payload bytes read in all attempts."""
     rejected: int
-    """Records rejected to error branches, in all attempts."""
+    """Records rejected to error branches in all attempts."""
     requests: int
-    """To file systems, by the run's tasks."""
+    """File system requests of all tasks."""
     requests_unattributed: int
-    """Those of `requests` that belong to no single dataset."""
+    """Requests that served several datasets at once; included in `requests`."""
     datasets: list[ReportedDataset]
-    """Those that were not published, then the largest."""
+    """Datasets that were not published first, then the largest."""
     datasets_omitted: int
-    """Number of datasets that are not in `datasets`."""
     missing_datasets_reason: str = ""
-    """Why datasets are missing."""
+    """Why `datasets` is empty or incomplete."""
     missing_times_reason: str = ""
-    """Why times are missing."""
+    """Why task times are missing."""
     lag_unknown: str = ""
-    """Why no lag is known, if the source was asked."""
+    """Why the source reported no lag, if it was asked."""
     is_lag_requested: bool = False
     """Whether the source was asked for lags."""
     progress: Progressed | None = None
-    """While it is alive."""
     problems: list[Problem] = []
-    """The job's present problems, if this is its newest run."""
+    """Present problems of the job, if this is its newest run."""
     killed: KilledRun | None = None
-    """The consequences of its death, if its driver died."""
+    """The open work of the run, if its driver died."""
 
 
 def make_report(
     store: JobStore, epoch: int, clock: Clock, ask_lag: Callable[[Iterable[str]], Iterable[Lag]] | None = None
 ) -> RunReport:
-    """Return the report of the run of an epoch. Nothing is changed.
+    """Return the report of the run of an epoch. Changes nothing.
 
     Args:
-        store: the job's.
-        epoch: the run's.
-        clock: to determine whether it is alive.
-        ask_lag: asks the source how far these datasets are behind; None: lags stay unknown.
+        store: the job's store.
+        epoch: the epoch of the run.
+        clock: determines whether the run is alive.
+        ask_lag: asks the source for the lags of datasets; None leaves lags unknown.
 
     Raises:
         ConfigurationError: if nothing is recorded of such a run.
@@ -204,8 +182,10 @@ def make_report(
 
 
 class _Moments:
-    """When the run's own tasks read, sealed and published datasets. Replays for older runs are not included.
-    `requests`: by dataset; the empty name has those of no single dataset."""
+    """The times at which a run's own tasks read, sealed and published datasets, without replays of older runs.
+
+    `requests` counts file system requests by dataset; the empty name counts those for several datasets at once.
+    """
 
     def __init__(self, attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> None:
         self._first: dict[str, int] = {}
@@ -242,7 +222,7 @@ class _Moments:
         return [ms for ms in waits if ms is not None]
 
     def _until_published(self, urn: str, since: Mapping[str, int]) -> int | None:
-        """Return the time until publication, at least 0: clocks of two machines may differ."""
+        """Return the time until publication in milliseconds, at least 0: the clocks of two machines may differ."""
         if urn not in self._published or urn not in since:
             return None
         return max(0, self._published[urn] - since[urn])
@@ -280,7 +260,6 @@ def _dataset(row: RunDatasetRow, moments: _Moments) -> ReportedDataset:
 
 
 def _shown(datasets: Iterable[ReportedDataset]) -> list[ReportedDataset]:
-    """Return datasets that were not published first, then those of which most was read."""
     return sorted(datasets, key=lambda row: (not row.kind, -row.bytes_read, -row.records, row.dataset))[:MOST_DATASETS]
 
 

@@ -1,4 +1,4 @@
-"""When each task of a run read and committed, from task states and the run's table of times."""
+"""The times at which each task of a run read and committed, from task states and the run's table."""
 
 from __future__ import annotations
 
@@ -11,65 +11,57 @@ from distcommit.stores.history.run_table import RowKind, TaskIdentity, TaskRows
 
 
 class TaskTimeline(msgspec.Struct, frozen=True):
-    """One attempt at a task. Times are milliseconds since 1970."""
+    """An attempt at a task. Times are milliseconds since 1970."""
 
     phase: str
     """Phase of the run; empty if the attempt died or is still alive: then only its reads are known."""
     task: int
-    """Number of the task in the phase; -1 if `phase` is empty."""
+    """Number of the task in its phase; -1 if `phase` is empty."""
     host: str
-    """Host of the task."""
     daemon_pid: int
-    """Process id from which the Python worker was forked, one per executor."""
+    """Process id from which the Python worker was forked; one per executor."""
     began_ms: int
-    """Begin of the attempt."""
     ended_ms: int
-    """End of the attempt."""
     reads: tuple[tuple[int, int], ...] = ()
-    """Begin and end of each work unit that the attempt read."""
+    """Start and end of each work unit that the attempt read."""
     commits: tuple[tuple[int, int], ...] = ()
-    """Begin and end of each commit pass."""
     failed: int = 0
-    """Work units that failed."""
     records: int = 0
-    """Records that the attempt read."""
     bytes_read: int = 0
-    """Payload bytes that the attempt read."""
     datasets: int = 0
-    """Datasets that the attempt published."""
 
     @property
     def name(self) -> str:
-        """The phase and the task's number."""
+        """The phase and the number of the task."""
         return f"{self.phase} {self.task}" if self.phase else "not ended"
 
     @property
     def executor(self) -> str:
-        """The machine, and the process that all Python workers of the executor come from."""
+        """Host, and the process id from which all Python workers of the executor were forked."""
         return f"{self.host} {self.daemon_pid}" if self.phase else ""
 
     @property
     def read_ms(self) -> int:
-        """How long it read."""
+        """Time spent reading, in milliseconds."""
         return _length(self.reads)
 
     @property
     def commit_ms(self) -> int:
-        """How long it committed."""
+        """Time spent committing, in milliseconds."""
         return _length(self.commits)
 
     @property
     def busy_ms(self) -> int:
-        """How long it read or committed."""
+        """Time spent reading or committing, in milliseconds."""
         return self.read_ms + self.commit_ms
 
 
 def timelines_of(attempts: Iterable[Attempt], tasks: Iterable[TaskRows]) -> list[TaskTimeline]:
-    """Return all tasks that read or committed anything, by phase in order of their beginnings, executor and number.
+    """Return the tasks that read or committed, ordered by phase, executor and number.
 
     Args:
-        attempts: at work units.
-        tasks: rows of the run's table.
+        attempts: attempts at work units.
+        tasks: table rows of task attempts.
     """
     read: dict[str, list[Attempt]] = {}
     for attempt in attempts:
