@@ -1,4 +1,4 @@
-"""Preview: one run in temporary folders, whose first records are shown."""
+"""Previews a job: one run in temporary folders, and the first records of its output."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from distcommit.sinks.files.footer import read_batches
 from distcommit.stores.folders.trees import delete_tree
 
 _TABLES = 20
-"""Tables that are shown, at most."""
+"""The most tables that are shown."""
 _TEXT = 200
-"""Characters of a value that are shown, at most."""
+"""The most characters of a value that are shown."""
 
 
 class ShownTable(msgspec.Struct, frozen=True):
@@ -33,9 +33,9 @@ class ShownTable(msgspec.Struct, frozen=True):
     dataset: str
     branch: str
     kind: str
-    """As in the footers of their files."""
+    """Kind of the branch, as in the footers of its files."""
     records: int
-    """How many there are."""
+    """Number of published records."""
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
@@ -46,7 +46,6 @@ class PreviewResult(msgspec.Struct, frozen=True):
     run: RunResult
     tables: tuple[ShownTable, ...]
     tables_omitted: int
-    """How many tables are not among `tables`."""
 
     @property
     def succeeded(self) -> bool:
@@ -55,8 +54,9 @@ class PreviewResult(msgspec.Struct, frozen=True):
 
 
 def run_preview(config: JobConfig, observer: Observer | None = None) -> PreviewResult:
-    """Run a job whose sink is of type console, from the source's beginning, in temporary folders. Raises as
-    `Job.run`."""
+    """Run a job whose sink has the type console, from the start of the source, in temporary folders. Raises as
+    `Job.run`.
+    """
     with temporary_job(config) as empty:
         result = Job(empty, throwaway=True).run(observer)
         tables, more = first_records(empty)
@@ -65,8 +65,9 @@ def run_preview(config: JobConfig, observer: Observer | None = None) -> PreviewR
 
 @contextmanager
 def temporary_job(config: JobConfig) -> Iterator[JobConfig]:
-    """Yield the job with an empty store, staging and output beside its staging folder. They are deleted at the end. A
-    killed process leaves only these folders."""
+    """Yield the job with a new store, staging and output beside its staging folder. They are deleted at the end. A
+    killed process leaves these folders.
+    """
     root = f"{config.paths.staging}.console-{uuid.uuid4().hex[:12]}"
     paths = PathSettings(**{name: f"{root}/{name}" for name in ("store", "staging", "output")})
     commit = config.commit.model_copy(update={"durability": "none"})
@@ -78,7 +79,7 @@ def temporary_job(config: JobConfig) -> Iterator[JobConfig]:
 
 
 def first_records(config: JobConfig) -> tuple[list[ShownTable], int]:
-    """Return the first records of each published dataset and branch, and how many more tables there are."""
+    """Return the first records of each dataset and branch, and the number of tables beyond the limit."""
     fs = open_file_system(config.paths.output, durable=False)
     rows = max(sink.preview_records for sink in config.sink_sections().values())
     shown: list[ShownTable] = []

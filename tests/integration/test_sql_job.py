@@ -156,7 +156,7 @@ def test_tables_are_published_run_after_run(tmp_path: Path, spark: SparkSession)
     path.unlink()
     audit = Job.from_file(job.path).audit()
     assert not audit.exact
-    assert [altered.partition(": it is gone")[0] for altered in audit.altered] == [
+    assert [altered.partition(": the file is missing")[0] for altered in audit.altered] == [
         str(path.relative_to(tmp_path / "output"))
     ]
 

@@ -150,8 +150,8 @@ class _Audit:
                 continue
             self._logged |= logged
             for number in damaged:
-                reason = f"segment {number} of its commit log cannot be read"
-                self._result.note("unproven_files", f"bucket {bucket}: files published before then, as {reason}")
+                reason = f"segment {number} of the commit log, which can't be read"
+                self._result.note("unproven_files", f"bucket {bucket}: files published before {reason}")
 
     def output(self) -> None:
         try:
@@ -159,7 +159,7 @@ class _Audit:
             whose = f"it belongs to job {owner.job!r}" if owner and owner.store_id != self._store.store_id else ""
             for reason in filter(None, (whose, older_output(self._store), newer_runs(self._store))):
                 self._result.note(
-                    "altered", f"the output as a whole: found {reason}; restore the one that the job left"
+                    "altered", f"the output as a whole: found {reason}; restore the newest output of the job"
                 )
         except DistcommitError as error:
             self._result.unreadable.append(f"job log: {error}")
@@ -190,8 +190,8 @@ class _Audit:
         content = None
         if state is not None:
             for epoch in logged.unreadable:
-                reason = "its commit steps are of a version that is not known here"
-                self._result.note("unproven_files", f"{state.dataset_urn}: files of epoch {epoch}, as {reason}")
+                reason = "whose commit steps have an unknown version"
+                self._result.note("unproven_files", f"{state.dataset_urn}: files of epoch {epoch}, {reason}")
             is_missed = any(file.epoch == state.done_epoch for file in gone)
             is_whole = state.done_epoch not in folder.superseded_epochs and not is_missed
             content = SequenceContent(state, is_whole, is_counted=not state.targets)
@@ -228,7 +228,7 @@ class _Audit:
                     self._unknown(path, f"epoch {footer.epoch}, no sequence of this dataset published it")
                 continue
             if logged.is_foreign(self._below(path)):
-                self._unknown(path, f"epoch {footer.epoch}, and the commit log does not name it among that one's files")
+                self._unknown(path, f"epoch {footer.epoch}, whose files in the commit log do not include it")
                 continue
             self._content(path, file, content)
             checked.footers.append(footer)

@@ -29,19 +29,19 @@ def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, de
     try:
         footer = read_footer(fs, path)
         if footer is None:
-            return "it has no footer of this product"
+            return "the file has no footer of distcommit"
         sets, holes = map(parsed, (footer.offsets, footer.holes))
         for text in footer.filtered.values():
             parsed(text)
         if deep:
             table = read_records(fs, path)
             if table.num_rows != footer.records:
-                return f"{table.num_rows} records, its footer says {footer.records}"
+                return f"the file has {table.num_rows} records, but its footer has {footer.records}"
             if provenance is not None and not footer.stripped:
                 offsets = OffsetSets()
                 offsets.add(table, provenance)
                 if offsets.difference(sets).count() or sets.difference(offsets).count():
-                    return "its records are not those that its footer names"
+                    return "the offsets of the records differ from those in the footer"
             reason = altered(footer, table)
     except (DistcommitError, OSError) as error:
         return str(error)

@@ -80,7 +80,7 @@ class Folders:
         superseded = superseded_by(stones, done_epoch)
         for path, by in superseded.items():
             if len(by) > 1:
-                wrong.append((f"{self.output}/{path}", f"retired {len(by)} times, by tombstones of {_epochs(by)}"))
+                wrong.append((f"{self.output}/{path}", f"superseded {len(by)} times, by tombstones of {_epochs(by)}"))
         live_paths = [path for path in paths if not is_tombstone(path)]
         live_paths = [path for path in live_paths if path.removeprefix(f"{self.output}/") not in superseded]
         newest = newest_replacements(stones, done_epoch)
@@ -122,7 +122,7 @@ def replaced_otherwise(folder: AuditedFolder, state: DatasetState) -> str:
     actual = ", ".join(map(str, folder.replacements)) or "none"
     return (
         f"expected the replacement of epoch {state.replacement or 'none'}, which the store sealed last, found {actual};"
-        " restore the newest output: this one was put back from an older copy, or its tombstone was deleted"
+        " restore the newest output: the present one was restored from an older copy, or its tombstone was deleted"
     )
 
 

@@ -33,7 +33,7 @@ class BranchLedger:
         expected = sum(part.rows for part in self.row.covered)
         if result is None or result == expected:
             return ""
-        return f"expected {expected} rows, as its ledger says, found {result}"
+        return f"the ledger has {expected} rows, but readers see {result}"
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
     if row.epoch > state.done_epoch and row.epoch != pending:
         return (
             f"epoch {row.epoch}, which no sequence of this dataset published: expected at most {state.done_epoch}; the"
-            " store is older than the target, or another one"
+            " store is older than the target, or is a different store"
         )
     return ""
 

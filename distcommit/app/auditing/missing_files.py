@@ -75,8 +75,8 @@ class MissingFile:
     @property
     def reason(self) -> str:
         return (
-            f"it is gone: epoch {self.epoch} has published it, as the commit log says, and nothing has taken it away"
-            " since; restore it from a backup. What is to go, `distcommit dataset expire` takes, and the audit knows"
+            f"the file is missing: the commit log records that epoch {self.epoch} published it, and no record deletes"
+            " it; restore it from a backup. To delete files on purpose, use `distcommit dataset expire`"
         )
 
 
@@ -142,8 +142,8 @@ def logged_files(store: JobStore, bucket: int) -> tuple[dict[str, LoggedFiles], 
 
 
 def _done(record: Record, fold: Fold) -> Iterator[tuple[SealedSequence, bool]]:
-    """Yield the sequences that a record closes as published. The flag tells whether all files were published; it is
-    False for an accepted sequence.
+    """Yield the sequences that a record closes as published. The flag is False for an accepted sequence, which may lack
+    files.
     """
     match record:
         case Intent(gate=Gate.PASSED):

@@ -52,7 +52,7 @@ def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: in
             if not below.is_folder and noted_attempt(below.name) is None:
                 yield from _foreign(store, below, f"{path}/{below.name}")
             elif staged >= epoch:
-                yield OrphanedFile(f"{path}/{below.name}", f"the next run is of epoch {epoch}, and sweeps older ones")
+                yield OrphanedFile(f"{path}/{below.name}", f"the next run, epoch {epoch}, deletes older attempts only")
             # of another generation: all was idle when that ended
             elif bucket >= store.buckets or (fold is not None and swept_epochs([staged], epoch, fold)):
                 yield OrphanedFile(f"{path}/{below.name}")
@@ -61,4 +61,4 @@ def _of_epoch(store: JobStore, folds: Mapping[int, Fold], staged: int, epoch: in
 def _foreign(store: JobStore, entry: FolderEntry, path: str) -> Iterator[OrphanedFile]:
     root = f"{store.roots.staging}/"
     for file in files_below(store.fs, root + path) if entry.is_folder else [root + path]:
-        yield OrphanedFile(file.removeprefix(root), "no attempt of this job has its place there")
+        yield OrphanedFile(file.removeprefix(root), "no attempt of this job stages files at this path")

@@ -130,7 +130,8 @@ def _read_folder(fs: FileSystem, output: str, pool: ThreadPoolExecutor, name: st
         if isinstance(file_or_problem, str):
             folder.unusable.append(file_or_problem)
         elif folder_of(file_or_problem.footer.dataset_urn) != name:
-            folder.unusable.append(f"{file_or_problem.path}: it is of dataset {file_or_problem.footer.dataset_urn}")
+            urn = file_or_problem.footer.dataset_urn
+            folder.unusable.append(f"{file_or_problem.path}: the file belongs to dataset {urn}")
         else:
             folder.files.append(file_or_problem)
     return folder
@@ -148,7 +149,7 @@ def _read(fs: FileSystem, path: str) -> PublishedFile | str:
     try:
         footer = read_footer(fs, path)
         if footer is None:
-            return f"{path}: it has no footer of this product"
+            return f"{path}: the file has no footer of distcommit"
         offsets, holes = map(parsed, (footer.offsets, footer.holes))
         for text in footer.filtered.values():
             parsed(text)

@@ -20,7 +20,7 @@ def altered(footer: Footer, records: pa.Table) -> str:
     if actual == footer.content_sum:
         return ""
     return (
-        f"its records are not those that were written: expected content sum {footer.content_sum}, as its footer says,"
+        f"the records differ from the written ones: expected content sum {footer.content_sum} of the footer,"
         f" found {actual}; restore the file from a backup, or read its offsets from the source again"
     )
 
@@ -56,9 +56,9 @@ class SequenceContent:
         if self.is_whole and (self.sums or self.is_counted) and len(self.sums) < state.done_files:
             # several output records of one input record may be in several files, each of which names its offset
             return (
-                f"of the {state.done_files} files of epoch {state.done_epoch}, as the commit log counts them, only"
-                f" {len(self.sums)} are there; restore the others from a backup, or read their offsets from the source"
-                " again"
+                f"files of epoch {state.done_epoch} are missing: the commit log has {state.done_files},"
+                f" found {len(self.sums)}; restore the missing files from a backup, or read their offsets from the"
+                " source again"
             )
         counts = (len(self.sums), self.records)
         if not (actual and state.done_content_sum) or counts != (state.done_files, state.done_records):
@@ -66,7 +66,7 @@ class SequenceContent:
         if actual == state.done_content_sum:
             return ""
         return (
-            f"the {len(self.sums)} files of epoch {state.done_epoch} are not those that were sealed: expected content"
-            f" sum {state.done_content_sum}, as the commit log says, found {actual} by their footers; restore them from"
-            " a backup, or read their offsets from the source again"
+            f"the {len(self.sums)} files of epoch {state.done_epoch} differ from the sealed ones: the commit log has"
+            f" content sum {state.done_content_sum}, found {actual} in their footers; restore them from a backup, or"
+            " read their offsets from the source again"
         )

@@ -1,7 +1,7 @@
-"""Source positions that two datasets have published: each has the record once, together they have it twice.
+"""Detects source positions that two datasets have published, so that their records exist twice.
 
-A position is the source's partition and offset in a file, and the thing that these count in, which the dataset's URN
-and the incarnation in the footer name (see `core.interfaces.source.Provenance`).
+A position is a partition and an offset in an offset space. The URN of the dataset and the incarnation in the footer
+identify the offset space (see `core.provenance.Provenance`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SharedRange(msgspec.Struct, frozen=True):
     low: int
     high: int
     incarnation: str = ""
-    """What they count in (a Kafka topic id), if a file names it."""
+    """The offset space (a Kafka topic id), if a file names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SharedPositions:
     _by_name: dict[str, list[_Published]] = field(default_factory=dict)
 
     def add(self, urn: str, by_incarnation: dict[str, OffsetSets]) -> tuple[int, Iterator[SharedRange]]:
-        """Add a dataset's offsets. Return how many of them earlier datasets have published too, and where."""
+        """Add the offsets of a dataset. Return the count and the ranges that earlier datasets have published too."""
         count, overlaps = 0, list[tuple[_Published, _Published, OffsetSets]]()
         published_ranges = [_Published(urn, incarnation, offsets) for incarnation, offsets in by_incarnation.items()]
         for published in published_ranges:
@@ -58,7 +58,7 @@ class SharedPositions:
         return count, (shared_range for each in overlaps for shared_range in _ranges(*each))
 
     def _overlapping(self, published: _Published) -> list[_Published]:
-        """Return what earlier datasets published that may count in the same thing."""
+        """Return published offsets of datasets added before that may have the same offset space."""
         overlapping: dict[int, _Published] = {}
         for name in self._names(published):
             for other in self._by_name.get(name, ()):
@@ -67,14 +67,14 @@ class SharedPositions:
         return list(overlapping.values())
 
     def _names(self, published: _Published) -> list[str]:
-        names = [f"thing {self.provenance.offset_space_of(published.urn)}"]
+        names = [f"space {self.provenance.offset_space_of(published.urn)}"]
         if self.provenance.unique_incarnations and published.incarnation:
             names.append(f"incarnation {published.incarnation}")
         return names
 
 
 def is_other_incarnation(incarnation: str, current: str) -> bool:
-    """Return whether two incarnations surely differ. Older files, and watermarks set by an operator, name none."""
+    """Return whether two incarnations are known and differ. Older files, and watermarks set by operators, have none."""
     return bool(incarnation and current) and incarnation != current
 
 

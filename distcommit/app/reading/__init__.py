@@ -1,2 +1,3 @@
-"""Snapshot readers: they see only whole commits. Must not write anything, nor need a source's client or (but for the
-data source) Spark. Start reading at `readers`."""
+"""Snapshot readers, which return only complete commits. They must not write anything, nor need the client of a source
+or (except the data source) Spark. Start reading at `readers`.
+"""

@@ -1,12 +1,11 @@
-"""Spark's data source `distcommit`: `spark.read.format("distcommit").load("job.yaml")` reads a job's commits at one
-snapshot.
+"""Spark's data source `distcommit`: `spark.read.format("distcommit").load("job.yaml")` reads a job at one snapshot.
 
-A frame is of the newest snapshot, or the one of `as_of`, at the time of `load`. Its files are fixed then: each action
-reads these, or fails. Executors read them with this package.
+`load` chooses the newest snapshot, or that of `as_of`, and fixes its files. Each later action on the frame reads these
+files, or fails if they are deleted. Executors read them with this package.
 
-Columns and records are reduced by options of `load`, not by Spark. Spark does not pass a query's columns to a Python
-data source, and its `pushFilters` returns wrong rows on Spark 4.3: Spark keeps one plan of a source for each loaded
-frame, so that a pushed filter of one query also applies to the next, and to both halves of a union
+Options of `load` select columns and records, not the query. Spark does not pass the columns of a query to a Python data
+source. Its `pushFilters` returns wrong rows on Spark 4.3, since Spark keeps one plan for each loaded frame: a filter of
+one query would also apply to the next query, and to both halves of a union
 (`tests/integration/test_spark_push_down.py` reproduces it).
 """
 
@@ -46,27 +45,30 @@ def register_data_source(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _FrameFiles:
-    """What a frame reads: files of one snapshot, by their paths on the file system of `location`."""
+    """The files of one snapshot that a frame reads, as paths on the file system of `location`."""
 
     location: str
     snapshot: str
     files: tuple[str, ...]
-    """Those that may have records which pass `filters`."""
+    """Files that may have records which pass `filters`."""
     schema: pa.Schema
-    """The columns of all files of the snapshot."""
+    """The columns of all files in the snapshot."""
     columns: tuple[str, ...]
-    """The columns of the frame."""
     filters: RowFilters
 
 
 class DistcommitDataSource(DataSource):
-    """A job's commits at one snapshot, as `distcommit.read` returns them.
+    """A job's records at one snapshot, as `distcommit.read` returns them.
 
-    Options: `path` (the argument of `load`): the job file, as the driver sees it. `dataset`: a URN; or `datasets`:
-    several, as a JSON list; without both all of them. `as_of`: the epoch of a run, or a time in ISO 8601. `branch`: of
-    a job with a fork. `columns`: a JSON list; of Parquet only these are read. `filters`: of records, as
-    `parsed_filters`; files and row groups of Parquet without a match by their statistics are not read. `tasks`: by how
-    many tasks it is read, at most; 64.
+    Options:
+        path: the job file, as the driver sees it; also the argument of `load`.
+        dataset: a dataset URN. datasets: several, as a JSON list. Without either, all datasets.
+        as_of: the epoch of a run, or a time in ISO 8601; default: the newest snapshot.
+        branch: the branch to read, for a job with a fork.
+        columns: a JSON list of columns. From Parquet files only these are read.
+        filters: filters of records, see `parsed_filters`. Parquet files and row groups are skipped if their statistics
+            exclude a match.
+        tasks: the maximum number of reading tasks; default: 64.
 
     Raises:
         ConfigurationError, NotSettledError, SnapshotExpiredError, StaleStoreError, CorruptError: from `load`, as
@@ -85,11 +87,13 @@ class DistcommitDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """The name for `spark.read.format`."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns of all files, or those that were asked for; null in files that lack one."""
+        """Return the requested columns, or those of all files. A column is null in the records of files that lack
+        it.
+        """
         selected = pa.schema([self._pinned.schema.field(name) for name in self._pinned.columns])
         return from_arrow_schema(selected, prefer_timestamp_ntz=True)
 
@@ -98,8 +102,6 @@ class DistcommitDataSource(DataSource):
 
 
 class _Files(InputPartition):
-    """The files that one task reads."""
-
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(list(files))
 
@@ -218,7 +220,7 @@ def _columns(options: Mapping[str, str]) -> list[str] | None:
 
 
 def _names(text: str) -> list[str] | None:
-    """Return names of a JSON list; None if it is not one."""
+    """Return the names in a JSON list; None if the text is not such a list."""
     try:
         result = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,8 @@
-"""Files of several schemas as one table: a dataset's columns come, go and widen over time."""
+"""Reads files with several schemas as one table. Columns of a dataset can be added, removed or widened over time.
+
+More types are joined than `schemas.evolution` allows in new files (such as int64 with float64), so that all published
+files stay readable.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,11 @@ from distcommit.schemas.evolution import nullable
 
 
 def joined_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return the schema that all files are read with: all columns, each of its widest type. Columns that differ are
-    nullable at any depth, as a file may lack them.
+    """Return a schema with all columns of the given schemas, each of the widest type. If schemas differ, all columns
+    are nullable at any depth, as a file may lack them.
 
     Raises:
-        ConfigurationError: if a column has types of which none is wider than the other.
+        ConfigurationError: if no type of a column is wider than its other types.
     """
     bare = [schema.remove_metadata() for schema in schemas]
     if all(schema.equals(bare[0]) for schema in bare):
@@ -27,7 +31,7 @@ def joined_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def joined_table(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the records of all tables. Columns that a table lacks are null in its rows. Raises as `joined_schema`."""
+    """Return the records of all tables, with null in columns that a table lacks. Raises as `joined_schema`."""
     if not tables:
         return pa.table({})
     if not all(table.schema.equals(tables[0].schema) for table in tables):

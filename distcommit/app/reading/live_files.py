@@ -1,4 +1,4 @@
-"""The files of a dataset in a snapshot."""
+"""Lists the files of a dataset that a snapshot shows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from distcommit.stores.folders.trees import files_below
 
 
 def keeps_names_apart(fs: FileSystem, output: str) -> bool:
-    """Return whether the output's file system distinguishes `A` and `a`. One that does not may give two datasets one
-    folder."""
+    """Return whether the output's file system distinguishes `A` from `a`. Otherwise two datasets may share a folder."""
     return fs.status(f"{output}/{OWNERSHIP_FOLDER.upper()}") is None
 
 
 def published_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]:
-    """Return the published files of the dataset, by their footers, and those that are gone.
+    """Return the paths whose footers name the dataset, and the paths of missing files.
 
     Raises:
-        CorruptError: if one can't be read.
+        CorruptError: if a footer can't be read.
     """
     found: list[str] = []
     for path in paths:
@@ -38,11 +37,11 @@ def published_files(fs: FileSystem, urn: str, paths: Iterable[str]) -> list[str]
 
 
 def live_files(fs: FileSystem, output: str, urn: str, done_epoch: int, branch: str) -> list[str]:
-    """Return the files of a branch of the dataset that are published up to that epoch and not superseded by then, by
+    """Return the files of a branch of the dataset that epochs up to `done_epoch` published and did not supersede, by
     name.
 
-    The caller must verify afterwards that the snapshot still exists: files are deleted once no kept snapshot shows
-    them. Tombstones are read first, as they are deleted after the files that they name.
+    Tombstones are read first, since they are deleted after the files that they name. Files are deleted once no retained
+    snapshot shows them, so the caller must verify afterwards that the snapshot still exists.
 
     Raises:
         UnknownVersionError, CorruptError: if a tombstone can't be read.

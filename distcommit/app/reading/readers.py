@@ -1,4 +1,4 @@
-"""Snapshot readers: one or many datasets at one snapshot, without Spark and the source's client."""
+"""Snapshot readers: the records of one or many datasets at one snapshot, without Spark and the client of a source."""
 
 from __future__ import annotations
 
@@ -47,15 +47,18 @@ _BY_SPARK = {".parquet": "parquet", ".orc": "orc"}
 
 
 class Snapshot:
-    """The datasets of one snapshot: everything that was committed up to it, and nothing else.
+    """The datasets of one snapshot: exactly the records that were committed up to it.
 
-    A snapshot does not change while it is kept. Its files are deleted after it, so that a late reader gets
-    `SnapshotExpiredError`, never a part.
+    The content of a snapshot never changes. Its files are deleted only after the snapshot has expired, so that a late
+    reader gets `SnapshotExpiredError` and never a part.
 
-    Attributes: epoch, phase: the run that made it, and whether at its beginning (1) or end (2). time_ms: when,
-    milliseconds since 1970. datasets: the done epoch and watermark of each. branch: that is read. exactly_once: False
-    if runs have delivered at least once: records may be duplicated, and files of failed work units may be there in
-    part.
+    Attributes:
+        epoch, phase: the run that created the snapshot, at its start (1) or end (2).
+        time_ms: time of creation, in milliseconds since 1970.
+        datasets: done epoch and watermark by dataset.
+        branch: the branch that is read.
+        exactly_once: False if runs delivered at least once. Then records may be duplicated, and failed work units may
+            have left some of their files.
     """
 
     def __init__(
@@ -78,24 +81,24 @@ class Snapshot:
 
     @property
     def location(self) -> str:
-        """The job's output, as a path of this machine or a URL."""
+        """The output folder of the job, as a local path or a URL."""
         return self._place
 
     def files(self, dataset: str | None = None) -> list[str]:
-        """Return paths or URLs of the live files of a dataset, or of all of them, in order.
+        """Return paths or URLs of the live files of a dataset, or of all datasets, sorted.
 
         Raises:
-            SnapshotExpiredError: if the snapshot is no longer kept.
+            SnapshotExpiredError: if the snapshot has expired.
         """
         return [path for paths in self.files_by_dataset(dataset).values() for path in paths]
 
     def files_by_dataset(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """Return `files` by dataset."""
+        """Return the paths or URLs of `files` by dataset. Raises as `files`."""
         scheme_and_host = self._place.removesuffix(path_of(self._place))
         return {urn: [f"{scheme_and_host}{path}" for path in paths] for urn, paths in self.paths(dataset).items()}
 
     def paths(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """Return the paths of the live files on the store's file system, by dataset."""
+        """Return the live files by dataset, as paths on the store's file system. Raises as `files`."""
         fs, output = self._store.fs, self._store.roots.output
         named = [self._named(dataset)] if dataset is not None else list(self.datasets)
         epochs = [(urn, self.datasets[urn].done_epoch) for urn in named]
@@ -110,10 +113,10 @@ class Snapshot:
         return dict(zip(named, paths_of_datasets, strict=True))
 
     def to_arrow(self, dataset: str | None = None) -> pa.Table:
-        """Return all records. Columns that a file lacks are null in its rows.
+        """Return all records, with null in columns that a file lacks.
 
         Raises:
-            SnapshotExpiredError: as `files`.
+            SnapshotExpiredError: if the snapshot has expired.
             ConfigurationError: if a column has incompatible types.
         """
         fs = self._store.fs
@@ -125,12 +128,13 @@ class Snapshot:
         return joined_table(tables)
 
     def to_pandas(self, dataset: str | None = None) -> pd.DataFrame:
-        """Return all records as a pandas frame."""
+        """Return all records as a pandas frame. Raises as `to_arrow`."""
         return self.to_arrow(dataset).to_pandas()
 
     def to_pyarrow_dataset(self, dataset: str | None = None) -> ds.Dataset:
-        """Return a pyarrow dataset. Of Parquet files on this machine it reads lazily, and raises FileNotFoundError if
-        the snapshot is gone by then; otherwise it is in memory."""
+        """Return a pyarrow dataset. It reads local Parquet files lazily, and then raises FileNotFoundError if the
+        snapshot has expired meanwhile. Other files are read into memory at once.
+        """
         import pyarrow.dataset as ds  # noqa: PLC0415 - it brings pandas along
 
         paths = [path for dataset_paths in self.paths(dataset).values() for path in dataset_paths]
@@ -145,13 +149,13 @@ class Snapshot:
     def to_duckdb(
         self, dataset: str | None = None, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """Return a relation of DuckDB. Needs `distcommit[sql]`."""
+        """Return a DuckDB relation. Needs the package extra `distcommit[sql]`."""
         import duckdb  # noqa: PLC0415 - an extra
 
         return (connection or duckdb.connect()).from_arrow(self.to_pyarrow_dataset(dataset))
 
     def to_spark(self, spark: SparkSession, dataset: str | None = None) -> DataFrame:
-        """Return a Spark frame: Spark reads Parquet and ORC, other formats are read here."""
+        """Return a Spark frame. Spark reads Parquet and ORC; this process reads files of other formats."""
         files = self.files(dataset)
         endings = {file[file.rindex(".") :] for file in files}
         form = _BY_SPARK.get(endings.pop()) if len(endings) == 1 else None
@@ -185,27 +189,27 @@ def read(
     branch: str | None = None,
     as_of: AsOf = None,
 ) -> Snapshot:
-    """Return a job's commits at one snapshot: of the named datasets, or all.
+    """Return a job's records at one snapshot.
 
     Args:
-        job: the job's file; or its folders: `{"store": ..., "output": ...}`, paths or URLs.
-        datasets: which; without it all that have published anything by then.
-        branch: of a job with a fork; `errors` (or `errors/BRANCH`) for rejected records.
+        job: the job file; or its folders, `{"store": ..., "output": ...}`, as paths or URLs.
+        datasets: names of the datasets; default: all that had published records by then.
+        branch: the branch, for a job with a fork; `errors` or `errors/BRANCH` for rejected records.
         as_of: see `AsOf`.
 
     Raises:
-        ConfigurationError: if there is no such store, dataset, branch or run, the branch has no files, or one of
-            several branches must be named.
-        NotSettledError, SnapshotExpiredError: if the snapshot does not exist yet, or any more.
+        ConfigurationError: if the store, dataset, branch or run does not exist, the branch has no files, or the job has
+            several branches and none is given.
+        NotSettledError, SnapshotExpiredError: if the snapshot does not exist yet, or has expired.
         StaleStoreError: if store and output do not belong together.
-        CorruptError: if their records can't be read.
+        CorruptError: if records of the store or output can't be read.
     """
     store, location, branch = _opened(job, branch)
     return read_store(store, location, branch, datasets, as_of)
 
 
 def read_store(store: JobStore, location: str, branch: str, datasets: Iterable[str] | None, as_of: AsOf) -> Snapshot:
-    """Return one snapshot of an opened store, as `read`. `location`: its output as the job names it."""
+    """Return one snapshot of an open store, as `read` does. `location` is the output as the job file names it."""
     _require_together(store)
     for tries_left in reversed(range(_TRIES)):
         root = choose_snapshot(store, as_of)
@@ -265,11 +269,11 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
 
 
 def _only_branch(store: JobStore) -> str:
-    """Return the branch to read without a job file, by the branches in the store.
+    """Return the only branch in the store, for readers without a job file.
 
     Raises:
-        ConfigurationError: if there are several, below one folder.
-        UnknownVersionError, CorruptError: if the store's record of them can't be read.
+        ConfigurationError: if the store has several branches below one folder.
+        UnknownVersionError, CorruptError: if the store's record of branches can't be read.
     """
     names = [match[1] for name in read_settings(store).settings if (match := _BRANCH_TYPE.fullmatch(name))]
     if len(names) > 1:

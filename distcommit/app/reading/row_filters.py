@@ -1,4 +1,4 @@
-"""Filters of records by their values, given once for files with different column types."""
+"""Filters of records by column values, for files whose column types may differ."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ _COMPARED = {"=" if name == "==" else name: function for name, function in COMPA
 _AMONG = ("in", "not in")
 _MOST_DIGITS = 76  # of Arrow's widest decimal
 _NO_USE = ("!=", "not in")
-"""Comparisons that statistics of a row group rarely exclude. NaN, which passes these, is not in statistics."""
+"""Comparisons that row-group statistics rarely exclude. NaN passes them and is not in the statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A column, a comparison (`=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`), and a JSON value, or several. As in SQL
-    no comparison is true of null."""
+    """A comparison of a column (`=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`) with a JSON value, or with several.
+
+    As in SQL, a comparison is never true for null.
+    """
 
     column: str
     compared: str
@@ -38,7 +40,9 @@ class RowFilter:
         return self.value if self.compared in _AMONG else (self.value,)
 
     def expression(self, kind: pa.DataType) -> pc.Expression:
-        """Return the exact filter for a column of that type. Raises pa.ArrowException if a value is not of the type."""
+        """Return the exact filter for a column of that type. Raises pa.ArrowException if a value does not fit the
+        type.
+        """
         column, values = _alike(pc.field(self.column), kind, self.values)
         if self.compared in _AMONG:
             among = column.isin(pa.array([value.as_py() for value in values], values[0].type))
@@ -49,20 +53,20 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class RowFilters:
-    """Filters that must all be true of a record. Without filters every record passes."""
+    """Filters that a record must all pass. Without filters every record passes."""
 
     all_of: tuple[RowFilter, ...] = ()
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that they use."""
+        """The columns that the filters use."""
         return frozenset(row_filter.column for row_filter in self.all_of)
 
     def expression(self, schema: pa.Schema) -> pc.Expression | None:
-        """Return the filter for files with these columns; None if every record passes.
+        """Return the exact filter for files with these columns; None if every record passes.
 
         Raises:
-            ConfigurationError: if there is no such column, or a value is not of its type.
+            ConfigurationError: if a column does not exist, or a value does not fit its type.
         """
         result = _all_true([_exact(row_filter, schema) for row_filter in self.all_of])
         if result is not None:
@@ -75,16 +79,17 @@ class RowFilters:
         return result
 
     def of_file(self, schema: pa.Schema) -> pc.Expression | None:
-        """Return a filter for the statistics of a file with these columns. It passes all wanted records, and maybe
-        others. None if it would exclude nothing."""
+        """Return a filter for the statistics of a file with these columns; None if it would exclude nothing. It passes
+        all requested records, and possibly others.
+        """
         return _all_true([result for row_filter in self.all_of if (result := _rough(row_filter, schema)) is not None])
 
 
 def parsed_filters(text: str | None) -> RowFilters:
-    """Return filters from JSON: a list of lists of a column, a comparison and a value, as in pandas and pyarrow.
+    """Return the filters of a JSON text: a list of lists of column, comparison and value, as in pandas and pyarrow.
 
     Raises:
-        ConfigurationError: if it is not such a list.
+        ConfigurationError: if the text is not such a list.
     """
     if text is None:
         return RowFilters()
@@ -123,7 +128,7 @@ def _is_value(value: Any) -> bool:
 def _alike(
     column: pc.Expression, kind: pa.DataType, values: Sequence[Any]
 ) -> tuple[pc.Expression, Sequence[pa.Scalar]]:
-    """Return a column and values in one type that represents each of them exactly."""
+    """Return the column and the values converted to one type that represents all of them exactly."""
     if pa.types.is_decimal(kind):
         return _as_decimals(column, kind, values)
     plain = [float(value) if isinstance(value, Decimal) else value for value in values]

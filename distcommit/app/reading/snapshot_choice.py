@@ -1,4 +1,4 @@
-"""Choose the snapshot that a reader gets: the newest, that of a run, or that of a time."""
+"""Chooses the snapshot for a reader: the newest one, or the one of a run or a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from distcommit.stores.snapshots.snapshots import SnapshotManifest, newest_snaps
 from distcommit.stores.state.job_store import JobStore
 
 AsOf = int | datetime | str | None
-"""None: the newest snapshot. A number: that which the run of this epoch left. A time (without a zone: that of this
-machine): the newest snapshot of then, once a later one rules out that another comes before it. A text is either one, a
-time in ISO 8601."""
+"""The choice of a snapshot. None: the newest. A number: the last one of the run with this epoch. A time: the newest one
+of that time; a time without a zone is local. A text: an epoch, or a time in ISO 8601.
+
+A snapshot of a time exists only once a later snapshot proves that no other one can come between.
+"""
 
 _SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,10 +26,10 @@ def choose_snapshot(store: JobStore, as_of: AsOf) -> SnapshotManifest:
     """Return the manifest of the chosen snapshot.
 
     Raises:
-        NotSettledError: if it does not exist yet.
-        SnapshotExpiredError: if it is no longer kept.
-        ConfigurationError: if it can't exist.
-        UnknownVersionError, CorruptError: if a manifest, or the job log, can't be read.
+        NotSettledError: if the snapshot does not exist yet.
+        SnapshotExpiredError: if the snapshot has expired.
+        ConfigurationError: if such a snapshot can't exist.
+        UnknownVersionError, CorruptError: if a manifest or the job log can't be read.
     """
     as_of = parsed_as_of(as_of)
     fold = store.job_log().refresh()
@@ -54,8 +56,9 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
 
 
 def _at_time(store: JobStore, roots: Iterator[SnapshotManifest], at: datetime) -> SnapshotManifest:
-    """Choose by time. A snapshot is never older than the one before it. So once one is newer than the time, all later
-    ones are; until then a run that has read its clock, or whose clock is behind, may still write an older one."""
+    """Return the newest snapshot of a time. Snapshots never get older, so once a later snapshot exists, the choice is
+    final. Before that, a run whose clock is behind may still write an older snapshot.
+    """
     time_ms = _ms(at)
     oldest: SnapshotManifest | None = None
     for root in roots:
@@ -77,7 +80,9 @@ def _at_time(store: JobStore, roots: Iterator[SnapshotManifest], at: datetime) -
 
 
 def _ms(at: datetime) -> int:
-    """Return whole milliseconds since 1970, without a float: a printed time of a snapshot must choose it."""
+    """Return whole milliseconds since 1970. Floats are avoided so that the printed time of a snapshot chooses that
+    snapshot.
+    """
     try:
         return ((at if at.tzinfo is not None else at.astimezone(UTC)) - _SINCE) // timedelta(milliseconds=1)
     except (OverflowError, ValueError, OSError) as error:
@@ -166,10 +171,10 @@ def _shown(root: SnapshotManifest) -> str:
 
 
 def parsed_as_of(options: AsOf) -> int | datetime | None:
-    """Return an epoch, or a time.
+    """Return an epoch or a time.
 
     Raises:
-        ConfigurationError: if it is neither.
+        ConfigurationError: if the value is neither.
     """
     if options is None or isinstance(options, int | datetime):
         return options

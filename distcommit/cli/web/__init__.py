@@ -1,4 +1,4 @@
-"""Pages of runs: HTML, drawings, and the server that serves them on loopback.
+"""HTML pages of jobs and runs, drawings, and the server of the pages on loopback.
 
 Pages must not load anything from other hosts. Start reading at `html_pages`.
 """

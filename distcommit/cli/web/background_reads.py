@@ -1,4 +1,4 @@
-"""Reads of many names in background threads, so that one that hangs does not delay the others."""
+"""Reads values of many names in background threads, so that a read that hangs does not delay the others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 _PARALLEL, _MOST_THREADS, _HUNG_S = 8, 64, 5.0
-"""Reads at once; the most threads together with reads that hang; a read that takes longer counts as hanging."""
+"""Parallel reads; the most threads including reads that hang; the seconds after which a read counts as hanging."""
 _FORGET_S = 600.0
-"""Values that are older, and that the caller does not ask for, are deleted."""
+"""Older values are deleted unless the caller asks for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The task flow as an SVG drawing without external files, readable on light and dark pages."""
+"""Draws the task flow as an SVG image, readable on light and dark pages, without external files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distcommit.core.errors import printable
 _WIDTH, _GAP, _ARROW, _PAD = 330, 36, 26, 12
 """In pixels: width of boxes, gap between branches, height of arrows, padding of boxes."""
 _LINE, _LETTER, _LINES = 15, 6.65, 6
-"""Height of a line and width of a letter in pixels; the most lines of settings or notes."""
+"""Height of a line and width of a letter in pixels; the most lines of settings or notes in a box."""
 _COLORS = {
     "source": "#2b6cb0",
     "converter": "#2f855a",
@@ -35,7 +35,7 @@ text { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A box: a construct with compartments of lines, each compartment with its CSS class."""
+    """A box of a processing step: compartments of lines, each with a CSS class."""
 
     part: FlowPart
     compartments: Sequence[tuple[str, Sequence[str]]]
@@ -47,7 +47,7 @@ class _Block:
 
 
 def flow_svg(result: FlowDescription) -> str:
-    """Return the text of an SVG file: the source at the top, sinks at the bottom, one column for each branch."""
+    """Return an SVG image: the source at the top, sinks at the bottom, one column for each branch."""
     reached = result.parts[-1].columns
     shared = [*_blocks(result.parts, None), *_blocks([result.fork] if result.fork else [], None)]
     columns = [_blocks(branch.parts, reached) for branch in result.branches]
@@ -78,7 +78,7 @@ def flow_svg(result: FlowDescription) -> str:
 
 
 def _blocks(parts: Sequence[FlowPart], columns: Sequence[FlowColumn] | None) -> list[_Block]:
-    """Return boxes of constructs; `columns` are those before the first one."""
+    """Return the boxes of processing steps. `columns` are the record columns before the first step."""
     blocks = []
     for part in parts:
         shown = [line for column in shown_columns(part, columns) for line in _wrapped(column, lines=1)]
@@ -89,7 +89,7 @@ def _blocks(parts: Sequence[FlowPart], columns: Sequence[FlowColumn] | None) -> 
 
 
 def _branch(svg: ET.Element, name: str, blocks: Sequence[_Block], x: int, top: int) -> int:
-    """Draw a branch in a frame; return the bottom of the frame."""
+    """Draw a branch in a frame; return the y coordinate of its bottom."""
     frame = _rectangle(svg, x - _PAD, top, _WIDTH + 2 * _PAD, 0, "branch", rx=8)
     _text(svg, x, top + 20, f"branch {name}", "name")
     end = _column(svg, blocks, x, top + 32) + _PAD
@@ -103,7 +103,7 @@ def _wrapped(text: str, lines: int = _LINES) -> list[str]:
 
 
 def _column(svg: ET.Element, blocks: Sequence[_Block], x: int, top: int) -> int:
-    """Draw boxes below each other with arrows between them; return the bottom of the last one."""
+    """Draw boxes below each other with arrows between them; return the y coordinate of the bottom."""
     middle = x + _WIDTH // 2
     for number, block in enumerate(blocks):
         if number:
@@ -142,7 +142,7 @@ def _text(svg: ET.Element, x: int, y: int, text: str, name: str) -> ET.Element:
 
 
 def _arrow(svg: ET.Element, points: Sequence[tuple[int, int]]) -> None:
-    """Draw a line through the points, with an arrow head that points down at the last one."""
+    """Draw a line through the points, with a head that points down at the last point."""
     x, y = points[-1]
     ET.SubElement(svg, "path", {"class": "line", "d": "M" + " L".join(f"{a} {b}" for a, b in points)})
     ET.SubElement(svg, "path", {"fill": "#718096", "d": f"M{x} {y} l-5 -8 h10 z"})

@@ -1,8 +1,8 @@
 """Renders HTML pages without external files, and the page of a run.
 
-Names and messages may be hostile. Jinja escapes every text; control characters and characters that change the text
-direction are shown as escapes. The content security policy allows only the pages' own style and script, by their
-digests, so that even unescaped text could not run code.
+Names and messages are not trusted. Jinja escapes every text; control characters and characters that change the text
+direction are shown as escapes. The content security policy allows only the style and the script of the pages, by their
+digests, so that even an unescaped text could not run as code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NEXT_STEPS = {
     NextRun.UNDECIDED: "The next run drops them and reads their records again, unless the run had decided to publish.",
     NextRun.UNKNOWN: "The job log is unreadable, so that it is unknown whether the run had decided to publish them.",
 }
-"""What happens to the sealed commits of a killed run."""
+"""The effect of the next run on the sealed commits of a killed run, in words."""
 
 
 def report_page(report: RunReport, *, name: str = "", served: bool = False) -> str:
@@ -63,7 +63,7 @@ def message_page(title: str, message: str) -> str:
 
 
 def policy(*, served: bool) -> str:
-    """Return the content security policy of pages. Served pages may fetch from their server, and must not be framed."""
+    """Return the content security policy. Served pages may fetch from their server, and must not be framed."""
     style, script = (f"'sha256-{_digest(_asset(name))}'" for name in ("page.css", "page.js"))
     parts = [
         "default-src 'none'",
@@ -132,7 +132,6 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Return the text of a value before HTML escaping."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -163,18 +162,18 @@ def _short(text: str) -> str:
 
 
 def _pretty(tree: Any) -> Markup:
-    """Return a tree as indented JSON."""
     return escape(printable(json.dumps(tree, ensure_ascii=False, indent=2), lines=True))
 
 
 def bar_width(value: float, most: float) -> str:
-    """Return the width of a bar in percent of `most`; a value above 0 is visible."""
+    """Return the width of a bar in percent of `most`. A value above 0 stays visible."""
     return f"{max(0.5, min(100.0, 100 * value / most)):.1f}" if value > 0 and most > 0 else "0"
 
 
 def spans_path(spans: Iterable[tuple[int, int]], began_ms: int, ended_ms: int, top: int, height: int) -> str:
-    """Return an SVG path with a box for each span, on a line from `began_ms` to `ended_ms`. Spans without a visible gap
-    become one box, which bounds the length of the path."""
+    """Return an SVG path with a box for each span, on a time line from `began_ms` to `ended_ms`. Spans without a
+    visible gap share a box, which bounds the length of the path.
+    """
     scale = _WIDE / max(1, ended_ms - began_ms)
     boxes: list[tuple[int, int]] = []
     for began, ended in sorted(spans):

@@ -1,7 +1,7 @@
-"""The server of the pages of jobs and runs, read-only and on loopback.
+"""The HTTP server of the pages of jobs and runs, read-only and on loopback.
 
-It has no passwords: its users are on this machine or have a tunnel to it. It answers only to names of loopback, which
-prevents DNS rebinding: a foreign page can't read it through a user's browser.
+It has no authentication: its users are on this machine or have a tunnel to it. It answers only requests for a loopback
+host name. This prevents DNS rebinding, by which a foreign page could read it through a user's browser.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ class _Page(NamedTuple):
 
 
 class UiServer(ThreadingHTTPServer):
-    """Serves `/`, all jobs (with one job file: that job); `/jobs/<file>`, one job; `/jobs/<file>/datasets/<page>`;
-    `/jobs/<file>/runs`; and `/jobs/<file>/runs/<epoch>`, one run.
+    """Serves the pages of jobs and runs.
+
+    Paths: `/` has all jobs, or the job if only one file is served. `/jobs/<file>` has one job, with the pages
+    `datasets/<number>`, `runs` and `runs/<epoch>` below it.
 
     Args:
         jobs: the jobs.
@@ -70,8 +72,9 @@ class UiServer(ThreadingHTTPServer):
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def page_at(self, path: str) -> _Page:
-        """Return the page of a path; the page of the previous request is reused for a second. Pages of one job are
-        rendered one after the other, so that a job whose storage hangs blocks only its own pages."""
+        """Return the page of a path. A page is reused for a second. The pages of one job are rendered one after the
+        other, so that a job whose storage hangs blocks only its own pages.
+        """
         match = _JOB_PAGE.fullmatch(path)
         if path != "/" and match is None:
             return _no_such_page()
@@ -107,7 +110,7 @@ class UiServer(ThreadingHTTPServer):
             return _Page(HTTPStatus.SERVICE_UNAVAILABLE, message_page("Unavailable", str(error)))
 
     def _page(self, name: str, part: str, number: str | None) -> str:
-        """Return the text of a page: of a part of a job with a number, of a job, or of all jobs."""
+        """Return the HTML of all jobs, of a job, or of the numbered part of a job."""
         if not name:
             return jobs_page(self._jobs)
         job = self._jobs.open(name)

@@ -77,7 +77,7 @@ def test_deep_audit_reports_rows_missing_at_the_target(tmp_path: Path) -> None:
     assert job.audit(deep=False).exact
     result = job.audit()
     assert (result.exact, result.altered_count) == (False, 1)
-    assert "rows, as its ledger says, found" in result.altered[0]
+    assert "rows, but readers see" in result.altered[0]
 
 
 def test_rows_that_cannot_be_counted_are_reported_by_dataset_and_are_not_a_gap(

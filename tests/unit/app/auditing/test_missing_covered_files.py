@@ -15,4 +15,4 @@ def test_audit_reports_a_missing_file_although_other_files_cover_the_same_input_
     machine.remove(path)
     result = audit_store(SEVERAL.store(machine), SECOND.provenance, deep=False)
     assert not result.exact
-    assert any("it is gone: epoch" in problem for problem in result.altered), result.altered
+    assert any("the file is missing: the commit log" in problem for problem in result.altered), result.altered

@@ -81,7 +81,7 @@ def missed(world: World, machine: Machine) -> list[str]:
     """Return the names of the files that the audit reports as missing."""
     result = audit(world, machine)
     assert result.exact is not bool(result.altered)
-    return [problem.partition(": it is gone")[0] for problem in result.altered]
+    return [problem.partition(": the file is missing")[0] for problem in result.altered]
 
 
 @pytest.mark.parametrize("world", [NEVER, TURNED_AWAY])
@@ -112,7 +112,7 @@ def test_missing_file_below_a_checkpoint_is_reported_by_the_file_count_of_the_la
         with without(machine, *paths):
             (problem,) = audit(NEVER, machine).altered
             assert problem.startswith("a: of the 2 files of epoch ")
-            assert f"as the commit log counts them, only {remaining} are there" in problem
+            assert f"found {remaining}; restore the missing files" in problem
     with without(machine, *(path for path in of_a if path not in last)):
         assert audit(NEVER, machine).exact, "files of older sequences are no longer recorded"
 
@@ -152,7 +152,8 @@ def assert_each_is_missed(place: Place, count: int, *, replaced: int = 0) -> Non
         path.unlink()
         missed.append(audit_store(place.store(), None, deep=False).altered)
         path.write_bytes(content)
-        assert missed[-1] == [] or missed[-1][0].startswith(f"{path.relative_to(place.roots.output)}: it is gone")
+        below = path.relative_to(place.roots.output)
+        assert missed[-1] == [] or missed[-1][0].startswith(f"{below}: the file is missing")
     assert sorted(map(len, missed)) == [0] * replaced + [1] * (count - replaced)
 
 

@@ -77,7 +77,7 @@ def test_next_run_sweeps_only_staging_of_older_epochs(number: int) -> None:
     assert leftover_counts(result) == (not number, 3 - number, number)
     assert WORLD.begin(machine, REPAIRED).epoch == upcoming
     if number:
-        assert result.orphaned_files[0].endswith(f"the next run is of epoch {upcoming}, and sweeps older ones")
+        assert result.orphaned_files[0].endswith(f"the next run, epoch {upcoming}, deletes older attempts only")
 
 
 def next_epoch(machine: Machine) -> int:

@@ -368,7 +368,7 @@ def test_file_superseded_by_two_tombstones_is_reported() -> None:
     put(machine, msgspec.structs.replace(stone, attempt="f" * 32))
     audit_result = audit(BAD, machine)
     assert not audit_result.exact
-    assert f"retired 2 times, by tombstones of epochs {stone.epoch}, {stone.epoch}" in audit_result.unknown_files[0]
+    assert f"superseded 2 times, by tombstones of epochs {stone.epoch}, {stone.epoch}" in audit_result.unknown_files[0]
 
 
 @pytest.mark.parametrize("path", ["a/x.parquet", "_rejected/b/x.parquet", "_rejected/a/../../x", "/etc/passwd"])
