@@ -15,7 +15,6 @@ from distcommit.app.inspection.open_commit_steps import StepsResult, read_steps
 from distcommit.app.inspection.problems.commands import command_for
 from distcommit.app.inspection.problems.detect import find_problems
 from distcommit.app.inspection.problems.environment_checks import check_environment
-from distcommit.app.inspection.run_settings import RunSettingsResult, read_run_settings
 from distcommit.app.inspection.runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.inspection.status import StatusResult, read_status
 from distcommit.app.job_file.config import JobConfig
@@ -218,14 +217,6 @@ class StoredJob:
             ConfigurationError: if there is no store, or no such run is recorded.
         """
         return read_run(self.open_store(create=False), epoch, SystemClock())
-
-    def run_settings(self, epoch: int, compared_epoch: int = 0) -> RunSettingsResult:
-        """Return the settings of the run of an epoch, or their differences from those of the compared run.
-
-        Raises:
-            ConfigurationError: if there is no store, no such run is recorded, or its settings are not.
-        """
-        return read_run_settings(self.open_store(create=False), epoch, SystemClock(), compared_epoch=compared_epoch)
 
     def report(self, epoch: int | None = None, *, lag: bool = False) -> RunReport:
         """Return the report of a run.

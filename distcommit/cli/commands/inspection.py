@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from distcommit.app.inspection.datasets import Query, SortBy, Status
+from distcommit.app.inspection.run_settings import read_run_settings
 from distcommit.app.inspection.runs import RunStatus, filter_runs
 from distcommit.app.inspection.status import listed
 from distcommit.app.stored_job import StoredJob
@@ -22,6 +23,7 @@ from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view,
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_parts import LISTED
 from distcommit.core.errors import ConfigurationError
+from distcommit.engine.clock import SystemClock
 
 
 def _one_of(does: str, words: type[StrEnum]) -> str:
@@ -117,7 +119,8 @@ def runs(
                 expected="runs JOB.yaml EPOCH --settings",
                 found="no EPOCH",
             )
-        terminal.show(job.run_settings(epoch, compare), run_settings_view)
+        shown = read_run_settings(job.open_store(create=False), epoch, SystemClock(), compared_epoch=compare)
+        terminal.show(shown, run_settings_view)
     elif epoch is None:
         for result in terminal.watched(job.runs, every_s=watch):
             terminal.show(filter_runs(result, tuple(status or ()), limit), runs_view)
