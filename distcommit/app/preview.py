@@ -33,7 +33,7 @@ class ShownTable(msgspec.Struct, frozen=True):
     dataset: str
     branch: str
     kind: str
-    """Kind of the branch, as in the footers of its files."""
+    """`data` for accepted records, `rejected` for rejected ones."""
     records: int
     """Number of published records."""
     columns: tuple[str, ...]
