@@ -28,7 +28,6 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.clock import SystemClock
 from distcommit.stores.history.retention import Retention
-from distcommit.stores.history.run_records import recorded_epochs
 from distcommit.stores.operator.schedule_requests import paused_by
 from distcommit.stores.snapshots.expiry_cutoffs import readable_expiry_request
 from distcommit.stores.state.job_store import JobStore, Roots
@@ -230,19 +229,15 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or no such run is recorded.
         """
-        from distcommit.app.inspection.reports.killed_runs import describe_killed_run  # noqa: PLC0415 - few ask for it
-        from distcommit.app.inspection.reports.run_report import make_report  # noqa: PLC0415
+        from distcommit.app.inspection.reports.run_report import add_job_status, make_report  # noqa: PLC0415 - few ask for it
 
         store, clock = self.open_store(create=False), SystemClock()
         newest = newest_epoch(store, clock)
         required = newest if epoch is None else epoch
         report = make_report(store, required, clock, partial(_lags, self._folders, store) if lag else None)
-        is_newest, is_dead = report.run.epoch == newest, report.run.is_dead
-        if not (is_newest or is_dead):
+        if report.run.epoch != newest and not report.run.is_dead:
             return report
-        status, epochs = self.status(idle=False), recorded_epochs(store.fs, store.roots.store)
-        killed = describe_killed_run(report.run, epochs, status, self.command("run")) if is_dead else None
-        return msgspec.structs.replace(report, problems=status.problems if is_newest else [], killed=killed)
+        return add_job_status(report, store, self.status(idle=False), self.command("run"))
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
         """Return the records of the job log, of a bucket's log, or those that concern a dataset.

@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from distcommit.app.inspection.dataset_list import lags_of
+from distcommit.app.inspection.job_status import StatusResult
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
 from distcommit.app.inspection.reports.distributions import Skew, Spread, skew_of, spread_of
-from distcommit.app.inspection.reports.killed_runs import KilledRun
+from distcommit.app.inspection.reports.killed_runs import KilledRun, describe_killed_run
 from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.ports import Clock
 from distcommit.engine.driver.progress import progress_folder, read_progress
 from distcommit.engine.events import Progressed
 from distcommit.stores.history.attempts import Attempt
-from distcommit.stores.history.run_records import RunBeginning, RunRecord
+from distcommit.stores.history.run_records import RunBeginning, RunRecord, recorded_epochs
 from distcommit.stores.history.run_table import RowKind, TableRow, TaskRows
 from distcommit.stores.state.job_store import JobStore
 
@@ -179,6 +180,21 @@ def make_report(
         is_lag_requested=ask_lag is not None,
         progress=read_progress(store.fs, progress_folder(store.roots.store, recorded.run.run_id)) if lives else None,
     )
+
+
+def add_job_status(report: RunReport, store: JobStore, status: StatusResult, command: str) -> RunReport:
+    """Return the report with the job's problems if it is of the newest run, and with the open work of a killed run.
+
+    Args:
+        report: the report.
+        store: the job's store.
+        status: the job's status; idle datasets may be missing.
+        command: the command that starts the next run.
+    """
+    epochs = recorded_epochs(store.fs, store.roots.store)
+    killed = describe_killed_run(report.run, epochs, status, command) if report.run.is_dead else None
+    problems = status.problems if report.run.epoch >= max(epochs, default=0) else []
+    return msgspec.structs.replace(report, problems=problems, killed=killed)
 
 
 class _Moments:
