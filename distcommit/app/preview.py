@@ -22,9 +22,7 @@ from distcommit.sinks.files.footer import read_batches
 from distcommit.stores.folders.trees import delete_tree
 
 _TABLES = 20
-"""The most tables that are shown."""
 _TEXT = 200
-"""The most characters of a value that are shown."""
 
 
 class ShownTable(msgspec.Struct, frozen=True):
@@ -35,7 +33,6 @@ class ShownTable(msgspec.Struct, frozen=True):
     kind: str
     """`data` for accepted records, `rejected` for rejected ones."""
     records: int
-    """Number of published records."""
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 

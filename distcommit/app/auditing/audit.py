@@ -120,7 +120,6 @@ def audit_store(
 
 
 def _fold(store: JobStore, bucket: int) -> Fold | str:
-    """Return the fold of a bucket log, or the error of reading it."""
     try:
         return store.bucket_log(bucket).refresh()
     except (DistcommitError, OSError) as error:

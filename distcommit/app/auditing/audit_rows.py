@@ -35,7 +35,6 @@ class AuditRow(msgspec.Struct, frozen=True):
     holes: int = 0
     branch: str = MAIN_BRANCH
     filtered: int = 0
-    """Input records that the branch filtered on purpose."""
     replaced: int = 0
     expired: int = 0
     incarnation: str = ""

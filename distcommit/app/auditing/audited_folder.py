@@ -36,7 +36,6 @@ class AuditedFolder:
     replaced: list[ReplacedRecords]
     """Input records whose output was replaced, from the tombstones of replacements."""
     superseded_count: int
-    """Superseded files and tombstones that are not deleted."""
     replacements: list[int]
     """Epochs of the newest valid replacements."""
     superseded_epochs: set[int]
@@ -45,7 +44,6 @@ class AuditedFolder:
     superseded_paths: set[str]
     """Paths of superseded files, relative to the output, deleted or not."""
     is_read: bool
-    """Whether all tombstones are readable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,6 @@ class Folders:
         )
 
     def _stones(self, paths: list[str], state: DatasetState | None, wrong: list[tuple[str, str]]) -> list[Tombstone]:
-        """Return the valid tombstones; append the others to `wrong`."""
         tombstones: list[Tombstone] = []
         for path in filter(is_tombstone, paths):
             try:

@@ -213,7 +213,6 @@ class Continuation:
         self.move(EpochFiles(self.done_epoch, self.incarnation, of_new))
 
     def _missing(self, partition: str, low: int, high: int) -> list[tuple[int, int]]:
-        """Return the uncovered ranges in [low, high)."""
         missing = OffsetSets()
         missing.add_range(partition, low, high)
         return [*missing.difference(self._mended.get(self.incarnation, OffsetSets())).ranges(partition)]

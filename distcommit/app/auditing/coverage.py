@@ -31,7 +31,6 @@ class BranchCoverage:
     replaced: OffsetSets = field(default_factory=OffsetSets)
     expired: OffsetSets = field(default_factory=OffsetSets)
     duplicates: OffsetSets = field(default_factory=OffsetSets)
-    """Input records that were published in the branch more than once."""
     elsewhere: OffsetSets = field(default_factory=OffsetSets)
     _by_attempt: dict[_Attempt, OffsetSets] = field(default_factory=dict)
     _files: set[_File] = field(default_factory=set)

@@ -41,7 +41,6 @@ class Ledgers:
     """The ledger rows of a store at all targets, by dataset and branch. Usable within `open_ledgers`."""
 
     unreadable: list[str] = field(default_factory=list)
-    """Errors of unreadable ledgers."""
     branches: list[str] = field(default_factory=list)
     """Branches of the flow that commit at a target."""
     _rows: dict[str, dict[str, BranchLedger]] = field(default_factory=dict)

@@ -50,7 +50,6 @@ class LoggedFiles:
     files: dict[str, int] = field(default_factory=dict)
     stones: dict[str, int] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
-    """Paths from sequences that an operator accepted."""
     epochs: set[int] = field(default_factory=set)
     """Epochs whose files are all named."""
     unreadable: list[int] = field(default_factory=list)

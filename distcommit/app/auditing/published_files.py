@@ -168,7 +168,6 @@ def may_lack(files: Iterable[PublishedFile], sequence: SealedSequence | None, st
 
 
 def _is_published(sequence: SealedSequence, store: JobStore) -> bool:
-    """Return whether all steps of a sequence are done."""
     context = StepContext(store.fs, store.roots.staging, store.roots.output, store_id=store.store_id)
     try:
         return all(step.verify() in (True, Verdict.DONE) for step in load_steps(sequence.steps, context))

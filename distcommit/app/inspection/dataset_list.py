@@ -51,7 +51,6 @@ class Query:
 
     statuses: tuple[str, ...] = ()
     match: str = "*"
-    """Shell pattern for dataset names."""
     sort: SortBy = SortBy.NAME
     max_rows: int = 0
     """Maximum number of rows; 0 for no limit."""
@@ -93,7 +92,6 @@ class DatasetsResult(NotebookTable, msgspec.Struct, frozen=True):
     last_epoch: int = 0
     """Epoch of the run that `last_run` of the rows describes; 0 if not requested."""
     lag_unknown: str = ""
-    """Why the source reported no lag at all."""
 
 
 def list_datasets(

@@ -30,7 +30,6 @@ class NextRun(StrEnum):
     """The effect of the next run on the sealed sequence of a dataset."""
 
     NOTHING = ""
-    """There is no sealed sequence, or an operator must release it first."""
     REPLAYS = "replays"
     DROPS = "drops"
     """The run that sealed the sequence did not decide to publish it. The next run reads its records again."""
@@ -85,7 +84,6 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
     unreadable: dict[str, str]
     """Errors by the name of a log or file: unreadable ones, and logs that lost their newest segments."""
     last_run: RunRecord | None = None
-    """The end record of the run of `epoch`."""
     no_record: str = ""
     """Why `last_run` is None although a run has begun."""
     generation: int = 0
@@ -95,7 +93,6 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
     """Whether a run publishes all datasets or none."""
     counts: dict[str, int] = {}
     positions_lost: int = 0
-    """Lost source positions of all datasets."""
     runs: list[RunRow] = []
     failed_in_a_row: int = 0
     """How many of the newest runs failed, at most 20."""
@@ -109,7 +106,6 @@ class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
     paused_by: str = ""
     """User who suspended scheduled runs; empty if they are not suspended."""
     expiry_request: ExpiryRequest | None = None
-    """The newest request of `distcommit dataset expire`."""
     datasets_unreadable: int = 0
     """Idle datasets that the newest run could not read."""
 
@@ -213,8 +209,6 @@ def read_status(
 
 @dataclass(slots=True)
 class _Bucket:
-    """The datasets of a bucket; `not_listed` counts idle datasets without a row."""
-
     rows: list[DatasetStatusRow]
     not_listed: int = 0
     positions_lost: int = 0

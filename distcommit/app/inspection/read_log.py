@@ -121,7 +121,6 @@ def _concerns(record: Record, dataset: str) -> bool:
 
 
 def _summary(record: Record, dataset: str | None) -> str:
-    """Describe a record; with a dataset, only the part that concerns it."""
 
     def is_selected(urn: str) -> bool:
         return dataset is None or urn == dataset

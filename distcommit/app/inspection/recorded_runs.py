@@ -37,7 +37,6 @@ class RunStatus(StrEnum):
     FAILED = "FAILED"
     """The run could not continue, was fenced, died, or did not publish all datasets."""
     CANCELLED = "CANCELLED"
-    """A signal or an operator ended the run."""
 
 
 class RunRow(msgspec.Struct, frozen=True):

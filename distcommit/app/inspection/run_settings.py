@@ -29,9 +29,7 @@ class RunSettingsResult(NotebookTable, msgspec.Struct, frozen=True):
     """The settings that a run ran with, without secrets."""
 
     job: str
-    """Name of the job."""
     epoch: int
-    """Epoch of the run."""
     compared_epoch: int
     """Epoch of the compared run; 0 without a comparison."""
     settings: list[SettingRow]

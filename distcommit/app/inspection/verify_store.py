@@ -42,7 +42,6 @@ class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
     """Records without an effect: zombies and late twins wrote them."""
     datasets: int
     runs: int
-    """Runs whose records were compared with the logs."""
     problems: list[StoreProblem]
     """The first hundred violations."""
     problems_count: int
@@ -150,7 +149,6 @@ def _read(log: CommitLog, read_log: _ReadLog) -> None:
 
 
 def _differs(checkpoint: Checkpoint, fold: Fold) -> Iterator[str]:
-    """Yield the differences between a checkpoint and the fold of the records that it replaces."""
     if checkpoint.fence_epoch != fold.fence_epoch:
         yield f"epoch {checkpoint.fence_epoch}, after records of epoch {fold.fence_epoch}"
     recorded = {state.dataset_urn: state for state in checkpoint.datasets}

@@ -52,7 +52,6 @@ class _FrameFiles:
     files: tuple[str, ...]
     """Files that may have records which pass `filters`."""
     schema: pa.Schema
-    """The columns of all files in the snapshot."""
     columns: tuple[str, ...]
     filters: RowFilters
 

@@ -21,7 +21,6 @@ _MOST_RUNS = 500
 _RUNS_SHOWN, _DATASETS_SHOWN, _REJECTED_SHOWN, _PROBLEMS_SHOWN = 10, 20, 20, 100
 """Rows on the page of a job; further ones are counted."""
 _JOBS_EVERY_S = 15
-"""Seconds between updates of the index page."""
 
 
 def jobs_page(jobs: ServedJobs) -> str:

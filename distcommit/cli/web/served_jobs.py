@@ -30,14 +30,12 @@ WAIT_S = 10.0
 _LAG_WAIT_S, _LAG_AGE_S = 2.0, 15.0
 """Seconds that a page waits for a source, and after which a source is asked again."""
 _ERROR_LENGTH = 600
-"""Characters of an error's text, at most."""
 
 
 class JobState(StrEnum):
     """The state of a job on the index page, worst first."""
 
     UNREADABLE = "UNREADABLE"
-    """The job file or the store can't be read."""
     CRITICAL = "CRITICAL"
     ERROR = "ERROR"
     WARNING = "WARNING"
@@ -55,7 +53,6 @@ class JobLag:
     behind_target: int = 0
     """Datasets that are further behind than their freshness targets."""
     unknown: str = ""
-    """Why the lag is not known."""
     by_dataset: Mapping[str, Lag] = field(default_factory=dict)
 
 

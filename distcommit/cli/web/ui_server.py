@@ -110,7 +110,6 @@ class UiServer(ThreadingHTTPServer):
             return _Page(HTTPStatus.SERVICE_UNAVAILABLE, message_page("Unavailable", str(error)))
 
     def _page(self, name: str, part: str, number: str | None) -> str:
-        """Return the HTML of all jobs, of a job, or of the numbered part of a job."""
         if not name:
             return jobs_page(self._jobs)
         job = self._jobs.open(name)
@@ -130,8 +129,6 @@ def _no_such_page() -> _Page:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET and HEAD only."""
-
     server: UiServer
     protocol_version = "HTTP/1.1"
     timeout = 30

@@ -15,11 +15,9 @@ class Replay(StrEnum):
     """The effect of a replay on a sealed sequence."""
 
     CLOSES = "closes"
-    """The pending steps are executed, and the sequence is closed."""
     DROPS = "drops"
     """The sequence was held and its run never decided to publish it. Its records are read again."""
     QUARANTINES = "quarantines"
-    """A step of the sequence is lost."""
     LEAVES = "leaves"
     """An operator must release the dataset, or the log of its bucket must be repaired first."""
     UNKNOWN = "unknown"

@@ -156,7 +156,6 @@ def _waiting(result: StatusResult, command: Command, environment: EnvironmentFin
 
 
 def _blocked(result: StatusResult, command: Command) -> Iterator[Problem]:
-    """Report conditions that prevent the next run of an all-or-nothing job from publishing."""
     if not result.is_job_level:
         return
     if blocking := [row for row in result.datasets if row.status in WAITING]:

@@ -24,7 +24,6 @@ _Answer = TypeVar("_Answer")
 NAMED = 20
 """The most problems of a kind that are reported one by one. Of datasets with the same reason only one is checked."""
 _ROOM_BYTES = 1 << 20
-"""A file system with less free space than this counts as full."""
 
 
 class EnvironmentFindings(NamedTuple):
@@ -35,7 +34,6 @@ class EnvironmentFindings(NamedTuple):
     unwritable_folders: Sequence[str] = ()
     """Descriptions of folders that can't be written, with the cause."""
     now_ms: int = 0
-    """Time of this machine, in milliseconds since 1970."""
     rejection_fails: bool = False
     """Whether `on_rejected` is `fail`, so that a rejected record fails its work unit."""
     fails_for_fields: str = ""

@@ -62,9 +62,7 @@ class ProblemKind:
     title: str
     """At most eight words."""
     finding: str
-    """Template of `Problem.finding`."""
     cause: str
-    """Why the problem happens, and how it is detected."""
     impact: str
     action: str
     command: str
