@@ -111,7 +111,7 @@ def test_missing_file_below_a_checkpoint_is_reported_by_the_file_count_of_the_la
     for paths, remaining in ((last[:1], 1), (last, 0)):
         with without(machine, *paths):
             (problem,) = audit(NEVER, machine).altered
-            assert problem.startswith("a: of the 2 files of epoch ")
+            assert problem.startswith("a: files of epoch ")
             assert f"found {remaining}; restore the missing files" in problem
     with without(machine, *(path for path in of_a if path not in last)):
         assert audit(NEVER, machine).exact, "files of older sequences are no longer recorded"
@@ -234,7 +234,7 @@ def test_files_whose_steps_are_of_a_newer_version_are_named_as_not_compared() ->
     epochs = sorted({published_epoch(path.rpartition("/")[2]) for path in files(machine)})
     assert audit(NEVER, machine).unproven_files == []
     assert rewrite_segments(machine, of_a_newer_version) == 2 * len(epochs) == 4
-    reason = "as its commit steps are of a version that is not known here"
+    reason = "whose commit steps have an unknown version"
     expected = [f"{urn}: files of epoch {epoch}, {reason}" for urn in "ab" for epoch in epochs]
     result = audit(NEVER, machine)
     assert (result.exact, result.unreadable, result.unproven_files) == (True, [], expected)
@@ -248,4 +248,4 @@ def test_damaged_segment_before_the_newest_checkpoint_is_named_as_not_compared()
     assert rewrite_segments(machine, lambda segment: b"x" if isinstance(segment.record, Intent) else None) == 4
     result = audit(NEVER, machine)
     assert (result.exact, result.unproven_files_count) == (True, 4)
-    assert all(text.startswith("bucket 0: files published before then") for text in result.unproven_files), result
+    assert all(text.startswith("bucket 0: files published before segment") for text in result.unproven_files), result
