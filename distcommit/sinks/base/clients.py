@@ -1,4 +1,4 @@
-"""Clients of targets, each of which is an optional dependency."""
+"""Client libraries of targets, which are optional dependencies, and their connections."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Committer = TypeVar("Committer", bound=SinkCommitter)
 
 @contextmanager
 def needing_client(sink: str) -> Iterator[None]:
-    """Report the extra to install if a module that the sink imports is missing.
+    """Name the extra to install if an import in the block fails.
 
     Raises:
-        ConfigurationError: if it is missing.
+        ConfigurationError: if a module is missing.
     """
     try:
         yield
@@ -39,7 +39,7 @@ def needing_client(sink: str) -> Iterator[None]:
 
 
 def committing_by(connection: Connected, create: Callable[[Connected], Committer]) -> Committer:
-    """Return a committer with a connection, which is closed if the committer can't be created."""
+    """Return a committer that owns the connection. If creating the committer fails, close the connection."""
     try:
         return create(connection)
     except BaseException:

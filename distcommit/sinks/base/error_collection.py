@@ -1,4 +1,4 @@
-"""Collect errors of operations on many tables or transactions, so that a failed one does not prevent the others."""
+"""Collect the errors of operations on many tables or transactions, so that one failure does not prevent the others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _NAMED = 5
 
 
 class ErrorCollector:
-    """Collects errors by name, and raises them together.
+    """Collects errors by the name of the failed item, and raises them together.
 
     Args:
-        what: the failure as a clause, for the message.
-        probe: raises if the whole target is unavailable. It is called at the first error: if it raises, the other
-            operations are not tried, as each might take as long to fail.
+        subject: what has failed, as the beginning of the error message.
+        probe: raises if the whole target is unavailable. It is called after the first error. If it raises, the
+            remaining operations are not tried, as each might wait for a timeout.
     """
 
     def __init__(self, subject: str, probe: Callable[[], None] | None = None) -> None:
@@ -25,10 +25,10 @@ class ErrorCollector:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Collect the error of an operation on the item of that name.
+        """Collect an error that the block raises for the named item.
 
         Raises:
-            Exception: the error, if it concerns the whole target.
+            Exception: an error that concerns the whole target is not collected.
         """
         try:
             yield
@@ -40,10 +40,10 @@ class ErrorCollector:
             self._failed[name] = error
 
     def raise_collected(self) -> None:
-        """Raise the collected errors.
+        """Raise one error for all collected ones.
 
         Raises:
-            TransientError: if an operation has failed; all others were done.
+            TransientError: if an operation has failed; all other operations have succeeded.
         """
         if not self._failed:
             return

@@ -1,4 +1,4 @@
-"""The source positions that rows cover: collected while rows are written, and summed in the target's ledger."""
+"""The source offsets that rows cover: collected while rows are written, and summed in the target's ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 
 
 class OffsetCoverage:
-    """Collects the positions of a writer's rows, of positions without a record, and of filtered records."""
+    """Collects the offsets of a writer's rows, of filtered records, and of offsets at which the source has no record."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -27,7 +27,7 @@ class OffsetCoverage:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch, origins: Origins | None) -> None:
-        """Add the positions of a batch. Raises as `OffsetSets.add`."""
+        """Add the offsets of a batch. Raises the errors of `OffsetSets.add`."""
         self._rows += batch.num_rows
         provenance = self._origin.provenance
         if provenance is None:
@@ -38,17 +38,17 @@ class OffsetCoverage:
             self._offsets.add_origins(origins, provenance)
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Add positions without a record."""
+        """Add ranges of offsets at which the source has no record."""
         ranges = list(holes)
         self._ranges += ranges
         self._holes.update(offsets_of(ranges))
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Add records that were filtered out.
+        """Add offsets of records that were filtered out.
 
         Returns:
-            False if this was ignored: no row was written, so that there will be no commit info; or the source has no
-            positions.
+            False if they were ignored: no row was written, so that there will be no commit info, or the source has no
+                offsets.
         """
         if not (self._rows and filtered.positions):
             return False
@@ -57,16 +57,16 @@ class OffsetCoverage:
 
     @property
     def rows(self) -> int:
-        """Number of rows so far."""
         return self._rows
 
     @property
     def holes_left(self) -> Sequence[SkippedRange]:
-        """Positions without a record that no commit info has, as no row was written: for `Prepared.holes`."""
+        """The ranges for `Prepared.holes` if no row was written, because there is no commit info to contain them; else
+        none."""
         return () if self._rows else self._ranges
 
     def covered(self) -> dict[str, Any]:
-        """Return everything as plain data for a commit info, which `covered_in` reads."""
+        """Return the coverage as JSON data for a commit info, which `covered_in` reads."""
         coverage = Covered(
             incarnation=self._origin.incarnation,
             branches=tuple(self._origin.branches),
@@ -81,7 +81,7 @@ class OffsetCoverage:
 
 
 class CoveringWriter(SinkWriter):
-    """A writer whose commit info has the source positions of its rows: a subclass adds each batch to `_covering`."""
+    """A writer that collects the source offsets of its rows. A subclass adds each batch to `_covering`."""
 
     def __init__(self, origin: Origin) -> None:
         self._covering = OffsetCoverage(origin)
@@ -94,14 +94,14 @@ class CoveringWriter(SinkWriter):
 
 
 def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:
-    """Return the sum of the commit infos of a request, each with `covered()` under `key`."""
+    """Return the summed coverage of commit infos, each with the result of `OffsetCoverage.covered` under `key`."""
     return added(*(converted(info[key], Covered) for info in infos))
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """Return the sum of the parts: one entry for each incarnation and flow, the last part's last.
+    """Sum the coverage of commits: one entry for each source incarnation and list of branches, the last part's last.
 
-    Offsets that two parts of one entry have are counted in `twice`.
+    Offsets that are in two parts of an entry are counted in `duplicates`.
     """
     sums: dict[_Kind, Covered] = {}
     for part in parts:
@@ -111,7 +111,7 @@ def added(*parts: Covered) -> tuple[Covered, ...]:
 
 
 def without(atomic: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
-    """Return the entries without the parts that were taken back; empty entries are left out."""
+    """Subtract the coverage of a revoked commit; omit entries that become empty."""
     removed = {_kind(part): part for part in taken_back}
     remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in atomic)
     return tuple(part for part in remaining if part.rows or part.offsets or part.filtered)
@@ -121,7 +121,7 @@ _Kind = tuple[str, tuple[str, ...], bool]
 
 
 def _kind(part: Covered) -> _Kind:
-    """Return the key of an entry. Offsets that two flows have are found by the audit."""
+    """Return the key of an entry. The audit finds offsets that are in entries with different keys."""
     return part.incarnation, part.branches, part.makes_several
 
 

@@ -1,4 +1,4 @@
-"""Table names made of dataset URNs. No two datasets get the same name, unless the template has no `{dataset}`."""
+"""Table names from dataset URNs. Different datasets get different names, unless the template has no `{dataset}`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def check_template(template: str) -> str:
-    """Return the template of table names.
+    """Return the template of table names if it is valid.
 
     Raises:
         ValueError: if it is empty, not printable, or has braces other than one `{dataset}`.
@@ -36,18 +36,18 @@ def table_name(
     basic_characters: bool = False,
     selected: tuple[str, ...] = (),
 ) -> str:
-    """Return the table of a dataset: the template with the dataset's URN.
+    """Return the name of a dataset's table: the template with the dataset's URN.
 
-    A name that the database would change is changed here, and ends in a hash of the original name. So does a name that
-    looks as if it had such a hash.
+    A name that the database would change or cut off is replaced by one that ends in a hash of the original. A name that
+    already ends like such a hash is replaced, too.
 
     Args:
-        template: accepted by `check_template`. Without `{dataset}` all datasets have one table.
+        template: accepted by `check_template`. Without `{dataset}` all datasets share one table.
         urn: the dataset's URN.
-        most_bytes: length of the longest name that the database keeps, in bytes of UTF-8.
+        most_bytes: longest name that the database accepts, in bytes of UTF-8.
         any_case: whether the database distinguishes names by their case.
-        basic_characters: whether names may have characters of Unicode's basic plane only.
-        selected: names of tables that do not belong to datasets.
+        basic_characters: whether names are limited to Unicode's basic multilingual plane.
+        selected: reserved names, for instance of the ledger.
     """
     name = template.replace(DATASET, urn)
     raw = name.encode()
@@ -67,8 +67,8 @@ def table_name(
 def plain_name(urn: str) -> str:
     """Return a name of letters, digits and `_` for the dataset, of at most 200 characters.
 
-    A URN of this form is not changed. In any other URN, `_` replaces the other characters, and part of its SHA-256 is
-    appended, so that `a.b` and `a_b` have different names. It is also appended to a URN that ends like such a hash.
+    A URN of this form is returned as it is. Otherwise `_` replaces other characters, and a part of the URN's SHA-256 is
+    appended, so that `a.b` and `a_b` get different names. A URN that already ends like such a hash is treated likewise.
     """
     if _PLAIN.fullmatch(urn) and not _MARKED.fullmatch(urn):
         return urn
@@ -79,5 +79,5 @@ def plain_name(urn: str) -> str:
 
 
 def table_of(template: str, urn: str) -> str:
-    """Return the dataset's table: the template with `plain_name` for `{dataset}`."""
+    """Return the name of a dataset's table: the template with `plain_name(urn)` for `{dataset}`."""
     return template.replace(DATASET, plain_name(urn))

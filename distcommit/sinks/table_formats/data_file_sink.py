@@ -1,4 +1,4 @@
-"""Base classes of the settings of sinks that add data files to tables."""
+"""Base classes of the settings of the Iceberg and Delta sinks."""
 
 from __future__ import annotations
 
@@ -44,21 +44,19 @@ class DataFileTables(StoredName):
 
     @property
     def name(self) -> str:
-        """The name that commits are stored with."""
         return self.name_of(self.type)
 
     @property
     def shares_tables(self) -> bool:
-        """Whether all datasets go to one table."""
         return DATASET not in self.table
 
 
 class DataFileSink(DataFileTables, GroupsByTable, SinkSettings):
-    """Base class of such sinks."""
+    """Base class of the Iceberg and Delta sinks."""
 
     discards: ClassVar[bool] = True
     abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     def required_columns(self) -> Sequence[str]:
-        """Return none: `partition_by` and `sort_by` apply to created tables only."""
+        """Return no columns: `partition_by` and `sort_by` apply to created tables only."""
         return ()

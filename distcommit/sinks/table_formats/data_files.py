@@ -1,6 +1,7 @@
 """Data files in tables' folders: how they become durable, and how those of aborted attempts are found.
 
-A writer puts data files where the table has its own, and leaves a note of each in its staging folder beforehand.
+A writer puts data files into the table's folder. Before each one it writes a note with the file's location into its
+staging folder.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _OF_SINK = "sink "
 
 
 def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -> None:
-    """Record the location of a data file before the file is begun, so that it is found if the attempt dies.
+    """Record the location of a data file before the file is created, so that it is found if the attempt dies.
 
     Args:
         area: the attempt's staging folder.
@@ -42,9 +43,9 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
 
 
 def data_files_of_attempt(context: CommitterContext, sink: str, aborted: AbortedAttempt) -> dict[str, Sequence[str]]:
-    """Return the locations of an attempt's data files by its commit infos and notes, with the notes' further lines.
+    """Return the locations of an attempt's data files from its commit infos and notes, with the notes' further lines.
 
-    Behind a fork each branch has its notes in a folder of its own.
+    If the job has a fork, each branch has its notes in a folder of its own.
     """
     fs, folder = context.fs, f"{context.staging_root}/{aborted.folder}"
     locations: dict[str, Sequence[str]] = {file["path"]: () for info in aborted.infos for file in info["files"]}
@@ -80,7 +81,7 @@ def warn_of_gone_table(paths: Iterable[str]) -> None:
 
 
 def local_path(location: str) -> str:
-    """Return the path of a location on this machine; empty for any other location."""
+    """Return the path of a location on this machine; empty for remote locations."""
     parsed = urlparse(location)
     if parsed.scheme == "file":
         return parsed.path
@@ -88,12 +89,11 @@ def local_path(location: str) -> str:
 
 
 def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
-    """Make everything durable that was written below these folders.
-
-    On this machine their file systems are synced. Elsewhere a file is durable once it is closed.
+    """Make everything durable that was written below these folders: sync the local file systems. A remote file is
+    durable once it is closed.
 
     Args:
-        fs: the job's file system; if it is a local one, it syncs as the job file says.
+        fs: the job's file system. If it is local, its sync settings apply.
         locations: folders.
     """
     local = fs if fs.scheme == "file" else LocalFileSystem()
@@ -105,7 +105,7 @@ def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
 
 
 def probe_folder(folder: str) -> None:
-    """Write 64 KiB in a folder of this machine, or in its nearest parent that exists, and delete them.
+    """Write and delete 64 KiB in a local folder, or in its nearest parent that exists.
 
     Raises:
         OSError: if that fails, for instance on a full disk.

@@ -1,10 +1,10 @@
 """A table's ledger: one row for each dataset and branch, in a text that changes in one commit with the data.
 
-A small ledger is in the text itself. A larger one is in files, which the text names by their SHA-256: a base, and at
-most 16 deltas with the rows of later commits. The files are in the job's output and not in the table's folder, where
-removing orphan files would delete them. The text is a property of an Iceberg table, or a file that a Delta table's
-transaction names. Files that no text names any more are deleted once the commit that replaced them is known to be done.
-If a named file is missing, the ledger is damaged, and its content is never guessed.
+A small ledger is contained in the text. A larger one is in files, which the text names by their SHA-256: a base with
+all rows, and at most 16 deltas with the rows of later commits. The text is a property of an Iceberg table, or a file
+that a Delta table's transaction names. The files are in the job's output: in the table's folder, removal of orphan
+files would delete them. A file that the text no longer names is deleted once the commit of the new text is confirmed.
+If a named file is missing, the ledger is corrupt, and its content is never guessed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from distcommit.protocol.paths.output import LEDGERS
 from distcommit.sinks.base.target_files import ledger_file_name
 
 Key = tuple[str, str]
-"""A dataset and a branch."""
+"""Dataset and branch."""
 _VERSION = 1
 _INLINE_BYTES = 4096
 _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text: the rows, or the names of the files with the rows.
+    """The text: all rows, or the names of the files with the rows.
 
     Attributes:
         version: format version.
         rows: all rows, if there are no files.
-        base: file with all rows at some time; empty if there are no files.
-        deltas: files with rows that have changed since, oldest first.
+        base: file with all rows at the time of its commit; empty if there are no files.
+        deltas: files with rows that later commits changed, oldest first.
     """
 
     version: int = _VERSION
@@ -54,7 +54,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
         version: format version.
         table: identity of the table.
         store: id of the job's store.
-        nonce: random, so that no two files have the same name, and no deleted name is used again.
+        nonce: random, so that no two files have the same bytes and name.
         rows: the rows.
     """
 
@@ -71,7 +71,7 @@ class Ledger:
 
     Attributes:
         rows: rows by dataset and branch.
-        files: names of the files that the text names.
+        files: names of the files that the ledger was read from.
     """
 
     rows: Mapping[Key, LedgerRow]
@@ -84,8 +84,8 @@ class Change:
 
     Attributes:
         text: the text.
-        put: name of the file that was written for it; empty if none was.
-        superseded: names of the files that it does not name any more.
+        put: name of the file that was written for the text; empty if none was.
+        superseded: names of files that the old text names and the new one does not.
     """
 
     text: str
@@ -108,11 +108,11 @@ class Ledgers:
 
     @property
     def name(self) -> str:
-        """The name of this store's ledger at a table."""
+        """The name under which a table has this store's ledger."""
         return f"distcommit.{self._store}"
 
     def read(self, text: str | None, table_uuid: str) -> Ledger:
-        """Return the ledger with this text; empty if the table has no text.
+        """Return the ledger that a text describes; empty if `text` is None.
 
         Raises:
             CorruptError: if the text is not valid, or a file that it names is missing or damaged.
@@ -135,7 +135,8 @@ class Ledgers:
         return Ledger(rows, files)
 
     def changed(self, ledger: Ledger, changed: Iterable[LedgerRow], table_uuid: str) -> Change:
-        """Return a new text with these rows changed. Its files are durable; the caller commits the text."""
+        """Return the text of the ledger with these rows changed. New files are durable on return; the caller commits
+        the text."""
         new = _by_key(changed)
         rows = {**ledger.rows, **new}
         inline = msgspec.json.encode(_LedgerRoot(rows=tuple(rows.values())))
@@ -149,7 +150,7 @@ class Ledgers:
         return Change(msgspec.json.encode(_LedgerRoot(base=put)).decode(), put, ledger.files)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no text names or will name."""
+        """Delete files that no text names, now or later."""
         for name in names:
             with contextlib.suppress(OSError):  # a file that stays costs a few bytes
                 self._fs.delete(f"{self._folder}/{name}")
@@ -173,8 +174,8 @@ class Ledgers:
         """Return the bytes of a file.
 
         Raises:
-            CorruptError: if it does not exist.
-            OSError: if it can't be read now.
+            CorruptError: if the file does not exist.
+            OSError: if the file can't be read now.
         """
         try:
             return self._fs.read(f"{self._folder}/{name}")
@@ -191,7 +192,7 @@ class Ledgers:
         return file.rows
 
     def corrupt(self, actual: str) -> CorruptError:
-        """Return the error of a damaged ledger; `actual`: the damage."""
+        """Return the error of a corrupt ledger; `actual` is the damage."""
         return CorruptError(
             "the table's commits are unknown: its ledger is damaged or gone",
             id="LEDGER_CORRUPT",

@@ -16,15 +16,14 @@ TableT = TypeVar("TableT")
 
 
 class TableAccess(ABC, Generic[NameT, TableT]):
-    """The tables of one format, by name; a table is a version of it that was loaded."""
+    """The tables of one format. A value of `TableT` is a loaded version of a table."""
 
     @abstractmethod
     def name_in(self, info: Mapping[str, Any]) -> NameT:
-        """Return the name of the table of a commit info."""
+        """Return the name of the table that a commit info names."""
 
     @abstractmethod
-    def name_for(self, dataset_urn: str) -> NameT:
-        """Return the name of a dataset's table."""
+    def name_for(self, dataset_urn: str) -> NameT: ...
 
     @abstractmethod
     def load(self, name: NameT) -> TableT | None:
@@ -32,18 +31,19 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def has_changed(self, name: NameT, table: TableT) -> bool:
-        """Return whether the table is gone, or has another version than the one that was loaded.
+        """Return whether the table was dropped or has another version than the loaded one.
 
-        A commit deletes the ledger files that it replaces. So a missing ledger file is damage only if this is False.
+        A commit deletes the ledger files that it replaces. So a missing ledger file is corruption only if this is
+        False.
         """
 
     @abstractmethod
     def table_id(self, table: TableT) -> str:
-        """Return the table's identity, which a recreated table of the same name does not have."""
+        """Return the table's identity, which changes if the table is recreated."""
 
     @abstractmethod
     def read_ledger(self, table: TableT) -> Ledger:
-        """Return the ledger that this version of the table names.
+        """Return the ledger of this version of the table.
 
         Raises:
             CorruptError: if a ledger file is missing or damaged.
@@ -51,7 +51,7 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def has_ledger(self, table: TableT) -> bool:
-        """Return whether the table names a ledger of this store."""
+        """Return whether the table has a ledger of this store."""
 
     @abstractmethod
     def has_rows(self, table: TableT) -> bool:
@@ -59,15 +59,15 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def count(self, table: TableT) -> int:
-        """Return the number of rows in the table."""
+        """Return the table's number of rows."""
 
     @abstractmethod
     def live_files(self, table: TableT, paths: AbstractSet[str]) -> set[str]:
-        """Return those of the paths that are data files of this version of the table."""
+        """Return the paths that are data files of this version of the table."""
 
     @abstractmethod
     def missing_files(self, table: TableT, request: CommitRequest) -> Sequence[str]:
-        """Return the locations of the request's data files that do not exist as they were written."""
+        """Return the locations of the request's data files that are missing or were replaced."""
 
     @abstractmethod
     def altered(self, name: NameT, table: TableT, request: CommitRequest) -> FailedForGood | None:
@@ -75,32 +75,33 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:
-        """Return all tables that may have a ledger, each with a function that loads it."""
+        """Return the names of all tables that may have a ledger, each with a function that loads the table."""
 
     @abstractmethod
     def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
-        """Return the paths of the sink's data files of aborted attempts, by table.
+        """Return the paths of data files of aborted attempts, by table.
 
-        Each path has the table's sequence number when the file was begun, if the format has such numbers; else 0.
+        The number beside a path is the table's sequence number when the file was created; 0 for formats without such
+        numbers.
         """
 
     @abstractmethod
     def existing(self, paths: Iterable[str]) -> set[str]:
-        """Return those of the files that exist."""
+        """Return the paths whose files exist."""
 
     @abstractmethod
     def needed(self, name: NameT, table: TableT, files: Mapping[str, int]) -> set[str]:
-        """Return those of the files that must not be deleted, and log them: a version of the table is read from them.
+        """Return and log the files that must not be deleted because a version of the table contains them.
 
         Args:
             name: the table's name.
             table: its newest version.
-            files: paths of files that exist, with numbers as of `orphaned_files`.
+            files: paths of existing files, with the numbers of `orphaned_files`.
         """
 
     @abstractmethod
     def delete(self, paths: Iterable[str], table: TableT | None) -> None:
-        """Delete data files, and parts of unfinished uploads. Missing ones are no error."""
+        """Delete data files and parts of unfinished uploads. Missing files are not an error."""
 
     @abstractmethod
     def put(
@@ -123,11 +124,11 @@ class TableAccess(ABC, Generic[NameT, TableT]):
             trace: properties of the commit, for operators.
 
         Returns:
-            False if another writer has changed the table meanwhile; nothing was changed then.
+            False if another writer has changed the table meanwhile; then this call has changed nothing.
 
         Raises:
-            ConflictError: if one of the data files is not in the table any more.
+            ConflictError: if a data file is not in the table any more.
         """
 
     def make_durable(self, name: NameT) -> None:
-        """Make the table's present version durable, which another process may have committed. By default it is."""
+        """Make the present version durable, which another process may have committed. Not needed by default."""

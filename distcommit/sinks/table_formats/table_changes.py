@@ -1,8 +1,8 @@
-"""Refusals of records that a table does not take, and of data files whose table was altered, dropped or recreated.
+"""Errors of records that do not fit a table, and of data files whose table was altered, dropped or recreated.
 
-Each answer ends in a remedy that resolves its case, in the form that `distcommit status` makes a command of. A dataset
-whose first commit meets another table has nothing to lose, and is abandoned. If the store knows of earlier commits,
-they are gone with the table, and the dataset is restarted: it is read from its beginning into the present table.
+Each refusal ends in a remedy that `distcommit status` converts to a command. If the store knows no earlier commit of
+the dataset, the remedy is to abandon the commit. Otherwise the earlier commits are gone with the table, and the remedy
+is a restart, which reads the dataset from its beginning into the present table.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> Conf
 
 
 def was_altered(table: str, problems: Sequence[str]) -> FailedForGood:
-    """Refuse files that do not fit the table as it is now."""
+    """Refuse data files that do not fit the present table."""
     return FailedForGood(
         f"table {table} was altered after the data files were written: {'; '.join(problems[:3])}. Nothing was"
         f" written. To do: {_READ_AGAIN}, and writes them as the table is now"
@@ -41,17 +41,17 @@ def was_altered(table: str, problems: Sequence[str]) -> FailedForGood:
 
 
 def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
-    """Refuse files whose table does not exist any more."""
+    """Refuse data files whose table does not exist any more."""
     return FailedForGood(f"there is no table {table} any more. {_way_out(request)}")
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
-    """Refuse files that were written for another table of that name; None if it is the same.
+    """Refuse data files that were written for another table of the same name; None if they were not.
 
     Args:
-        table: the name.
+        table: the table's name.
         request: the request to commit.
-        requested: identities of the tables that the files were written for.
+        requested: identities of the tables that the data files were written for.
         actual: identity of the present table.
     """
     if requested <= {actual}:
@@ -63,14 +63,14 @@ def was_recreated(table: str, request: CommitRequest, requested: set[str], actua
 def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
-    """Refuse to commit to a table without a record of the dataset's earlier commits.
+    """Refuse a commit if the store has committed to the table before, but the table has no ledger row of the dataset.
 
     Args:
         table: the table's name.
         request: the request to commit.
-        row: the dataset's row of the table's ledger, if there is one.
+        row: the dataset's row in the table's ledger, or None.
         has_ledger: whether the table has a ledger of this store.
-        has_rows: returns whether the table has rows; called only where that matters, as it may take long.
+        has_rows: returns whether the table has rows; called only if needed, as it may be slow.
     """
     if row is not None or not request.bases or 0 in request.bases:
         return None
