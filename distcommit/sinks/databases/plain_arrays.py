@@ -1,4 +1,4 @@
-"""Arrow columns in the types that databases have: without dictionaries, large offsets and other units of time."""
+"""Convert Arrow columns to types that databases have: without dictionaries, large offsets and odd units of time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.files.formats.text_values import values_of
 
 MAX_DIGITS = 38
-"""The most digits of a decimal of 128 bits."""
+"""Most digits of a 128-bit decimal."""
 _NEGATIVE_ZERO = re.compile(r"-0(\.0+)?(e[-+]?\d+)?(?![\d.])", re.IGNORECASE)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _INTEGER_DIGITS = pa.decimal128(20, 0)
@@ -45,7 +45,7 @@ PLAIN_TYPES = TypeTable(
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a database's column: signed integers, and times in microseconds in UTC or without a zone."""
+    """Return the type to store: signed integers, and times in microseconds, in UTC or without a zone."""
     return PLAIN_TYPES.stored(kind)
 
 
@@ -60,7 +60,7 @@ def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = 
     """Return a column of lists, structs or maps as JSON texts. A map becomes a list of keys and values.
 
     Raises:
-        RefusedError: if a value has `-0.0` and `negative_zeros` is false.
+        RefusedError: if a value contains `-0.0` and `negative_zeros` is false.
     """
     values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
     texts = [None if value is None else json.dumps(value) for value in values]
@@ -70,22 +70,21 @@ def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = 
 
 
 def has_negative_zero(array: pa.Array) -> bool:
-    """Return whether a column of floats has a zero with a sign."""
     zeros = array.filter(pc.equal(array, 0)).drop_null().to_numpy(zero_copy_only=False)
     return bool(np.signbit(zeros).any())
 
 
 def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa.Array:
-    """Return the column in that type, with equal values.
+    """Cast a column to a type without changing values.
 
     Args:
         array: the column.
         kind: the type.
-        column: the column's name, for messages.
-        shown: the table's column, for messages.
+        column: the column's name, for the error.
+        shown: the type of the table's column, for the error.
 
     Raises:
-        RefusedError: if the type does not have one of the values.
+        RefusedError: if a value does not fit into the type.
     """
     if array.type == kind:
         return array
@@ -98,7 +97,7 @@ def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa
 
 
 def refused_value(column: str, shown: str, reason: str) -> RefusedError:
-    """Return the error of a value that its column can't have."""
+    """Return the error of a value that does not fit into its column."""
     return RefusedError(
         f"a value of column {column!r} does not go into the table's {shown}: {reason}. Alter the table and release the"
         " dataset with retry; or abandon it and convert or reject such values"
@@ -106,7 +105,7 @@ def refused_value(column: str, shown: str, reason: str) -> RefusedError:
 
 
 def no_type(database: str, field: pa.Field) -> ConfigurationError:
-    """Return the error of a column that a database has no type for."""
+    """Return the error of a column for which the database has no type."""
     return ConfigurationError(
         f"{database} has no type for this column",
         id="COLUMN_UNSUPPORTED",
@@ -117,7 +116,7 @@ def no_type(database: str, field: pa.Field) -> ConfigurationError:
 
 
 def refused_type(column: str, kind: pa.DataType, shown: str) -> RefusedError:
-    """A column whose type can't go into that of the table."""
+    """Return the error of a column whose type does not fit into the table's column."""
     return RefusedError(
         f"column {column!r} has the type {kind}, which does not go into the table's {shown}; convert it with the"
         " converter `cast`, or alter the table, then release the dataset"
@@ -125,5 +124,4 @@ def refused_type(column: str, kind: pa.DataType, shown: str) -> RefusedError:
 
 
 def _pairs(kind: pa.DataType) -> pa.DataType:
-    """The type of a map as a list of keys and values."""
     return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))

@@ -1,6 +1,6 @@
-"""Base class of committers to databases: rows and their ledger rows are committed in one transaction.
+"""Base class of database committers, which commit rows and their ledger rows in one transaction.
 
-A transaction has many datasets. Each has a savepoint, so that a failed dataset does not roll back the others.
+One transaction commits many datasets. Each has a savepoint, so that a failed dataset does not roll back the others.
 """
 
 from __future__ import annotations
@@ -30,27 +30,22 @@ Key: TypeAlias = tuple[str, str]
 
 LEDGER = "distcommit_ledger"
 PROOFS = "distcommit_prepared"
-"""The table of proofs of two-phase commit, in the same database or schema as the ledger."""
+"""Table of proofs of two-phase commit, in the same database or schema as the ledger."""
 _DATASETS_AT_ONCE = 60
 """Datasets of one transaction. PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand tables."""
 _TRIES = 3
 
 
 class CollisionError(Exception):
-    """The database has rolled back the whole transaction because of a conflict with another one. A retry may
-    succeed."""
+    """The database has rolled back the transaction because of a conflict with another one. A retry may succeed."""
 
 
 class RefusedError(Exception):
-    """Rows can never be written as they are. The text has the reason and the remedy."""
+    """Rows can never be written without a change. The text names the reason and the remedy."""
 
 
 class _NotWholeError(Exception):
-    """Requests that are committed all or none can't all be committed. The transaction is rolled back.
-
-    Attributes:
-        outcomes: the outcome of each request.
-    """
+    """Requests that must be committed together can't all be committed. The transaction is rolled back."""
 
     def __init__(self, outcomes: Sequence[CommitOutcome]) -> None:
         super().__init__(outcomes)
@@ -60,13 +55,12 @@ class _NotWholeError(Exception):
 class TableCommitter(SinkCommitter):
     """Commits requests that the ledger does not have yet, in as few transactions as possible.
 
-    A database's committer implements the parts of a transaction. Other sessions see none of them before `transaction`
-    ends.
+    A subclass implements the parts of a transaction for one database.
     """
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[object]:
-        """Open a transaction that is durable when the block ends, and is rolled back if the block raises.
+        """Open a transaction that is durable on normal exit and rolled back on an exception.
 
         Raises:
             CollisionError: if the database has rolled it back.
@@ -74,7 +68,7 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[object]:
-        """Open a savepoint, to which the transaction is rolled back if the block raises."""
+        """Open a savepoint, to which the transaction is rolled back on an exception."""
 
     @abstractmethod
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
@@ -82,8 +76,8 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def identity(self) -> str:
-        """Return the text that only this ledger has had since it was created; empty if the text was removed. In a
-        transaction with locked rows, it is that of the rows' ledger."""
+        """Return the text that was assigned to this ledger when it was created; empty if it was removed. While ledger
+        rows are locked, the ledger can't be replaced by another one."""
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
@@ -95,7 +89,7 @@ class TableCommitter(SinkCommitter):
 
         Raises:
             LostError: if staged rows are gone.
-            RefusedError: if the table can never take them.
+            RefusedError: if the table can never take the rows.
         """
 
     @abstractmethod
@@ -103,7 +97,7 @@ class TableCommitter(SinkCommitter):
         """Delete the rows of a committed request from their table.
 
         Raises:
-            ConflictError: if exactly these rows can't be identified.
+            ConflictError: if the rows can't be told from others.
         """
 
     @abstractmethod
@@ -112,27 +106,26 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        """Return the outcome of a request for which the database, or reading staged rows, has raised this error; None
-        if the error concerns more than this request."""
+        """Return the outcome of a request whose rows caused this error; None if the error concerns more than this
+        request."""
 
     def forgo(self, request: CommitRequest) -> None:
-        """Remove what writers have left in the database for a request that is taken back before its commit. By default
-        they leave nothing.
+        """Roll back data that writers have left in the database for an uncommitted request. By default there is none.
 
         Raises:
-            ConflictError: if readers see a part of it that can't be taken back; nothing was changed.
+            ConflictError: if a part is already visible and can't be deleted; then nothing was changed.
         """
 
     def require(self, request: CommitRequest) -> None:
-        """Check that everything a request is loaded from exists. Called for all requests that are committed all or none
-        before any of them is loaded, for databases where a rollback does not undo `load`.
+        """Check that the rows of a request still exist. Called for all requests of an atomic commit before any of them
+        is loaded, for databases where `load` can't be rolled back.
 
         Raises:
-            LostError: if a part of it is missing.
+            LostError: if a part is missing.
         """
 
     def unlocked(self, keys: Iterable[Key]) -> None:
-        """Called at the end of the transaction with locked keys that have got no ledger row."""
+        """Called at the end of a transaction with the locked keys for which no ledger row was written."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes: list[CommitOutcome] = []
@@ -141,8 +134,7 @@ class TableCommitter(SinkCommitter):
         return outcomes
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commit all requests in one transaction, however many there are; if one of them can't be, it is rolled
-        back."""
+        """Commit all requests in one transaction, however many there are, or none."""
         try:
             return self._tried(requests, atomic=True)
         except _NotWholeError as error:
@@ -225,17 +217,16 @@ class TableCommitter(SinkCommitter):
 
 
 def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
-    """Return `answered` of a ledger with this identity, which must be the one that the request's rows were written
-    for."""
+    """Refuse a request whose rows were written for another ledger; otherwise return the outcome of `ledgers.answered`."""
     outcome, noted = answered(row, request), of_another_ledger(request, identity)
     return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome
 
 
 def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) -> None:
-    """Check that no other ledger may have committed a request that this ledger does not know.
+    """Check that no other ledger may have committed the request.
 
     Raises:
-        ConflictError: if the request's rows were written for another ledger.
+        ConflictError: if the request's rows were written for another ledger and this ledger has no commit of them.
     """
     noted = of_another_ledger(request, identity)
     if noted and (row is None or row.epoch < request.epoch):
@@ -249,7 +240,7 @@ def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) 
 
 
 def _other_ledger(noted: str, identity: str) -> str:
-    """Return the problem and remedy of rows that were written for another ledger than the present one."""
+    """Return the error text of rows that were written for another ledger than the present one."""
     return (
         f"this is not the ledger {noted} that rows were written for, but {identity or 'one without identity'}. That"
         " ledger was removed, and this one does not know whether the rows are committed. Nothing was written. Look for"
@@ -262,7 +253,7 @@ def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOut
     """Check that all requests can be committed.
 
     Raises:
-        _NotWholeError: if one of them can't be committed now or ever.
+        _NotWholeError: if one of them can't be committed.
     """
     for refusal, retryable in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
         for request, refused in zip(requests, outcomes, strict=True):
@@ -272,5 +263,5 @@ def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOut
 
 
 def _keys(requests: Sequence[CommitRequest]) -> list[Key]:
-    """Return each key once, in the order in which all committers lock them."""
+    """Return each key once, in the order in which all committers lock them, which prevents deadlocks."""
     return sorted({(request.dataset_urn, request.branch) for request in requests})

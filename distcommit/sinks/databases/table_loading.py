@@ -1,4 +1,4 @@
-"""Base class of committers that load staged rows into tables: find or create the table, insert and delete rows."""
+"""Base class of committers that load staged rows into tables: create tables, insert and delete rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from distcommit.sinks.databases.table_sink import TableSink, tag_of
 from distcommit.sinks.databases.upsert_order import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
-"""Columns of a ledger, in the order of `as_row`."""
+"""Columns of the ledger table, in the order that `as_row` expects."""
 _IDENTITY = re.compile(r"distcommit:([0-9a-f]{15})")
 
 
@@ -37,14 +37,14 @@ class Table(Protocol):
 
     @property
     def identity(self) -> int:
-        """The table's identity, which a recreated table does not have, as far as the database distinguishes them."""
+        """A number that changes when the table is recreated, as far as the database permits."""
         ...
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of that schema with their tags; add columns if allowed.
+        """Check that the table takes rows of this schema and their tags; add columns if allowed.
 
         Raises:
-            RefusedError: if it does not take them. The message names missing columns that may not be added.
+            RefusedError: if the table does not take them.
         """
         ...
 
@@ -66,15 +66,15 @@ class Table(Protocol):
         ...
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
+        """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
         ...
 
 
 class RowLoadingCommitter(TableCommitter):
-    """Loads staged rows into tables. A subclass implements the database's tables and its ledger.
+    """Loads staged rows into tables. A subclass implements the tables and the ledger of one database.
 
     Attributes:
-        forgotten: column of the ledger that an operator sets to null, so that a recreated table counts as the same.
+        forgotten: ledger column that an operator sets to null to make a recreated table count as the old one.
     """
 
     forgotten: ClassVar[str] = "target"
@@ -88,16 +88,16 @@ class RowLoadingCommitter(TableCommitter):
         """Return the table, locked against changes of its definition; None if it does not exist.
 
         Raises:
-            RefusedError: if it is not a table that keeps rows exactly as transactions have left them.
+            RefusedError: if its kind does not guarantee to store rows exactly as transactions have left them.
         """
 
     @abstractmethod
     def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> Table:
-        """Create the table for rows of that schema, unless another session just did; `key`: dataset and branch."""
+        """Create the table for rows of this schema, unless another session has done so; `key` is dataset and branch."""
 
     @abstractmethod
     def shown(self, name: str) -> str:
-        """Return `Table.shown` of a table of that name."""
+        """Return `Table.shown` for a table's name."""
 
     @abstractmethod
     def had_commits(self, target: str) -> bool:
@@ -170,10 +170,10 @@ class RowLoadingCommitter(TableCommitter):
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """Return the table of a dataset, locked, and created if it is new.
+        """Return the dataset's table, locked. Create it if it is new.
 
         Raises:
-            RefusedError: if it is missing, or not the table of the ledger's row.
+            RefusedError: if the table is missing, or is not the one that the ledger row names.
         """
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
@@ -208,7 +208,7 @@ class RowLoadingCommitter(TableCommitter):
 
 
 def as_row(columns: Sequence[Any]) -> LedgerRow:
-    """Return a ledger row; `columns` begins with `LEDGER_COLUMNS`, where `covered` is JSON or its decoded value."""
+    """Return a ledger row from values of `LEDGER_COLUMNS`; `covered` may be JSON or decoded."""
     dataset, branch, epoch, base, revoked, commit_id, covered = columns[:7]
     plain = msgspec.json.decode(covered) if isinstance(covered, str | bytes) else covered
     return LedgerRow(
@@ -223,10 +223,10 @@ def as_row(columns: Sequence[Any]) -> LedgerRow:
 
 
 def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: Mapping[str, Any]) -> None:
-    """Check that no key of an upsert is null, as the database takes no two nulls for equal.
+    """Check that no key of an upsert is null, because databases do not treat two nulls as equal.
 
     Raises:
-        RefusedError: if one is; `columns`: the table's columns, each with `shown`.
+        RefusedError: if a key is null.
     """
     for key in keys:
         if any(batch.column(key).null_count for batch in batches):
@@ -242,12 +242,10 @@ def dropped_rows_error(shown: str, sent: int, inserted: int) -> RefusedError:
 
 
 def with_tags(schema: pa.Schema, tags: Mapping[str, int]) -> pa.Schema:
-    """Return the schema with columns for tags."""
     return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in tags)])
 
 
 def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
-    """Return the rows with their tags."""
     for name, value in tags.items():
         batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
     return batch
@@ -256,10 +254,10 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
 def missing_columns(
     schema: pa.Schema, existing_columns: Mapping[str, Any], shown: str, *, add_columns: bool
 ) -> list[pa.Field]:
-    """Return the columns that a table lacks and that are to be added.
+    """Return the columns to add to a table.
 
     Raises:
-        RefusedError: if they may not be added; or if a name differs from one of the table's only by case.
+        RefusedError: if columns may not be added, or a name differs from one of the table's only by case.
     """
     missing = [field for field in schema if field.name not in existing_columns]
     by_lower_name = {name.lower(): name for name in existing_columns}
@@ -282,10 +280,10 @@ def missing_columns(
 
 
 def new_identity() -> str:
-    """Return a text for the definition of a created table, which no other table has.
+    """Return a random mark for the definition of a created table.
 
-    It is the table's identity in databases that have none. A table that another client has recreated has no mark, or
-    another one. Altering a table does not change the mark.
+    It serves as identity in databases that have no ids of tables. It survives ALTER TABLE. A table that another client
+    has recreated has no mark or another one.
     """
     return f"distcommit:{secrets.randbits(60):015x}"
 

@@ -1,11 +1,11 @@
 """Two-phase commit: each writer prepares a transaction, and the committer commits it by its name.
 
-The database does not record whether a prepared transaction that is gone was committed or rolled back. So each
-transaction inserts a row, its proof, which exists once it is committed. The ledger's row is changed afterwards, and the
-proofs are deleted with that change. All committers of a dataset lock its ledger row first.
+If a prepared transaction is gone, the database does not tell whether it was committed or rolled back. So each
+transaction inserts a row, its proof, which is visible once the transaction is committed. Then the ledger row is changed
+and the proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
 
-A name is that of one attempt, and is never used again. A bar is deleted once a newer run's writers have begun, as they
-fence its attempt.
+A name belongs to one attempt and is never reused. The bar of an aborted attempt is deleted once writers of a newer run
+have begun, because from then on the attempt is fenced.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class Name(NamedTuple):
 
     @property
     def end(self) -> str:
-        """The second part of the name."""
         return f"{self.epoch}-{self.attempt}"
 
     @property
@@ -69,7 +68,7 @@ class Name(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Name | None:
-        """Parse a name; None if another program has given it."""
+        """Parse a name; None if another program has created it."""
         match text.split("-", 3):
             case [begin, key, epoch, attempt] if begin == _OURS and epoch.isdigit():
                 return cls(key, int(epoch), attempt)
@@ -77,10 +76,11 @@ class Name(NamedTuple):
 
 
 class TwoPhaseCommitter(ProofCommitter):
-    """Commits prepared transactions. Combined by inheritance with the database's own committer, which has the ledger.
+    """Commits prepared transactions. It is combined by inheritance with the database's own committer, which has the
+    ledger.
 
-    It commits and rolls back on a second connection, as neither is possible within the transaction that locks the
-    ledger's row.
+    Prepared transactions are committed and rolled back on a second connection, because the first one has an open
+    transaction that locks the ledger row.
     """
 
     @abstractmethod
@@ -93,15 +93,16 @@ class TwoPhaseCommitter(ProofCommitter):
 
     @abstractmethod
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
-        """Open a transaction that is prepared durably when the block ends. If the block raises, it is rolled back, at
-        the latest when the committer is closed. The committer is not used for anything else afterwards."""
+        """Open a transaction that is prepared durably on normal exit. On an exception it is rolled back, at the latest
+        when the committer is closed. The committer must not be used for anything else afterwards."""
 
     # -- called by writers
 
     def begin(self, epoch: int) -> None:
-        """Announce a run before its writers prepare anything.
+        """Announce a run before its writers prepare transactions.
 
         Raises:
+            ConfigurationError: if the server can't prepare transactions.
             FencedError: if a newer run has begun.
         """
         self.make_newest(epoch)
@@ -109,15 +110,19 @@ class TwoPhaseCommitter(ProofCommitter):
         self._forget_overtaken(epoch)
 
     def _forget_overtaken(self, epoch: int) -> None:
-        """Delete proofs of partly committed requests that an operator has accepted, once a later epoch of the dataset
-        is committed. No commit needs them any more, and writers of their epoch are fenced."""
+        """Delete proofs of accepted, partly committed requests once a later epoch of the dataset is committed. No
+        commit needs them any more, and writers of their epoch are fenced."""
         proofs = self.proofs_before(epoch)
         rows = self.ledger() if proofs else ()
         committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
         self.forget([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
-        """Prepare a transaction with staged rows. See `Preparing.prepare`.
+        """Prepare a transaction with staged rows durably, and return its commit info.
+
+        Args:
+            attempt: the attempt that has staged the rows.
+            staged: the commit info of `StagedRows`.
 
         Raises:
             ConfigurationError: if the table does not take the rows.
@@ -148,13 +153,14 @@ class TwoPhaseCommitter(ProofCommitter):
         return {"attempt": attempt.attempt, "table": table, **copied}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table, and return its identity.
+        """Create a missing table, and return the table's identity.
 
-        The table is created in a transaction of its own: a prepared one would keep it locked for all other sessions.
+        The table is created in a separate transaction, because a prepared one would keep it locked for all other
+        sessions.
 
         Raises:
             CollisionError: if the database has rolled the transaction back.
-            RefusedError: if the table is not the one of the ledger's row, or can't be used.
+            RefusedError: if the table is not the one that the ledger row names, or can't be used.
         """
         key = (request.dataset_urn, request.branch)
         with self.transaction():
@@ -173,8 +179,8 @@ class TwoPhaseCommitter(ProofCommitter):
         raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, request: CommitRequest, identity: int) -> None:
-        """Insert the proof, and only then check for a newer run: if there is none, its `discard` will meet the
-        proof."""
+        """Insert the proof first, and check for a newer run second: then a newer run's `discard` meets either the proof
+        or a fenced writer."""
         if not self.prove(attempt, self._proof(attempt.attempt)):
             raise FencedError(
                 "this attempt was given up: its transaction would neither be committed nor rolled back",
@@ -229,9 +235,11 @@ class TwoPhaseCommitter(ProofCommitter):
         self._waiting(request)
 
     def forgo(self, request: CommitRequest) -> None:
-        """Roll back the prepared transactions of a request in the order in which they are committed. A committer that
-        is still committing them finds the first one gone, and stops. For a request without infos, roll back everything
-        of its dataset and branch up to its epoch."""
+        """Roll back the prepared transactions of a request, in the order in which they are committed. A process that is
+        still committing them finds the first one missing, and stops.
+
+        For a request without infos, roll back all transactions of its dataset and branch up to its epoch.
+        """
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:
@@ -261,8 +269,8 @@ class TwoPhaseCommitter(ProofCommitter):
     def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         """Roll back prepared transactions of aborted attempts, and bar their proofs.
 
-        A transaction that can't be rolled back does not prevent the others. Its proof is not barred, as the insert
-        would wait for its lock.
+        If a transaction can't be rolled back, the others are. Its proof is not barred, as the insert would wait for its
+        lock.
         """
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
         one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
@@ -292,7 +300,7 @@ class TwoPhaseCommitter(ProofCommitter):
     def _waiting(self, request: CommitRequest) -> list[Name]:
         """Return the prepared transactions of a request that are not committed.
 
-        Prepared transactions are listed before the proofs. So a transaction that is committed in between has a proof.
+        Transactions are listed before proofs, so that one that is committed in between has a proof.
 
         Raises:
             LostError: if a transaction is neither prepared nor committed.
@@ -310,7 +318,7 @@ class TwoPhaseCommitter(ProofCommitter):
         return blake2b(named.encode(), digest_size=16).hexdigest()
 
     def _proof(self, attempt: str) -> str:
-        """Return the proof of an attempt in this sink. Other branches with the same ledger are other sinks."""
+        """Return the id of an attempt's proof in this sink. Branches that share a ledger are different sinks."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
 
 

@@ -1,7 +1,7 @@
 """Tables that were altered between writing data files and committing them.
 
-Delta reads a data file by the names of its columns, in the types and partitions that the table has now. Columns that
-were added and may be null are accepted; so is a column that was dropped and added again, in the same type.
+Delta reads a data file by the names of its columns, in the table's present types and partitions. Added columns that may
+be null are accepted, and so is a column that was dropped and added again in the same type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distcommit.sinks.table_formats.table_changes import was_altered
 
 
 def partition_types(table: DeltaTable) -> list[str]:
-    """Return the types of the columns that a table is partitioned by, which no data file has."""
+    """Return the types of the table's partition columns, which data files do not have."""
     columns = columns_of(table)
     return [str(columns.field(name).type) for name in table.metadata().partition_columns]
 

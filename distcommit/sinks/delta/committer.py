@@ -1,4 +1,4 @@
-"""Commit data files and ledgers to Delta tables, one version for each table and call."""
+"""Commit data files and ledgers to Delta tables, in one version for each table and call."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from distcommit.sinks.table_formats.table_changes import was_dropped
 
 @dataclass(slots=True)
 class _Batch(Batch[str]):
-    """The requests for one table, and the ledger files of the commit that is being made of them.
+    """The requests for one table, and the ledger files of their commit.
 
     Attributes:
-        put: ledger files of tries that are not known to have committed.
-        version: the table's version when they were put.
+        put: ledger files of tries that may not have committed.
+        version: the table's version when they were written.
         superseded: ledger files that the commit has replaced.
     """
 
@@ -50,7 +50,7 @@ class _Batch(Batch[str]):
 
 
 class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
-    """Commits the requests of each table as one version, many tables at once where calls wait for a network."""
+    """Commits the requests of each table as one version; many tables concurrently if calls wait for a network."""
 
     id_key = "id"
     new_batch = _Batch
@@ -139,7 +139,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
 
     def needed(self, name: str, table: DeltaTable, files: Mapping[str, int]) -> set[str]:
-        """Return files of the present version, and removed files that older versions are still read from."""
+        """Return files of the present version, and removed files that older versions contain."""
         removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
         needed = {path for path in files if name_in_table(path) in named}
@@ -183,8 +183,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
             self.failed([batch], error)
 
     def _try(self, batch: _Batch) -> None:
-        """Try once. Requests have no answer if another writer committed first. If this raises, the outcome is
-        unknown."""
+        """Try once. Requests get no outcome if another writer committed first. After an error the outcome is unknown."""
         newest, batch.answers = self.with_ledger(batch.name, self._tables.load(batch.name)), {}
         if newest is None:
             batch.answers |= {index: was_dropped(batch.name, request) for index, request in batch.requests.items()}

@@ -12,10 +12,10 @@ from deltalake.transaction import AddAction, RemoveAction
 
 
 def partition_text(value: Any) -> str | None:
-    """Return a partition's value as the log has it.
+    """Return a partition value as the log has it.
 
     Raises:
-        ValueError: if the value is an empty text, which the log cannot distinguish from null.
+        ValueError: if the value is an empty text, which the log does not distinguish from null.
     """
     match value:
         case None:
@@ -32,8 +32,8 @@ def partition_text(value: Any) -> str | None:
 def added(info: Mapping[str, Any]) -> AddAction:
     """Return the action that adds a file to its table.
 
-    The action has the number of rows, but no bounds of columns. deltalake skips a file with a missing bound, as if no
-    row had a value there; columns that were added later have no bounds.
+    The action has the number of rows, but no bounds of columns: deltalake skips a file with a missing bound, as if no
+    row had a value there, and columns that were added later have no bounds.
     """
     return AddAction(
         path=name_in_table(info["path"]),
@@ -46,7 +46,6 @@ def added(info: Mapping[str, Any]) -> AddAction:
 
 
 def removal(info: Mapping[str, Any]) -> RemoveAction:
-    """Return the action that removes a file from its table."""
     return RemoveAction(
         path=name_in_table(info["path"]),
         data_change=True,

@@ -1,9 +1,8 @@
 """A Delta table's ledger: an app transaction of the table, one for each store, names the file with the ledger's text.
 
-An app transaction is a name and a number; the newest number counts. Each checkpoint of the log has it, so that it
-outlives the log's old entries, unlike a commit's metadata. deltalake can't set domain metadata or properties in one
-commit with data. So the number is the beginning of the SHA-256 of a file in the job's output, which has the ledger's
-text.
+An app transaction is a name and a number, of which the newest counts. Unlike a commit's metadata, it is in every
+checkpoint of the log, and so outlives old log entries. deltalake can't set domain metadata or properties in one commit
+with data. So the number is the beginning of the SHA-256 of a file in the job's output, which has the ledger's text.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class LedgerChange:
     Attributes:
         transaction: name and number of the app transaction to commit.
         put: names of the files that were written for it.
-        superseded: names of the files that are not used any more once it is committed.
+        superseded: names of the files that become unused when it is committed.
     """
 
     transaction: tuple[str, int]
@@ -60,19 +59,16 @@ class LedgerChange:
 
 
 class TableLedgers:
-    """Reads and changes the ledgers of tables for one store."""
-
     def __init__(self, context: CommitterContext) -> None:
         self._files = Ledgers(context.fs, context.output_root, context.store_id)
         self._store = context.store_id
 
     def is_in(self, table: DeltaTable) -> bool:
-        """Return whether the table names a ledger of this store."""
+        """Return whether the table has a ledger of this store."""
         return table.transaction_version(self._files.name) is not None
 
     def read(self, table: DeltaTable) -> Ledger:
-        """Return the ledger of the version that was loaded. The first of its files is the one that the transaction
-        names.
+        """Return the ledger of the loaded version. The first of its files is the one that the transaction names.
 
         Raises:
             CorruptError: if a file is missing or damaged.
@@ -92,7 +88,7 @@ class TableLedgers:
         return Ledger(ledger.rows, (name, *ledger.files))
 
     def changed(self, ledger: Ledger, rows: Iterable[LedgerRow], table: DeltaTable) -> LedgerChange:
-        """Return a change of these rows. Its files are durable; the caller commits the transaction."""
+        """Return the change of these rows. Its files are durable; the caller commits the transaction."""
         own, below = ledger.files[:1], ledger.files[1:]
         change = self._files.changed(Ledger(ledger.rows, below), rows, table_id(table))
         data = msgspec.json.encode(
@@ -104,7 +100,7 @@ class TableLedgers:
         return LedgerChange((self._files.name, number), put, (*own, *change.superseded))
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no transaction names or will name."""
+        """Delete files that no transaction names, now or later."""
         self._files.delete(names)
 
 

@@ -1,4 +1,4 @@
-"""The location of Delta tables: a folder of this machine, or a prefix in a bucket with the S3 protocol.
+"""The location of Delta tables: a local folder, or a prefix in an S3 bucket.
 
 On S3 commits are exclusive by a PUT with `If-None-Match`, which deltalake's client sends. Data files are written by
 this package's client, which can delete unfinished uploads of killed writers. Both clients take endpoint, region and
@@ -31,7 +31,7 @@ class Location(Protocol):
     """A location of tables. Paths are relative to it, and begin with a table's name."""
 
     options: dict[str, str]
-    """Options of deltalake's client beside the environment."""
+    """Options of deltalake's client."""
     parallel_calls: int
     """Useful number of concurrent calls."""
 
@@ -56,23 +56,15 @@ class Location(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file, and parts of an unfinished upload. A missing file is no error."""
+        """Delete a file, and parts of an unfinished upload. A missing file is not an error."""
         ...
 
     def check(self) -> None:
-        """Check that the location exists and can be listed.
-
-        Raises:
-            SinkUnavailableError: if not, or if this process must not write to a folder.
-        """
+        """Check that the location exists, can be listed and, if local, permits writing. Raises SinkUnavailableError."""
         ...
 
     def probe(self) -> None:
-        """Check the location by writing and deleting a file.
-
-        Raises:
-            SinkUnavailableError: if that fails.
-        """
+        """Check the location by writing and deleting a file. Raises SinkUnavailableError."""
         ...
 
 
@@ -87,7 +79,7 @@ def _opened(location: str, process: int, endpoint: str) -> Location:
 
 
 class InFolder:
-    """A folder of this machine. It is never created, as it may be a disk that is not mounted."""
+    """A local folder. It is never created, as its disk may not be mounted."""
 
     parallel_calls = 1
 
@@ -116,11 +108,8 @@ class InFolder:
         return self._fs.open_output_stream(self.uri(path))
 
     def delete(self, path: str) -> None:
-        """Delete a file of a table.
-
-        Raises:
-            ConfigurationError, OutsideRootError: if the path leads out of the location.
-        """
+        """Delete a file of a table. Raises ConfigurationError or OutsideRootError if the path leads out of the
+        location."""
         check_relative(path)
         with contextlib.suppress(FileNotFoundError):
             RealPosixCalls((self._location.rstrip("/"),)).unlink(self.uri(path))

@@ -41,7 +41,7 @@ _REFUSED = {
     "delta.enableIcebergCompatV1": "files are written by other rules",
     "delta.enableIcebergCompatV2": "files are written by other rules",
 }
-"""Settings of tables to which data files can't be added, or not provably once, with the reason."""
+"""Table settings that prevent adding data files exactly once, with the reason."""
 _UNSET = ("none", "false")
 _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 """Metadata of columns whose values a writer must check or generate row by row."""
@@ -81,7 +81,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return Delta's type; None if it has none."""
+    """Return Delta's type for an Arrow type; None if it has none."""
     try:
         return _TYPES.stored(kind)
     except UnstorableTypeError:
@@ -89,7 +89,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def columns_of(table: DeltaTable) -> pa.Schema:
-    """Return the table's columns as an Arrow schema."""
     return pa.schema(table.schema().to_arrow())
 
 
@@ -111,8 +110,7 @@ def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
 
 
 def lacking(have: pa.Schema, want: pa.Schema) -> Iterator[str]:
-    """Yield the problems of storing `want` in `have`: missing columns, and narrower or other types. Both are results of
-    `storable`."""
+    """Yield the columns of `want` that `have` lacks or has in a narrower or other type. Both are results of `storable`."""
     return missing_from_table(
         pa.struct(have), pa.struct(want), inner_fields, lambda kind, of: wider_type(kind, of) == kind
     )

@@ -39,5 +39,5 @@ class DeltaSettings(DataFileTables):
         return value
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the table's name: its folder in `location`."""
+        """Return the table's name, which is its folder in `location`."""
         return table_of(self.table, dataset_urn)

@@ -17,7 +17,7 @@ from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, misfit
 _TRIES = 20
 _NO_COLUMN = "no column "
 _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
-"""Types of columns to partition by: each value has exactly one text."""
+"""Types of partition columns: each value has exactly one text."""
 
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
@@ -25,8 +25,8 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
 
     Raises:
         ConfigurationError: if the table is missing and may not be created, if its columns do not fit the schema, or if
-            data files cannot be added to it.
-        TransientError: if other writers change it during each try, or the location is not available.
+            data files can't be added to it.
+        TransientError: if other writers change it during each try, or the location is unavailable.
     """
     required, tables = storable(schema), DeltaTables(sink.location)
     for _ in tries(_TRIES):
@@ -72,7 +72,7 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Sche
 
 
 def _widen(sink: DeltaSettings, table: DeltaTable, name: str, required: pa.Schema, problems: list[str]) -> None:
-    """Add columns to the version that was loaded; nothing happens if another writer was first."""
+    """Add columns to the loaded version; do nothing if another writer was first."""
     new = [field for field in required if f"{_NO_COLUMN}{field.name}" in problems]
     if sink.evolve == "none":
         raise _misfit(table, name, problems, "alter the table, or set sink.evolve to add_columns")

@@ -1,7 +1,7 @@
 """Load Delta tables, and commit to exactly the version that was loaded.
 
-deltalake's own retry would commit on top of other commits, and accept an app transaction of any version. So it is
-disabled here. After a conflict the caller loads the table again, and decides again.
+deltalake's own retry is disabled. It would commit on top of other commits, and accept an app transaction of any
+version. After a conflict the caller loads the table and decides again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,7 @@ _LOG = "_delta_log"
 
 
 class DeltaTables:
-    """The tables of a location.
-
-    Args:
-        location: absolute path, or s3://BUCKET/prefix.
-    """
+    """The tables of a location: an absolute path, or s3://BUCKET/prefix."""
 
     def __init__(self, location: str) -> None:
         self.location = opened(location)
@@ -52,7 +48,6 @@ class DeltaTables:
         return DeltaTable(self.uri(name), storage_options=self.location.options)
 
     def exists(self, name: str) -> bool:
-        """Return whether a table of that name exists."""
         return DeltaTable.is_deltatable(self.uri(name), self.location.options)
 
     def _has_versions(self, name: str) -> bool:
@@ -60,7 +55,6 @@ class DeltaTables:
         return any(entry.endswith((".json", ".parquet")) for entry in self.location.names(f"{name}/{_LOG}"))
 
     def names(self) -> list[str]:
-        """Return the names of all tables."""
         self.location.check()
         return sorted(name for name in self.location.names("") if self.location.names(f"{name}/{_LOG}"))
 
@@ -75,16 +69,16 @@ class DeltaTables:
         transaction: tuple[str, int],
         trace: Mapping[str, str],
     ) -> bool:
-        """Commit on top of the version that was loaded.
+        """Commit on top of the loaded version.
 
         Args:
-            table: the version that was loaded.
+            table: the loaded version.
             actions: files to add and remove.
             transaction: name and number of the app transaction to set.
             trace: properties of the commit, for operators.
 
         Returns:
-            False if another writer committed first; nothing was changed then.
+            False if another writer committed first; then this call has changed nothing.
 
         Raises:
             Exception: the outcome is unknown.
@@ -106,5 +100,5 @@ class DeltaTables:
 
 
 def table_id(table: DeltaTable) -> str:
-    """Return the table's identity; a recreated table has another one."""
+    """Return the table's identity, which changes if the table is recreated."""
     return str(table.metadata().id)

@@ -1,4 +1,4 @@
-"""Write data files into a Delta table's folder, which no version of the table names until they are committed."""
+"""Write data files into a Delta table's folder. They belong to the table once they are committed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ from distcommit.sinks.table_formats.writer import DataFiles, DataFileWriter, Ope
 
 _ROW = "_row"
 Partition = dict[str, str | None]
-"""Values of the columns that the table is partitioned by, as the log has them."""
+"""Values of the partition columns, as the log has them."""
 
 
 class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
-    """Writes data files with the columns that the table had when they were begun."""
-
     def __init__(self, sink: DeltaSettings, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
         super().__init__(attempt, area, origin)
         self._sink, self._name = sink, sink.table_of(attempt.dataset_urn)
@@ -51,7 +49,7 @@ class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
 
 
 class DeltaFiles(DataFiles[Partition]):
-    """Data files in the table's folder itself; the log records which partition each is of.
+    """Data files directly in the table's folder. Their partitions are recorded in the log.
 
     Args:
         sink: the location of the tables.

@@ -55,7 +55,7 @@ _DAMAGE = (
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 Wanted = Callable[[pa.Schema], pc.Expression | None]
-"""Returns a condition of the wanted records of a file with these columns; None if all are wanted."""
+"""Returns for a file's columns the condition of the records to read; None if all are to be read."""
 
 
 class _Version(msgspec.Struct):
@@ -66,24 +66,23 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of the records of one file.
 
     Attributes:
-        offsets: source positions of the records, as text of `OffsetSets`; empty if the source has no offsets.
-        records: number of rows. If it is above the number of offsets, the file has a record twice, unless
+        offsets: source offsets of the records, as text of `OffsetSets`; empty if the source has no offsets.
+        records: number of rows. If it exceeds the number of offsets, the file has a record twice, unless
             `makes_several`.
-        makes_several: whether a construct may have made several records of one.
-        stripped: whether the records do not have the columns of their own positions.
-        holes: positions of the work unit without a record, as text of `OffsetSets`; empty for none. Other files of the
-            attempt may have further ones.
-        incarnation: incarnation of the source that offsets count in (a Kafka topic id); empty if unknown.
-        content_sum: checksum of the records in any order (`sinks.files.content`), as 16 hexadecimal digits; empty in
-            older files.
+        makes_several: whether one input record may have several output records.
+        stripped: whether the records lack the columns with their own offsets.
+        holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`; empty for none.
+            Other files of the attempt may have further ones.
+        incarnation: incarnation of the source that the offsets belong to (a Kafka topic id); empty if unknown.
+        content_sum: checksum of the records in any order (`sinks.files.content`), as 16 hexadecimal digits.
         branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
-        branches: all branches of the flow.
-        filtered: input records of the attempt that were filtered out, by branch as text of `OffsetSets`. One file of
-            the attempt has them for all branches.
-        filtered_by: number of records that each construct filtered out.
+        branches: all branches of the job.
+        filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`. One file of the
+            attempt has them for all branches.
+        filtered_by: number of records that each converter or checker filtered out.
         number: number of the file among those of the attempt and branch, from 1.
-        replaces: epochs of error files whose reprocessed records are in this file, and of the files that the records
-            were in before; empty for records that were read from the source. A tombstone of the same attempt retires
+        replaces: epochs of the error files whose reprocessed records are in this file, and of the files that had the
+            records before; empty for records that were read from the source. A tombstone of the same attempt supersedes
             the error files.
         publish: empty if the file was added to the published ones; else how it replaces older files, which a
             replacement of the same epoch names (`stores.folders.tombstones`).
@@ -151,8 +150,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check(footer: Footer, text: str) -> None:
-    """Check that the text is unchanged: Parquet's checksums are of pages only, and a changed character could be another
-    branch or epoch. Raises CorruptError."""
+    """Compare the text with its checksum. Parquet's own checksums cover only pages, so a damaged footer could have
+    another branch or epoch. Raises CorruptError."""
     plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
     expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
     if footer.checksum != expected:
@@ -166,14 +165,14 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file without its records. The name's ending is that of the format.
+    """Read the footer of a file without its records. The ending of the file's name determines its format.
 
     Returns:
-        None if another program has written the file: it has another ending, or no footer.
+        None if another program has written the file: the name has another ending, or there is no footer.
 
     Raises:
         FileNotFoundError: if the file does not exist.
-        CorruptError: if it is not a complete file of its format, or its footer is damaged.
+        CorruptError: if the file is not complete, or its footer is damaged.
     """
     if (form := _form_of(path)) is None:
         return None
@@ -186,7 +185,7 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
     """Read all records of a file, for deep audits.
 
     Raises:
-        ValueError: if its name does not have the ending of a format.
+        ValueError: if its name has the ending of no format.
         FileNotFoundError: if the file does not exist.
         CorruptError: if the file is damaged.
     """
@@ -207,14 +206,14 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
 def read_batches(
     fs: FileSystem, path: str, columns: Collection[str] | None = None, predicate: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file; a Parquet file in parts. Raises as `read_records`.
+    """Yield the records of a file; a Parquet file in parts. Raises the errors of `read_records`.
 
     Args:
         fs: the file's file system.
         path: the file's path.
-        columns: columns to read of a Parquet file, if it has them; other formats return all columns.
-        predicate: condition of the wanted records. Row groups of Parquet without one by their statistics are skipped;
-            all records of other row groups are returned.
+        columns: columns to read of a Parquet file; other formats return all columns.
+        predicate: condition of the records to read. It is tested only with the statistics of Parquet row groups: those
+            that can't match are skipped, and all records of the others are returned.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
@@ -227,8 +226,8 @@ def read_batches(
 
 
 def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
-    """Return the columns of a file without its metadata, and whether it may have a wanted record. Reads the footer of a
-    Parquet file, and the whole of others. Raises as `read_records`."""
+    """Return the columns of a file without its metadata, and whether it may have a record that matches. Reads only the
+    footer of a Parquet file, but all of others. Raises the errors of `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
@@ -237,8 +236,8 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
 
 
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
-    """Return the columns of a Parquet file in the types that were written. Types that Parquet does not have are read as
-    others. Raises as `read_records`."""
+    """Return the columns of a Parquet file in the Arrow types that were written, some of which Parquet does not have.
+    Raises the errors of `read_records`."""
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         metadata = pq.read_metadata(opened)
         stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)
@@ -249,7 +248,7 @@ def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
 
 
 def _parquet(opened: pa.NativeFile, predicate: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
-    """Return the file, and its row groups that may have a wanted record by their statistics."""
+    """Return the file, and its row groups that may match by their statistics."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas
 
     fragment = ds.ParquetFileFormat().make_fragment(opened)
@@ -261,7 +260,6 @@ def _parquet(opened: pa.NativeFile, predicate: Wanted | None) -> tuple[pq.Parque
 
 
 def _form_of(path: str) -> FileFormat | None:
-    """Return the format of a name's ending; None if no format has it."""
     name, extension = posixpath.splitext(path)
     if extension in CODECS:
         return _TEXTS.get(posixpath.splitext(name)[1])
@@ -283,7 +281,7 @@ def _read_parquet(file: pa.NativeFile) -> pa.Table:
 
 
 def _open(fs: FileSystem, path: str) -> pa.NativeFile:
-    """Return a file for random access: opened if it is on this machine, else read as a whole."""
+    """Open a local file for random access; read a remote file as a whole."""
     return pa.OSFile(path, "rb") if fs.scheme == "file" else pa.BufferReader(fs.read(path))
 
 

@@ -53,8 +53,7 @@ class ColumnSettings(SettingsModel):
 
 
 def _partitions(value: Any) -> Any:
-    """Validate one partition or several, whose kinds are found by their keys. Raises pydantic's errors or
-    ValueError."""
+    """Validate one partition or several; their keys determine their kinds. Raises pydantic's errors or ValueError."""
     if value is None or isinstance(value, TimePartition | FieldPartition):
         return value
     if isinstance(value, Mapping):
@@ -118,17 +117,15 @@ class FileLayout(SettingsModel):
 
     @property
     def has_fields(self) -> bool:
-        """Whether any partition is by a field."""
         return any(isinstance(partition, FieldPartition) for partition in self.partitions)
 
     @property
     def sort_keys(self) -> list[tuple[str, str]]:
-        """Columns and orders that rows are sorted by, as Arrow takes them."""
         return [(key.column, key.order) for key in self.sort_by]
 
     @property
     def streams(self) -> bool:
-        """Whether a file is written in parts; else from memory in one piece."""
+        """Whether a file is written in parts; otherwise it is written from memory as a whole."""
         return self.format not in WHOLE and not self.sort_by
 
     @property
@@ -138,7 +135,7 @@ class FileLayout(SettingsModel):
         return f".{self.format}{packed}"
 
     def folder_end_ms(self, path: str) -> int | None:
-        """Return the end of the time of a file's first folder by time, in milliseconds since 1970; None without one."""
+        """Return the end of the time span of a file's folder, in milliseconds since 1970; None if no folder is by time."""
         levels = self.partitions
         folders = path.split("/")[:-1][-len(levels) :] if levels else []
         for level, folder in zip(levels, folders, strict=False):
@@ -165,11 +162,11 @@ class FileLayout(SettingsModel):
         self.encoder(schema)
 
     def check_names(self, schema: pa.Schema) -> None:
-        """Check the names of columns. Raises as `check_schema`."""
+        """Check the names of columns. Raises ConfigurationError."""
         check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
-        """Return a new encoder of rows of a schema. Raises as `check_schema`."""
+        """Return a new encoder of rows of a schema. Raises the errors of `check_schema`."""
         for key in self.sort_by:
             _check_sorted(schema, key.column)
         _check_there(schema, self.columns)
@@ -198,7 +195,7 @@ def _check_sorted(schema: pa.Schema, name: str) -> None:
 
 
 def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> None:
-    """Check that no column of `columns` is missing. Raises ConfigurationError."""
+    """Check that the settings of columns name existing ones. Raises ConfigurationError."""
     missing = [name for name in columns if schema.names.count(name) != 1]
     if missing:
         raise ConfigurationError(
@@ -248,7 +245,7 @@ def _options_of(
 
 
 def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
-    """Check that pyarrow can write such a column. Raises ConfigurationError."""
+    """Check that pyarrow can write a column with these options. Raises ConfigurationError."""
     try:
         if pa.types.is_nested(field.type):
             raise ValueError("a list, struct or map")

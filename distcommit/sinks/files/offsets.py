@@ -1,4 +1,4 @@
-"""Exact sets of source offsets by source partition, for files' footers and for audits.
+"""Exact sets of source offsets by source partition, for footers of files and for audits.
 
 They are 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec): a gap-free range of any length
 takes 27 bytes.
@@ -48,10 +48,10 @@ class OffsetSets:
         self._sets: dict[str, BitMap64] = {}
 
     def add(self, rows: pa.RecordBatch | pa.Table, provenance: Provenance) -> None:
-        """Add the positions of rows. Integer partitions are named by their decimal text.
+        """Add the offsets of rows. Integer partitions are named by their decimal text.
 
         Raises:
-            ConfigurationError: if a provenance column is missing, or not of an integer type (partition: or text).
+            ConfigurationError: if a provenance column is missing or has the wrong type.
             SourceError: if a row has no partition, no offset or a negative offset.
         """
         self._add_columns(
@@ -59,7 +59,7 @@ class OffsetSets:
         )
 
     def add_origins(self, origins: Origins, provenance: Provenance) -> None:
-        """Add the positions of records. Raises as `add`."""
+        """Add the offsets of records. Raises the errors of `add`."""
         self._add_columns(origins.partitions, origins.offsets, provenance)
 
     def _add_columns(self, partitions: pa.Array, offsets: pa.Array, provenance: Provenance) -> None:
@@ -130,27 +130,24 @@ class OffsetSets:
                 low = offsets.next_set_bit(high) if high < end else end
 
     def union(self, other: OffsetSets) -> OffsetSets:
-        """Return the offsets that are in either."""
         names = self._sets.keys() | other._sets.keys()
         return _of((name, self._of(name) | other._of(name)) for name in names)
 
     def intersection(self, other: OffsetSets) -> OffsetSets:
-        """Return the offsets that are in both."""
         names = self._sets.keys() & other._sets.keys()
         return _of((name, self._of(name) & other._of(name)) for name in names)
 
     def difference(self, other: OffsetSets) -> OffsetSets:
-        """Return the offsets that are in this one but not in the other."""
         return _of((name, offsets - other._of(name)) for name, offsets in self._sets.items())
 
     def update(self, other: OffsetSets) -> None:
-        """Add the offsets of the other in place."""
+        """Add the offsets of `other` in place."""
         for name, offsets in other._sets.items():
             self._sets[name] = self._of(name) | offsets
 
     def to_text(self) -> str:
-        """Return the sets as one line of ASCII JSON. Equal sets may have different texts: three consecutive offsets
-        take as many bytes as a run or as values, and are not converted."""
+        """Return the sets as one line of ASCII JSON. Equal sets may have different texts, as three consecutive offsets
+        take as many bytes as a run or as values."""
         raw: dict[str, bytes] = {}
         for name in self.partitions():
             bitmap = BitMap64(self._sets[name])
@@ -220,12 +217,12 @@ class OffsetSets:
 
 
 def parsed(text: str) -> OffsetSets:
-    """Return the sets of a text, which may be empty. Raises as `OffsetSets.from_text`."""
+    """Return the sets of a text, which may be empty. Raises the errors of `OffsetSets.from_text`."""
     return OffsetSets.from_text(text) if text else OffsetSets()
 
 
 def offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
-    """Return the offsets of ranges. Ranges without integer positions are skipped."""
+    """Return the offsets of ranges. Ranges without integer offsets are skipped."""
     sets = OffsetSets()
     for skipped in ranges:
         if isinstance(skipped.low, int) and isinstance(skipped.high, int):

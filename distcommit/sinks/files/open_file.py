@@ -21,17 +21,17 @@ _BATCH_OVERHEAD_BYTES = 4096  # memory of a batch beside its data
 
 
 _APART = Provenance("distcommit:partition", "distcommit:offset")
-"""Columns with the origin of each record while it waits; they are not written."""
+"""Temporary columns with the origin of each waiting record; they are not written."""
 
 
 def with_origins(batch: pa.RecordBatch, origins: Origins) -> pa.RecordBatch:
-    """Return the batch with columns of its origins, which `OpenFile` removes again."""
+    """Add the temporary columns of origins, which `OpenFile` removes."""
     batch = batch.append_column(_APART.partition_column, origins.partitions)
     return batch.append_column(_APART.offset_column, origins.offsets)
 
 
 def without_origins(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without the columns of origins."""
+    """Return the schema without the temporary columns of origins."""
     return pa.schema(list(schema)[:-2]) if schema.names[-2:] == [*_names(_APART)] else schema
 
 
@@ -41,8 +41,6 @@ def _names(provenance: Provenance) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ClosedFile:
-    """A finished file."""
-
     path: str
     final_path: str
     status: FileStatus
@@ -88,29 +86,27 @@ class OpenFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file exists and is open."""
+        """Whether the file was created and is open."""
         return self._staged is not None
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes written so far."""
         return 0 if self._staged is None else self._staged.size_bytes
 
     def add(self, rows: pa.RecordBatch, plain_bytes: int) -> int:
-        """Add waiting rows of that size in bytes; return the increase of `waiting_bytes`."""
+        """Add waiting rows of this size in bytes; return the increase of `waiting_bytes`."""
         grown = plain_bytes + _BATCH_OVERHEAD_BYTES
         self._waiting.append(rows)
         self.waiting_bytes += grown
         return grown
 
     def add_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Add positions without a record to the footer."""
+        """Add ranges of offsets at which the source has no record to the footer."""
         for hole in holes:
             if isinstance(hole.low, int) and isinstance(hole.high, int):
                 self._holes.add_range(hole.partition, hole.low, hole.high)
 
     def add_filtered(self, filtered: Filtered) -> None:
-        """Add filtered records to the footer."""
         self._filtered = filtered
 
     def write_row_group(self) -> None:
@@ -196,7 +192,7 @@ class OpenFile:
 
 
 def _has_origin(rows: pa.Table, provenance: Provenance | None) -> bool:
-    """Return whether the written records have the columns of their origin."""
+    """Return whether the records to write have the columns of their origin."""
     if provenance is None:
         return False
     for name, apart in zip(_names(provenance), _names(_APART), strict=True):

@@ -1,4 +1,4 @@
-"""Split rows by the local time in one of their columns."""
+"""Split rows into folders by the local time in one of their columns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TimePartition(SettingsModel):
 
 
 def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Return the rows of each folder in their order. A batch with rows of one folder is not copied.
+    """Yield the rows of each folder in their order. A batch with rows of one folder is not copied.
 
     Raises:
         ConfigurationError: if the column is missing, or is not of timestamps.
@@ -82,7 +82,7 @@ def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[t
 
 
 def check_time_column(schema: pa.Schema, column: str) -> None:
-    """Check that rows of a schema have the time column. Raises as `split_by_time`."""
+    """Check that a schema has the time column. Raises ConfigurationError."""
     result = schema.names.count(column)
     if result == 1 and pa.types.is_timestamp(schema.field(column).type):
         return
@@ -97,7 +97,7 @@ def check_time_column(schema: pa.Schema, column: str) -> None:
 
 
 def folder_end_ms(folder: str, partition: TimePartition) -> int | None:
-    """Return the end of a folder's time in milliseconds since 1970; None if it is not a folder of this partition."""
+    """Return the end of a folder's time span in milliseconds since 1970; None if it is not a folder of this partition."""
     parts = folder.split("-")
     units = ("year", "month", "day", "hour")
     if len(parts) != units.index(partition.granularity) + 1 or not all(part.isdecimal() for part in parts):
@@ -155,7 +155,7 @@ def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) 
 def _shifts(seconds: _Longs, zone: str) -> _Longs:
     """Return the seconds from UTC to local time of each instant; `_NEVER` if the local year is not 1 to 9999.
 
-    Uses zoneinfo hour by hour, as Arrow's conversion has no daylight saving after 2037 (26.0).
+    Uses zoneinfo hour by hour, because Arrow's conversion (26.0) has no daylight saving after 2037.
     """
     result, indices = np.unique(seconds // 3600, return_inverse=True)
     by_hour = np.array([_hour_shift(hour, zone) for hour in result.tolist()], dtype=object)

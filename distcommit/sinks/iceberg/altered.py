@@ -1,8 +1,8 @@
 """Tables that were altered between writing data files and committing them.
 
-Iceberg reads a data file by the ids of its columns. A column that was dropped and added again has another id, so that
-readers find NULL in place of each staged value. So the table's present schema is compared with the one that the files
-were written by. Columns that were renamed, widened, or added without a value keep all staged values and are accepted.
+Iceberg reads a data file by the ids of its columns. If a column was dropped and added again, it has another id, and
+readers would find NULL in place of each staged value. So the table's present schema is compared with the schema of the
+files. Columns that were renamed, widened, or added without a value are accepted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from distcommit.sinks.table_formats.table_changes import was_altered
 
 
 def schema_of(table: Table, schema_id: int) -> Schema | None:
-    """Return the table's schema with that id; None if it was removed from the metadata."""
+    """Return the table's schema with this id; None if it was removed from the metadata."""
     return next((schema for schema in table.metadata.schemas if schema.schema_id == schema_id), None)
 
 

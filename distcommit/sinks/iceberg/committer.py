@@ -1,4 +1,4 @@
-"""Commit data files and ledgers to many Iceberg tables at once, one snapshot for each table."""
+"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_
 
 @dataclass(slots=True)
 class _Batch(Batch[Identifier]):
-    """The requests for one table, and the commit that is being made of them.
+    """The requests for one table, and their commit.
 
     Attributes:
         snapshot: the snapshot of the last try, until it is known to be committed or discarded.
@@ -164,7 +164,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
     # -- committing
 
     def _round(self, batches: Sequence[_Batch]) -> None:
-        """Try once to commit all batches. If this raises, the outcome is unknown."""
+        """Try once to commit all batches. After an error the outcome is unknown."""
         tables = self._tables.read([batch.name for batch in batches])
         changes = run_parallel(
             self._tables.parallel_calls, lambda batch: self._change(batch, tables.get(batch.name)), batches
@@ -186,7 +186,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
                 batch.snapshot = None
 
     def _change(self, batch: _Batch, table: Table | Exception | None) -> Change | None:
-        """Return the change that commits the accepted requests; all others get their answers in the batch."""
+        """Return the change that commits the accepted requests; set the outcomes of all others."""
         batch.answers = {}
         if isinstance(table, Exception):
             batch.answer_all(RetryLater(error_text(table)))

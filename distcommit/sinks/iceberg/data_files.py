@@ -1,4 +1,4 @@
-"""Data files in commit infos, as plain data, and as entries of manifests."""
+"""Data files as plain data in commit infos, and as entries of manifests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str,
 
 
 def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """Return a file from plain data; `spec` and `schema`: those that it was written by."""
+    """Return a file from plain data; `spec` and `schema` are those that it was written with."""
     types = _types(spec, schema)
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)
@@ -82,5 +82,4 @@ def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> Data
 
 
 def _types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
-    """Return the types of a partition's values."""
     return [cast(PrimitiveType, field.field_type) for field in spec.partition_type(schema).fields]

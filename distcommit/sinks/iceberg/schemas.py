@@ -59,10 +59,10 @@ def required_struct(schema: pa.Schema) -> StructType:
 
 
 def check_names(schema: pa.Schema) -> None:
-    """Check the names of a table's columns, and of the fields of structs.
+    """Check the names of columns and struct fields.
 
     Raises:
-        ConfigurationError: if a name is empty, or two are the same but for their case.
+        ConfigurationError: if a name is empty, or two differ only by case.
     """
     _NAMES.check(schema.names)
     check_fields(schema, _NAMES.database)
@@ -92,7 +92,7 @@ def holds(have: IcebergType, want: IcebergType) -> bool:
 
 
 def lacking(have: IcebergType, want: IcebergType) -> Iterator[str]:
-    """Yield the problems of storing `want` in `have`: missing columns, and narrower or other types."""
+    """Yield the columns of `want` that `have` lacks or has in a narrower or other type."""
     return missing_from_table(have, want, inner_fields, holds)
 
 

@@ -44,7 +44,7 @@ class NewSnapshot:
     """A snapshot that is being created on top of a table's current one.
 
     Attributes:
-        table: the version that was loaded.
+        table: the loaded version.
         snapshot_id: id of the new snapshot.
         commit: UUID in the names of its files.
         written: files that were written for it.
@@ -57,7 +57,6 @@ class NewSnapshot:
 
     @staticmethod
     def of(table: Table) -> NewSnapshot:
-        """Return a snapshot without any files yet."""
         return NewSnapshot(table, table.metadata.new_snapshot_id())
 
     def change(
@@ -76,7 +75,7 @@ class NewSnapshot:
             trace: entries of the snapshot's summary beside Iceberg's own.
 
         Returns:
-            the change that makes the snapshot the newest one; None if the table does not have all of `removed`.
+            the change that makes the snapshot the newest one; None if the table lacks a file of `removed`.
         """
         metadata, table = self.table.metadata, self.table
         parent = metadata.snapshot_by_name(MAIN_BRANCH)
@@ -122,9 +121,9 @@ class NewSnapshot:
         return Change(table, updates, requirements)
 
     def is_replaced(self, now: Table) -> bool:
-        """Return whether other commits have taken its place, so that it is not part of the table and never will be.
+        """Return whether other commits have surely taken the snapshot's place, so that the table will never contain it.
 
-        False also if that is unknown: older snapshots may have expired, and some catalogs list only the newest.
+        False also if that is unknown: older snapshots may have expired, and some catalogs list only the newest one.
         """
         before, after = self.table.metadata, now.metadata
         newer = after.next_sequence_number() - before.next_sequence_number()
@@ -155,7 +154,7 @@ class NewSnapshot:
     def _without(
         self, manifest: ManifestFile, removed: AbstractSet[str], gone: list[DataFile]
     ) -> Iterable[ManifestFile]:
-        """Return the manifest itself if it has none of the removed files, else a new one without them."""
+        """Return the manifest if it has none of the removed files, else a new one without them."""
         if manifest.content != ManifestContent.DATA:
             return [manifest]
         entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=True)

@@ -30,7 +30,7 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache:
     """Return the table, created or widened so that it takes records of this schema.
 
     Raises:
-        ConfigurationError: if it does not exist and may not be created, or does not take such records.
+        ConfigurationError: if it is missing and may not be created, or does not take such records.
         TransientError: if other writers change it during each try.
     """
     requested, tables = required_struct(schema), opened(sink.catalog)
@@ -52,9 +52,8 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache:
 
 
 def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, cache: TableCache) -> None:
-    """Create missing tables and widen too narrow ones, all at once, as far as the sink's settings allow.
-
-    Tables that are not ready afterwards are reported by `table_for`, each with its reason.
+    """Create missing tables and widen too narrow ones, all at once, as far as the sink's settings allow. `table_for`
+    later reports tables that are still unfit, each with its reason.
 
     Raises:
         Exception: the outcome is unknown.
@@ -104,7 +103,7 @@ def _new(sink: IcebergSettings, name: Identifier, requested: StructType) -> NewT
 
 
 def _widened(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: list[str]) -> Change:
-    """Return the change that adds columns and widens types of the version that was loaded."""
+    """Return the change that adds columns and widens types of the loaded version."""
     if sink.evolve == "none":
         raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
     try:

@@ -1,4 +1,4 @@
-"""Write data files into an Iceberg table's folder, which no snapshot names until they are committed."""
+"""Write data files into an Iceberg table's folder. They belong to the table once a snapshot with them is committed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_NAME_BYTES = 240
 
 
 class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
-    """Writes data files of the schema, partition spec and sort order that the table had when they were begun."""
+    """Writes data files with the schema, partition spec and sort order that the table had when they were created."""
 
     def __init__(self, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
         super().__init__(attempt, area, origin)

@@ -1,8 +1,8 @@
-"""Commit records and ledger rows of many datasets in one transaction.
+"""Commit records and ledger rows of many datasets in one Kafka transaction.
 
 A transactional id has one producer at a time: `init_transactions` ends the transaction of an older producer and fences
-it. Then the ledger is read up to its end, including open transactions. As each dataset always has the same
-transactional id, the ledger then has everything that other producers can ever have committed for it.
+the producer. Then the committer reads the ledger up to its end, including open transactions. As a dataset always has
+the same transactional id, the ledger then has all commits that other producers can ever have made for it.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _OF_A_MESSAGE = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     )
 )
-"""Errors of one message or its topic, which do not concern other messages."""
+"""Errors that concern one message or topic, and not other messages."""
 Failures = dict[int, CommitOutcome]
 Note = Callable[[KafkaError | None, Message | None], None]
 
 
 class _TooLargeError(Exception):
-    """A ledger row is larger than a message may be; `number`: its index among the rows to send."""
+    """A ledger row is larger than a message may be; `number` is its index among the rows to send."""
 
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)
@@ -109,7 +109,8 @@ class KafkaCommitter(SinkCommitter):
         return [outcomes[index] for index in range(len(requests))]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
-        """Prevent requests from being committed. Raises ConflictError if one is committed: that can't be taken back."""
+        """Prevent requests from being committed. Raises ConflictError if one is committed, as Kafka can't delete
+        records."""
         by_id: dict[int, list[CommitRequest]] = {}
         for request in requests:
             by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)
@@ -136,8 +137,8 @@ class KafkaCommitter(SinkCommitter):
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        """Yield all valid rows; then raise CorruptError for the others, including those of other stores, as they
-        prevent commits to their partition."""
+        """Yield all valid rows of the store. Then raise CorruptError if any row is invalid, also of other stores,
+        because such a row prevents commits to its partition."""
         damaged: list[str] = []
         for number in range(self._target.ids):
             rows, unreadable = self._target.readable_rows(self._admin, number)
@@ -149,13 +150,14 @@ class KafkaCommitter(SinkCommitter):
             raise damaged_ledger(self._target.ledger, damaged)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of messages of a topic that no other dataset uses; messages do not name their dataset."""
+        """Return the number of messages in the dataset's topic; None if datasets share a topic, as messages do not name
+        their dataset."""
         if DATASET not in self._topic:
             return None
         return self._target.count(self._admin, topic_of(self._topic, dataset_urn))
 
     def probe(self) -> None:
-        """Describe the ledger topic, and initialize transactions of an id that commits nothing."""
+        """Describe the ledger topic, and initialize transactions of an id that is used only here."""
         self._ledger_id()
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-probe")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
@@ -177,7 +179,7 @@ class KafkaCommitter(SinkCommitter):
         )
 
     def _commit_by_id(self, lane: int, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
-        """Try until the outcomes are known. After being fenced, or without an answer, read the ledger again."""
+        """Try until the outcomes are known. If the producer was fenced or got no answer, read the ledger again."""
         denied = False
         for number in tries(_TRIES, first_wait_s=0.2):
             self.retry_count += 1 if number > 1 else 0
@@ -194,7 +196,8 @@ class KafkaCommitter(SinkCommitter):
     def _try(
         self, number: int, requests: Sequence[CommitRequest], *, atomic: bool, denied: bool
     ) -> list[CommitOutcome]:
-        """Try once. `denied`: a topic can't be written to, for which the brokers refuse the whole transaction."""
+        """Try once. If `denied`, a topic can't be written to, and the brokers have refused the whole transaction for
+        it."""
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(number) as producer:
             rows = self._target.rows(self._admin, number)
@@ -217,7 +220,8 @@ class KafkaCommitter(SinkCommitter):
     def _next(
         self, rows: Mapping[bytes, LedgerRow], requests: Sequence[CommitRequest], outcomes: dict[int, CommitOutcome]
     ) -> dict[bytes, int]:
-        """Return the requests of the next transaction, one for each ledger row; set the outcomes of answered ones."""
+        """Return the requests of the next transaction, one for each ledger row. Set the outcomes of requests that need
+        no commit."""
         batch: dict[bytes, int] = {}
         for index, request in enumerate(requests):
             key = ledger_key(self._context.store_id, request)
@@ -239,7 +243,7 @@ class KafkaCommitter(SinkCommitter):
         """Commit all requests or none.
 
         Returns:
-            the requests that have failed by themselves, if none was committed.
+            outcomes of requests with an error of their own; empty if all were committed.
 
         Raises:
             KafkaException: if another error occurred; the outcome is unknown.
@@ -271,7 +275,7 @@ class KafkaCommitter(SinkCommitter):
         return failures
 
     def _note(self, index: int, topic: str, failures: Failures, error: KafkaError | None, _: object) -> None:
-        """Record the error of a message that has failed by itself."""
+        """Record an error that concerns one message."""
         if error is not None and error.code() in _OF_A_MESSAGE:
             reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
             todo = _CHANGES.get(error.code())
@@ -287,7 +291,7 @@ class KafkaCommitter(SinkCommitter):
         *,
         denied: bool,
     ) -> None:
-        """Create missing topics if allowed, and answer requests whose topic is missing or must not have records."""
+        """Create missing topics if allowed. Refuse requests whose topic is missing or can't be written to."""
         requested = {
             index: topic_of(self._topic, request.dataset_urn)
             for index, request in enumerate(requests)
@@ -309,8 +313,8 @@ class KafkaCommitter(SinkCommitter):
 
     @contextmanager
     def _session(self, number: int) -> Iterator[CatchableProducer]:
-        """Open the producer of a transactional id, which fences older ones. A transaction that is open when the block
-        ends is aborted, so that readers do not wait for it."""
+        """Open the producer of a transactional id, which fences older producers. On an exception, abort its open
+        transaction, so that readers do not wait for it."""
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-{number}")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
             try:
@@ -328,7 +332,7 @@ def _send(
     note: Note,
     failures: Failures,
 ) -> None:
-    """Send messages until one has failed by itself.
+    """Send messages until one has an error of its own.
 
     Raises:
         KafkaException: if another error occurred.
@@ -372,7 +376,6 @@ def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mappin
 
 
 def _flush(producer: CatchableProducer, timeout_s: float) -> None:
-    """Wait while messages are acknowledged."""
     remaining = len(producer)
     while remaining:
         now_left = producer.flush(timeout_s)
@@ -382,7 +385,7 @@ def _flush(producer: CatchableProducer, timeout_s: float) -> None:
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
-    """Return the outcomes of the other requests if all are committed or none; empty if none has failed."""
+    """Return the outcomes of the remaining requests of an atomic commit of which one has failed; empty if none has."""
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
     remaining = (index for index in range(len(requests)) if index not in outcomes)
     return dict.fromkeys(remaining, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}

@@ -31,12 +31,12 @@ _MESSAGE: pa.Schema = pa.schema(
     ]
 )
 _FLUSH_BYTES = 32 * 1024 * 1024
-"""Size of a staged file in bytes, which the committer reads as a whole."""
+"""Size of a staged file in bytes. The committer reads whole files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The columns of the parts of a message; an empty name for none.
+    """The columns for each part of a message; an empty name if the part is absent.
 
     Attributes:
         format: `bytes`: the value is the column `value`; `json`: an object of all columns that no other part names.
@@ -53,13 +53,12 @@ class Mapping:
 
     @property
     def named_columns(self) -> Sequence[str]:
-        """Return the named columns."""
         value = self.value if self.format == "bytes" else ""
         return tuple(filter(None, (self.key, value, self.headers, self.timestamp, self.partition)))
 
     @property
     def _object_columns(self) -> frozenset[str]:
-        """Return the columns that are not in the object of format `json`."""
+        """The columns that the object of format `json` lacks."""
         return frozenset((self.key, self.headers, self.timestamp, self.partition))
 
     def check(self, schema: pa.Schema) -> None:
@@ -92,7 +91,7 @@ class Mapping:
             )
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch as messages. Raises as `check`."""
+        """Convert a batch to messages. Raises the errors of `check`."""
         self.check(batch.schema)
         columns = [
             self._column(batch, self.key, 0),
@@ -120,10 +119,10 @@ class Mapping:
 
 
 class KafkaWriter(CoveringWriter):
-    """Stages messages as Arrow IPC files of at most about 32 MB, which it has in memory.
+    """Stages messages in Arrow files of about 32 MiB, which are built in memory.
 
-    The commit info has under `files`, for each file in order, its path below the staging root and the xxh3-64 of its
-    bytes. Under `ledger` it has `ledger_id`, the identity of the ledger topic, which the committer compares.
+    The commit info has the path below the staging root and the xxh3-64 of each file under `files`, and the identity of
+    the ledger topic under `ledger`, which the committer compares.
     """
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
@@ -166,7 +165,7 @@ class KafkaWriter(CoveringWriter):
             self._stage(messages.slice(start, rows_at_once))
 
     def _in_order(self) -> pa.RecordBatch:
-        """Return the messages of all waiting batches in order. Batches of one schema are converted together."""
+        """Return the messages of all waiting batches in order. Batches of equal schemas are converted together."""
         groups: list[tuple[list[pa.RecordBatch], list[int]]] = []
         for number, batch in enumerate(self._held):
             group = next((group for group in groups if group[0][0].schema.equals(batch.schema)), None)
@@ -197,7 +196,7 @@ class KafkaWriter(CoveringWriter):
 
 
 def staged_messages(context: CommitterContext, path: str, checksum: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a staged file as `Producer.produce` takes them, without topic. Raises as
+    """Yield the messages of a staged file as `Producer.produce` takes them, without a topic. Raises the errors of
     `staged_batches`."""
     for batch in staged_batches(context, path, checksum):
         for row in batch.to_pylist():

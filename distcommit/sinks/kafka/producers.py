@@ -12,10 +12,11 @@ from confluent_kafka import KafkaException, Producer
 
 
 def raising(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of the client so that it raises exceptions only.
+    """Wrap a method of the client so that it raises only exceptions.
 
-    The client raises some fatal errors, for instance that the producer was fenced, as KafkaError, which is not an
-    exception. Only a bare `except` catches it, and a thread pool does not: its caller would wait forever.
+    The client raises some fatal errors, for instance that the producer was fenced, as KafkaError, which is not a
+    subclass of BaseException. Only a bare `except` catches it. A thread pool does not, and its caller would wait
+    forever.
     """
 
     @wraps(call)
@@ -32,11 +33,7 @@ def raising(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class CatchableProducer:
-    """A producer that raises KafkaException where the client raises KafkaError.
-
-    Args:
-        conf: settings of librdkafka.
-    """
+    """A producer that raises KafkaException where the client raises KafkaError."""
 
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self.client: Producer | None = Producer(dict(conf))

@@ -1,7 +1,7 @@
-"""Conversion of Arrow columns to values that MariaDB's columns store unchanged.
+"""Convert Arrow columns to values that MariaDB stores unchanged.
 
 Even in strict mode the server rounds decimals, cuts off fractions of seconds and trailing spaces, pads binary values,
-and takes NULL for the present time. So each value is sent in a form that is not changed, or is refused.
+and replaces NULL by the present time. So each value is sent in a form that the server does not change, or is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TEXTS = {
     "json": 2**32,
 }
 _BYTES = {"binary": 0, "varbinary": 0, "tinyblob": 2**8, "blob": 2**16, "mediumblob": 2**24, "longblob": 2**32}
-"""One more than the most bytes of a value; 0 if the column's type has the length in characters or bytes."""
+"""For each type one more than the most bytes of a value; 0 if the column's type has a length."""
 _MADE: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -69,7 +69,7 @@ _MADE: Mapping[pa.DataType, str] = {
 _OF_KEYS: Mapping[str, str] = {"longtext": "varchar(%d)", "longblob": "varbinary(%d)"}
 NAMES = ColumnNames("MariaDB", most_characters=MOST_NAME_CHARACTERS, basic_characters=True, ends_in_spaces=False)
 _KEY_CHARACTERS = 768
-"""The most characters of an index."""
+"""Most characters of an index."""
 _MOST_SCALE, _WIDEST = 30, 65
 _TYPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 
@@ -96,12 +96,12 @@ class Column:
 
     @property
     def fraction(self) -> int:
-        """Number of digits of a second."""
+        """Number of decimal digits of seconds."""
         return self.sizes[0] if self.sizes else 0
 
 
 def column_of(name: str, declared: str, *, nullable: bool) -> Column:
-    """Return the column of a type as SHOW COLUMNS writes it."""
+    """Return a column from a type as SHOW COLUMNS writes it."""
     match = _TYPE.fullmatch(declared)
     kind, inside, after = match.groups() if match else (declared, None, "")
     sizes = tuple(int(size) for size in (inside or "").split(",") if size.strip().isdigit())
@@ -110,10 +110,10 @@ def column_of(name: str, declared: str, *, nullable: bool) -> Column:
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
-    """Return the type that a column is created with. A column of `keys` gets a type that an index can have.
+    """Return the type to create a column with. Columns of `keys` get a type that can be indexed.
 
     Raises:
-        ConfigurationError: if MariaDB has none.
+        ConfigurationError: if MariaDB has no such type.
     """
     kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
@@ -128,8 +128,8 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
-    enough, or has another type, or is unsigned."""
+    """Return the wider integer or float type that the column needs for the field; None if it is wide enough, unsigned,
+    or of another type."""
     kind, current_kind = _TYPES.stored(field.type), column.kind
     if current_kind in _WIDENED and not (column.unsigned if current_kind in _INTEGERS else column.sizes):
         return _MADE[kind] if needs_widening(_WIDENED[current_kind], kind) else None
@@ -137,7 +137,7 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the table's columns take those of the rows with the same names.
+    """Check that the types of the rows fit into the table's columns.
 
     Raises:
         RefusedError: if one does not.
@@ -149,7 +149,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
-    """Return the rows of a batch that fits, as they are sent: integers, floats, decimals, text, bytes and None.
+    """Yield the rows of a batch as they are sent: integers, floats, decimals, text, bytes and None.
 
     Raises:
         RefusedError: if a value would not be stored unchanged.
@@ -180,7 +180,7 @@ def _sent(array: pa.Array, column: Column) -> list[Any]:
 
 
 def _changed(array: pa.Array, column: Column) -> str:
-    """Return the problem of a value that the server would change or refuse; empty if there is none."""
+    """Return why the server would change or refuse a value; empty if it would not."""
     kind = column.kind
     if kind == "mediumint":
         low, high = (0, 2**24 - 1) if column.unsigned else (-(2**23), 2**23 - 1)
@@ -218,7 +218,7 @@ def _too_long(array: pa.Array, column: Column) -> str:
 
 
 def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
-    """Return the type in which values of a type are sent to a column; None if the column does not take them."""
+    """Return the type in which values are sent to a column; None if the column does not take them."""
     required, types = column.kind, pa.types
     if types.is_null(kind):
         return kind

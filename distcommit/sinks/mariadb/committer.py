@@ -1,4 +1,4 @@
-"""Commits to tables of MariaDB: the rows of many datasets, and their ledger rows, in one transaction."""
+"""Commit rows of many datasets and their ledger rows to MariaDB in one transaction."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ _NAMED = (
 )
 _IDENTITY_ID = bytes(16)
 _MOST_ALTERED = 100
-"""How often a dataset's table is widened for one commit."""
+"""How often a dataset's table is altered for one commit."""
 
 
 class MariadbCommitter(SqlCommitter):
-    """Has one connection, and the ledger in a table of the same database.
+    """Commits on one connection.
 
-    A statement that creates or alters a table ends the transaction it is in. So a dataset whose table needs one is
-    rolled back to its savepoint, and the others are committed. Then the table is altered, and the dataset is committed
-    in a further transaction.
+    In MariaDB, creating or altering a table ends the transaction. So a dataset whose table needs that is rolled back to
+    its savepoint while the others are committed. Then the table is altered, and the dataset is committed in another
+    transaction.
     """
 
     driver_error: ClassVar = MySQLError
@@ -83,7 +83,7 @@ class MariadbCommitter(SqlCommitter):
             self.execute(_NAMED, (_IDENTITY_ID, uuid.uuid4().hex))
 
     def create_missing(self, name: str, statement: str) -> None:
-        """Create the ledger or the proofs by this statement if the table does not exist.
+        """Create the ledger or proofs table if it does not exist.
 
         Raises:
             ConfigurationError: if the table's engine is not InnoDB.
@@ -140,7 +140,7 @@ class MariadbCommitter(SqlCommitter):
         return outcomes
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commit all requests or none, after creating and widening their tables."""
+        """Create and alter the tables first, then commit all requests or none."""
         outcomes = super().commit_atomically(requests)
         for _ in range(_MOST_ALTERED):
             to_alter, self._altered_first = self._altered_first, {}
@@ -155,7 +155,7 @@ class MariadbCommitter(SqlCommitter):
         return outcomes
 
     def _alter(self, statement: str) -> CommitOutcome | None:
-        """Create or widen a table outside of transactions; return the outcome if this fails."""
+        """Create or alter a table outside of transactions; return the outcome if this fails."""
         try:
             execute(self._connection, statement)
         except MySQLError as error:
@@ -175,8 +175,8 @@ class MariadbCommitter(SqlCommitter):
         return savepoint(self._connection)
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        """Insert missing rows by a statement that also locks those it finds. With IGNORE, two sessions would share each
-        lock, and each would wait for the other to release it."""
+        """Insert missing rows with a statement that also locks present ones. With INSERT IGNORE two sessions would
+        share the locks, and each would wait for the other one."""
         for key in keys:
             self._altered_first.pop(key, None)
         if not keys:
@@ -230,7 +230,7 @@ class MariadbCommitter(SqlCommitter):
         return int(rows)
 
     def row_values(self, store: str, key: Key) -> tuple[bytes]:
-        """Return the row's id: a hash of fixed length, which no collation affects."""
+        """Return the row's id: a hash of fixed length, which does not depend on collations."""
         if not store and not any(key):
             return (_IDENTITY_ID,)
         return (blake2b("\0".join((store, *key)).encode(), digest_size=16).digest(),)
@@ -247,7 +247,7 @@ class MariadbCommitter(SqlCommitter):
 
 
 def _retry_outcome(statement: str) -> CommitOutcome:
-    """Return the outcome if a table needs a change again that was just made, for instance as it changes a name."""
+    """Return the outcome of a request whose table needs the same change again after it was made."""
     return FailedForGood(
         f"the table is not as it should be after {statement}: alter it, then release the dataset with retry"
     )

@@ -1,4 +1,4 @@
-"""Connections to a MariaDB server, their transactions, and what its errors mean."""
+"""Transactions on a MariaDB server: connections, savepoints, and commit outcomes of errors."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TOO_NARROW = (1264, 1265, 1406)
 """Codes of a value that does not fit into its column."""
 _NO_SAVEPOINT = 1305
 _CLIENT = 2000
-"""The first of the client's codes, which are about the connection."""
+"""First of the client's error codes, which concern the connection."""
 _COLLISIONS = {1020, 1213, 1412}
-"""Codes of a row that was changed meanwhile, a deadlock, and a table that was altered meanwhile."""
+"""Codes of a concurrently changed row, a deadlock, and a concurrently altered table."""
 _OF_ROWS = {1048, 1062, 1118, 1138, 1216, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1452, 1467, 1644, 1690}
 _OF_ROWS |= {3140, 3819, 4025}
 """Codes of values, constraints, errors of triggers, and rows that are too large."""
 _OF_NAMES = {1059, 1060, 1166}
-"""Codes of names of columns: too long, used twice, or not allowed."""
+"""Codes of column names that are too long, used twice, or not allowed."""
 _OF_THE_SERVER = {1021, 1026, 1028, 1030, 1037, 1038, 1040, 1041, 1053, 1114, 1158, 1159, 1160, 1161, 1180, 1203, 1206}
 _OF_THE_SERVER |= {1290, 1317, 1792, 1836, 1927, 3024, 3032}
 """Codes of disks, memory, connections, shutdown, read-only servers, and killed sessions."""
@@ -51,8 +51,8 @@ _TIMEOUTS_S = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": 120, "write
 
 
 def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
-    """Open a connection in autocommit. Whatever the server's settings are, the session is strict and checks
-    constraints."""
+    """Open a connection in autocommit. The session is strict and checks constraints, whatever the server's settings
+    are."""
     parts = urlsplit(url)
     connection = pymysql.connect(
         host=parts.hostname,
@@ -76,7 +76,7 @@ def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
 
 
 def execute(connection: Connection[Cursor], statement: str | bytes, values: Sequence[Any] | None = None) -> Cursor:
-    """Execute a statement, and return its cursor. Without values `%` is a plain character."""
+    """Execute a statement, and return its cursor. Without values, `%` is a plain character."""
     cursor = connection.cursor()
     cursor.execute(statement, values)
     return cursor
@@ -86,7 +86,7 @@ def check_durable(connection: Connection[Cursor]) -> None:
     """Check that COMMIT returns only after the transaction is on disk.
 
     Raises:
-        ConfigurationError: if it does not. This is a setting of the server, which a session can't change.
+        ConfigurationError: if the server is set otherwise, which a session can't change.
     """
     statement = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
     flushed, has_log, synced = execute(connection, statement).fetchone() or (0, 0, 0)
@@ -102,10 +102,10 @@ def check_durable(connection: Connection[Cursor]) -> None:
 
 @contextmanager
 def transaction(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a transaction that is committed when the block ends.
+    """Open a transaction that commits on normal exit and rolls back on an exception.
 
-    A deadlock ends the whole transaction, and so does any statement that alters a table. Further statements are then
-    committed one by one, and COMMIT raises nothing. So the transaction's state is checked before COMMIT.
+    A deadlock or an ALTER TABLE ends the transaction. Later statements are then committed one by one, and COMMIT raises
+    no error. So the transaction's state is checked before COMMIT.
 
     Raises:
         CollisionError: if the server has rolled it back because of a conflict.
@@ -134,7 +134,7 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a savepoint, to which the transaction is rolled back if the block raises.
+    """Open a savepoint, to which the transaction is rolled back on an exception.
 
     Raises:
         CollisionError: if the block has raised, and the whole transaction was rolled back.
@@ -154,7 +154,7 @@ def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
 
 
 def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
-    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
+    """Return the outcome of a request whose rows caused this error; None if the error concerns more than this request."""
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None
@@ -173,7 +173,6 @@ def code_of(error: Exception) -> int:
 
 
 def text_of(error: Exception) -> str:
-    """Return the server's message."""
     return plain_text(error.args[-1] if error.args else error, 1000)
 
 

@@ -1,6 +1,6 @@
-"""Tables of MariaDB: found and checked in the transaction of the rows.
+"""Tables of MariaDB: found and checked within the transaction of the rows.
 
-They are created and widened outside of it, as such a statement ends the transaction it is in.
+They are created and altered outside of it, because these statements end a transaction.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10
 _HARMLESS = {1287, 1592}
-"""Codes of warnings: VALUES() is deprecated in MySQL, and the binary log has statements."""
+"""Codes of warnings: VALUES() is deprecated in MySQL; the binary log is in statement format."""
 _SLICE_ROWS = 1024
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
 class AlterTableFirst(Exception):  # noqa: N818 - not an error
-    """A table must be created or widened by this statement before it can take the rows."""
+    """A table must be created or altered by this statement before it can take the rows."""
 
     def __init__(self, statement: str) -> None:
         super().__init__(statement)
@@ -52,8 +52,8 @@ class Table:
         connection: connection with the transaction.
         shown: the table's name.
         columns: the table's columns by name.
-        most_bytes: size of the largest statement that the server takes.
-        tags: values of the columns that each row has beside its own.
+        most_bytes: size of the largest statement that the server accepts.
+        tags: values of the tag columns, equal in each row.
         identity: the mark in the table's comment; 0 if it has none.
     """
 
@@ -65,10 +65,11 @@ class Table:
     identity: int = 0
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of that schema with their tags. Raises as `table_loading.Table`.
+        """Check that the table takes rows of this schema and their tags.
 
         Raises:
             AlterTableFirst: if columns are missing or too narrow, and the table may be altered.
+            RefusedError: if the table does not take the rows.
         """
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
@@ -85,7 +86,6 @@ class Table:
         check_fits(tagged_schema, self.columns)
 
     def _redefined(self, name: str, kind: str) -> str:
-        """Return the definition of a column with another type."""
         ((_, definition),) = execute(self.connection, f"SHOW CREATE TABLE {quoted(self.shown)}").fetchall()
         begin = f"  {quoted(name)} "
         (line,) = (line for line in definition.splitlines() if line.startswith(begin))
@@ -93,16 +93,15 @@ class Table:
         return f"{quoted(name)} {kind}{remainder}"
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Insert batches of one schema. Raises as `table_loading.Table`."""
         for rows, statement in self._statements(batches, ""):
             inserted = self._insert(statement)
             if inserted != rows:
                 raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {inserted} came in")
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`.
+        """Replace rows with the same keys by newer ones.
 
-        The server sets one column after another, and each expression sees the columns that are set already.
+        The server sets one column after another, and each expression sees the columns that are already set.
         """
         names = batches[0].schema.names
         self._check_keys(names, keys)
@@ -114,7 +113,6 @@ class Table:
             self._insert(statement)
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         location = " AND ".join(f"{quoted(name)} = {value}" for name, value in tags.items())
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return int(execute(self.connection, statement).rowcount)
@@ -165,8 +163,8 @@ class Table:
         return int(cursor.rowcount)
 
     def _check_keys(self, names: Sequence[str], keys: Sequence[str]) -> None:
-        """Check that the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index, and would
-        change the row of another key that has the same value in one.
+        """Check that the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index, and could
+        change the row of another key.
 
         Raises:
             RefusedError: if there is another unique index, or none on the keys.
@@ -187,7 +185,7 @@ class Table:
             )
 
     def _is_counted(self, index: Sequence[tuple[Any, ...]], names: Sequence[str]) -> bool:
-        """Return whether an index is on a number that the server assigns and the rows do not have."""
+        """Return whether the index is on an AUTO_INCREMENT column that the rows do not have."""
         statement = f"SHOW COLUMNS FROM {quoted(self.shown)} WHERE Extra LIKE '%auto_increment%'"
         counted = {row[0] for row in execute(self.connection, statement).fetchall()}
         return len(index) == 1 and index[0][0] in counted and index[0][0] not in names
@@ -197,7 +195,7 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
     """Return the table, locked; None if it does not exist.
 
     Raises:
-        RefusedError: if its engine is not InnoDB, which alone keeps rows exactly as transactions have left them.
+        RefusedError: if its engine is not InnoDB; other engines may keep rows after a rollback.
     """
     try:
         execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
@@ -221,12 +219,11 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
 
 
 def engine_of(connection: Connection[Cursor], name: str) -> str | None:
-    """Return the engine of a table; None for a view, or if the table does not exist."""
+    """Return the engine of a table; None for a view or a missing table."""
     return _described(connection, name)[0]
 
 
 def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, str]:
-    """Return the engine of a table as `engine_of` does, and its comment."""
     requested = (
         "SELECT TABLE_NAME, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
         " WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
@@ -240,9 +237,9 @@ def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, s
 def create_statement(
     connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> str:
-    """Return the statement that creates the table for rows of that schema, unless it exists.
+    """Return the statement that creates the table for rows of this schema, unless it exists.
 
-    Its texts are compared by bytes, and trailing spaces count if the server has such a collation.
+    Its collation compares texts by bytes and, if the server has such a one, does not ignore trailing spaces.
     """
     statement = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
     unpadded = execute(connection, statement, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()

@@ -1,8 +1,9 @@
 """Two-phase commit of MariaDB: writers send XA PREPARE, the committer sends XA COMMIT.
 
-A prepared transaction belongs to its session until that has ended, some time after the client has closed it. Until then
-it is listed, but XA COMMIT by another session fails with "unknown XID". It survives a restart of the server, and
-prevents its table from being dropped or altered. Only its rows show whether a transaction that is gone was committed.
+A prepared transaction belongs to its session until the server has ended the session, some time after the client has
+closed it. Until then XA RECOVER lists the transaction, but XA COMMIT by another session fails with "unknown XID". A
+prepared transaction survives a restart of the server, and prevents ALTER and DROP of its table. If it is gone, only its
+rows show whether it was committed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FORMAT = 1
 
 
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
-    """Has the proofs in a table beside the ledger, which is created if it is missing."""
+    """Stores the proofs in a table beside the ledger."""
 
     def __init__(
         self,
@@ -52,8 +53,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table, and return its identity. The statement comes after the transaction, which it would
-        end."""
+        """Create a missing table after the transaction, because the statement would end it; return the table's
+        identity."""
         try:
             return super().ready(request, rows)
         except AlterTableFirst as error:
@@ -130,8 +131,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """Prepare the transaction when the block ends. The session can do nothing else afterwards. Once it has ended, other
-    sessions can commit the transaction; if it was not prepared, it is rolled back."""
+    """Prepare the transaction on normal exit. After that the session can only be closed, which lets other sessions
+    commit the transaction. If it was not prepared, closing rolls it back."""
     execute(connection, f"XA START {_xid(name)}")
     yield
     execute(connection, f"XA END {_xid(name)}")
@@ -139,7 +140,7 @@ def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterato
 
 
 def _xid(name: Name) -> str:
-    """Return a name as SQL. Its parts are of letters, digits and `-`, as ids of attempts are."""
+    """Return a name as SQL. Its parts contain only letters, digits and `-`."""
     return f"X'{name.begin.encode().hex()}', X'{name.end.encode().hex()}', {_FORMAT}"
 
 

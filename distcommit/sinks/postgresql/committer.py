@@ -1,4 +1,4 @@
-"""Commits to tables of PostgreSQL: the rows of many datasets, and their ledger rows, in one transaction."""
+"""Commit rows of many datasets and their ledger rows to PostgreSQL in one transaction."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ _NAMED = "INSERT INTO {ledger} (store, dataset, branch, commit_id) VALUES ('', '
 
 
 class PostgresqlCommitter(SqlCommitter):
-    """Has one connection, and the ledger in a table of the same database."""
-
     forgotten: ClassVar = "target_oid"
     driver_error: ClassVar = psycopg.Error
     identity_column: ClassVar = "target_oid"
@@ -53,7 +51,7 @@ class PostgresqlCommitter(SqlCommitter):
                 self.execute(_NAMED, (uuid.uuid4().hex,))
 
     def create_missing(self, name: str, statement: LiteralString) -> None:
-        """Create the ledger or the proofs by this statement if the table does not exist."""
+        """Create the ledger or proofs table if it does not exist."""
         shown = self._named[name].as_string(self._connection)
         if self._connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
             with transaction(self._connection):

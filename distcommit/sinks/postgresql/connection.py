@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server, their transactions, and what its errors mean."""
+"""Transactions on a PostgreSQL server: connections, and commit outcomes of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SET CONSTRAINTS ALL IMMEDIATE;
 SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
 """
 """Deferred constraints are checked at once, so that they fail at the savepoint of the rows that violate them. COMMIT
-returns once the transaction is on disk."""
+returns only after the transaction is on disk."""
 
 
 def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
@@ -42,12 +42,14 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Open a transaction that is committed when the block ends. Raises as `manual_transaction`.
+    """Open a transaction that commits on normal exit and rolls back on an exception.
 
-    COMMIT of a failed transaction rolls it back without an error. Only the command tag shows it, which is checked.
+    COMMIT of a failed transaction rolls it back without an error; only the command tag shows that. So the tag is
+    checked.
 
     Raises:
-        TransientError: if the transaction was rolled back.
+        CollisionError: if the server has rolled it back because of a conflict.
+        TransientError: if COMMIT has rolled it back.
     """
     with manual_transaction(connection):
         yield
@@ -60,7 +62,7 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Begin a transaction that the block ends. If the block raises, it is rolled back.
+    """Begin a transaction that the block must end. Roll it back on an exception.
 
     Raises:
         CollisionError: if the server has rolled it back because of a conflict.
@@ -77,7 +79,7 @@ def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
+    """Return the outcome of a request whose rows caused this error; None if the error concerns more than this request."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None

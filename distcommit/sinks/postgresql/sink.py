@@ -1,4 +1,4 @@
-"""The sink of tables of PostgreSQL."""
+"""The sink of PostgreSQL tables."""
 
 from __future__ import annotations
 

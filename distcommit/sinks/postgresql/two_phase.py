@@ -1,7 +1,7 @@
 """Two-phase commit of PostgreSQL: writers send PREPARE TRANSACTION, the committer sends COMMIT PREPARED.
 
-psycopg's `tpc_*` is not used: it raises nothing if PREPARE of a failed transaction has rolled it back, and after an
-error "name is in use" its rollback rolls back the other transaction of that name.
+psycopg's `tpc_*` methods are not used. They raise no error if PREPARE of a failed transaction rolls it back. After an
+error "name is in use" their rollback would roll back the other transaction of that name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 
 
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
-    """Has the proofs in a table beside the ledger, which is created if it is missing."""
+    """Stores the proofs in a table beside the ledger."""
 
     def __init__(
         self,
@@ -108,8 +108,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: psycopg.Connection, name: Name) -> Iterator[None]:
-    """Prepare the transaction when the block ends. PREPARE of a failed one rolls it back; only the command tag shows
-    it."""
+    """Prepare the transaction on normal exit. PREPARE of a failed one rolls it back, which only the command tag shows."""
     with manual_transaction(connection):
         yield
         try:

@@ -17,7 +17,7 @@ class PythonSink(CustomClass, SinkSettings, interface=Sink, section="sink", ungu
     type: Literal["python"]
 
     def check_instance(self, instance: Any) -> None:
-        """Check the name and the grouping.
+        """Check the sink's name and grouping.
 
         Raises:
             ConfigurationError: if the object has no name, or defines only one of `grouped_by` and `commit_group`.

@@ -1,4 +1,4 @@
-"""Commits to tables of an SQLite file: the rows of many datasets, and their ledger rows, in one transaction."""
+"""Commit rows of many datasets and their ledger rows to an SQLite file in one transaction."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ _NAMED = "INSERT OR IGNORE INTO {ledger} (store, dataset, branch, commit_id) VAL
 
 
 class SqliteCommitter(SqlCommitter):
-    """Has one connection, and the ledger in a table of the same file."""
-
     driver_error: ClassVar = sqlite3.Error
     now: ClassVar = "CURRENT_TIMESTAMP"
 
@@ -63,13 +61,12 @@ class SqliteCommitter(SqlCommitter):
         return savepoint(self._connection)
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        """Return the rows; the transaction locks the whole file against other writers."""
+        """Return the rows. The transaction locks the whole file against other writers."""
         statement = f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE {self.row_condition}"
         rows = [self.execute(statement, self.row_values(self._context.store_id, key)).fetchone() for key in keys]
         return self.take_rows(row for row in rows if row is not None)
 
     def record(self, row: LedgerRow) -> None:
-        """Write a ledger row, which need not exist."""
         self.execute(
             "INSERT OR REPLACE INTO {ledger} (store, dataset, branch, epoch, base, revoked, commit_id, covered, target,"
             " target_mark, tag) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",

@@ -1,6 +1,6 @@
 """Find columns of a Parquet file that should not have a dictionary.
 
-If values hardly ever repeat, a dictionary is larger than the values, and takes a third of the time of writing all other
+If values rarely repeat, a dictionary is larger than the values, and takes a third of the time of writing all other
 columns together.
 """
 
@@ -18,7 +18,7 @@ _ROWS_AT_EACH = 256
 _LEAST_ROWS = 2 * _PIECES * _ROWS_AT_EACH
 _MOST_REPEATED = 1 / 50
 _LONG = 64
-"""Size of values in bytes from which on a dictionary does no harm: it is soon full and given up."""
+"""Values of more bytes may have a dictionary, because Parquet soon gives up a large one."""
 
 _NUMBERS = {
     pa.int32(), pa.uint32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.date32(),
@@ -36,10 +36,10 @@ def leaves(schema: pa.Schema) -> Sequence[str]:
 
 
 def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
-    """Return the columns of short values that hardly ever repeat in a sample of the rows; none if there are few rows.
+    """Return the columns of short values that rarely repeat in a sample of the rows; none if there are few rows.
 
     Args:
-        rows: the first row group of a file, or its known part.
+        rows: the first row group of a file, or a part of it.
         but: columns to skip.
     """
     if rows.num_rows < _LEAST_ROWS:
@@ -63,7 +63,7 @@ def _is_short(values: pa.ChunkedArray) -> bool:
 
 
 def _repeated(values: pa.ChunkedArray) -> float:
-    """Return the share of repeated values among those that are not null; 1 if there are none."""
+    """Return the share of repeated values among those that are not null; 1 if all are null."""
     present = len(values) - values.null_count
     distinct: int = pc.count_distinct(values).as_py()
     return 1 - distinct / present if present else 1.0

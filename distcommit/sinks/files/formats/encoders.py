@@ -1,4 +1,4 @@
-"""Encoders of rows to one file: Parquet, JSON lines and CSV row group by row group, Avro and ORC in one piece."""
+"""Encoders of one file: Parquet, JSON lines and CSV are written row group by row group, Avro and ORC as a whole."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]
 
 WHOLE: frozenset[FileFormat] = frozenset({"avro", "orc"})
-"""Formats whose files are written in one piece, once the metadata is known."""
+"""Formats whose files are written as a whole, once the metadata is known."""
 
 AVRO_CODECS: dict[Compression, AvroCodec] = {
     "zstd": "zstandard",
@@ -48,8 +48,6 @@ _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
 
 class Encoder(Protocol):
-    """Encodes the rows of one file."""
-
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
         """Write rows as a row group. Not for formats in `WHOLE`."""
         ...
@@ -73,8 +71,13 @@ def encoder_of(
 ) -> Encoder:
     """Return a new encoder.
 
-    `options` are further options of pyarrow for Parquet, `dictionaries_said` the columns whose dictionary they set, and
-    `bloom_filters` the columns of ORC with a Bloom filter.
+    Args:
+        file_format: format of the file.
+        schema: columns of its rows.
+        compression: compression of the file.
+        options: further options of pyarrow for Parquet.
+        bloom_filters: columns of ORC with a Bloom filter.
+        dictionaries_said: columns whose dictionary `options` configures.
 
     Raises:
         ConfigurationError: if the format has no type for a column.
@@ -89,14 +92,14 @@ def encoder_of(
 
 
 def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options: Mapping[str, Any]) -> pq.ParquetWriter:
-    """Return pyarrow's options. Pages have checksums, by which the audit finds damaged values."""
+    """Return a Parquet writer. Pages have checksums, by which the audit detects damage."""
     return pq.ParquetWriter(target, schema, **{"compression": compression, "write_page_checksum": True, **options})
 
 
 @lru_cache(256)
 def _check_parquet(schema: pa.Schema) -> None:
-    """Check that Parquet has all types of a schema, as pyarrow's error for a missing type may look like a disk error.
-    Raises ConfigurationError."""
+    """Check that Parquet has all types of a schema, because pyarrow's error for a missing type may look like a disk
+    error. Raises ConfigurationError."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
         field, actual = next((item for item in refusals if item[1]), (schema.field(0), _refusal(schema)))
@@ -119,11 +122,11 @@ def _refusal(schema: pa.Schema) -> str:
 
 
 class ParquetEncoder:
-    """Encodes row groups one by one, and the metadata last, in the footer.
+    """Encodes one row group after another, and the metadata last, in the footer.
 
     A file with one row group of less than 1 MiB is encoded in memory and written with one call (for 100 rows: 200 µs
     instead of 260). Below 16 KiB it is not compressed: zstd costs 300 µs for each column, and saves a disk block or
-    two. A column whose first row group has hardly any repeated value has no dictionary.
+    two. A column whose values hardly ever repeat in the first row group has no dictionary.
     """
 
     def __init__(
@@ -181,7 +184,7 @@ class ParquetEncoder:
 
 
 class AvroEncoder:
-    """Encodes whole files only: Avro's metadata is at the beginning, and the footer's counts are known at the end."""
+    """Encodes only whole files: Avro's metadata is at the beginning, but the footer's counts are known at the end."""
 
     def __init__(self, schema: pa.Schema, compression: Compression) -> None:
         avro_schema(schema)  # refuses columns before any row waits
@@ -200,7 +203,7 @@ class AvroEncoder:
 
 
 class OrcEncoder:
-    """Encodes whole files only: pyarrow's writer has a stripe of up to 64 MiB of each open file in memory."""
+    """Encodes only whole files: pyarrow's writer would keep a stripe of up to 64 MiB of each open file in memory."""
 
     def __init__(self, schema: pa.Schema, compression: Compression, bloom_filters: Container[str] = ()) -> None:
         check_orc_columns(schema)

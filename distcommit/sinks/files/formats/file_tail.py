@@ -1,6 +1,6 @@
 """Metadata at the end of files whose format or client has no place for it.
 
-It is in frames that all readers of the format skip. So data and metadata are one file, and are published by one rename.
+It is in frames that all readers of the format skip. So data and metadata are one file, which one rename publishes.
 
 gzip (RFC 1952): empty members with an extra field. zstd (RFC 8878): a skippable frame. ORC (specification v1, "File
 Tail"): an item of user metadata that is appended to the file's footer, a message of Protocol Buffers; in a compressed
@@ -41,7 +41,7 @@ class FileTail(msgspec.Struct, frozen=True):
     Attributes:
         metadata: keys and values.
         schema: the schema of its rows as Arrow serializes it, in base64.
-        checksum: xxh3-64 of all other bytes of the file, in hexadecimal digits.
+        others_checksum: xxh3-64 of all other bytes of the file, in hexadecimal digits.
     """
 
     version: int
@@ -51,12 +51,11 @@ class FileTail(msgspec.Struct, frozen=True):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """Return the schema of its rows. Raises ValueError or pyarrow's errors if it is not valid."""
+        """The schema of the rows. Raises ValueError or pyarrow's errors if it is not valid."""
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
 
 
 def file_tail_of(metadata: dict[str, str], schema: pa.Schema, others_checksum: str = "0" * 16) -> FileTail:
-    """Return the metadata of a file with rows of that schema."""
     return FileTail(TAIL_VERSION, metadata, base64.b64encode(schema.serialize().to_pybytes()).decode(), others_checksum)
 
 
@@ -70,7 +69,6 @@ class Frames:
     name: Callable[[int], bytes] = lambda size: b""
 
     def framed(self, tail: FileTail) -> bytes:
-        """Return the frames as bytes of a file."""
         return self._framed(msgspec.json.encode(tail))
 
     def read(self, file: pa.NativeFile, end: int) -> tuple[FileTail, int] | None:
@@ -78,7 +76,7 @@ class Frames:
 
         Raises:
             ValueError: if they are damaged.
-            UnknownVersionError: if a later version of this program wrote them.
+            UnknownVersionError: if they have another format version.
         """
         size = _END_BYTES + len(self.foot)
         if end < size:

@@ -1,6 +1,6 @@
-"""ORC files with metadata at their end (`file_tail`), as pyarrow's writer has no place for it.
+"""ORC files with metadata at their end (`file_tail`), because pyarrow's writer has no place for it.
 
-pyarrow's reader crashes on damaged files. So it gets only files whose checksum is correct.
+pyarrow's reader crashes on damaged files. So it reads only files whose checksum is correct.
 """
 
 from __future__ import annotations
@@ -41,21 +41,17 @@ _NS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000}
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Check that ORC has types for the columns of a schema.
-
-    Raises:
-        ConfigurationError: if it does not.
-    """
+    """Check that ORC has types for the columns of a schema. Raises ConfigurationError."""
     for field in schema:
         _stored(field)
 
 
 def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], bloom_filters: Container[str]) -> bytes:
-    """Return a whole file as bytes. `bloom_filters`: columns with a Bloom filter.
+    """Return a whole file as bytes. `bloom_filters` are the columns with a Bloom filter.
 
     Raises:
-        ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads as another one, or if
-            pyarrow reads other structs than were written.
+        ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads back as another one,
+            or if pyarrow writes wrong values of structs.
     """
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
@@ -108,7 +104,7 @@ def read_table(file: pa.NativeFile) -> pa.Table:
 
 
 def _numbered(schema: pa.Schema) -> Iterator[tuple[int, str]]:
-    """Return the columns by their numbers in ORC, nested ones included; 0 is the row's number."""
+    """Yield the top-level columns with their numbers in ORC, which count nested columns, too; 0 is the row."""
     number = 1
     for field in schema:
         yield number, field.name
@@ -158,7 +154,7 @@ def _read_file_tail(file: pa.NativeFile) -> tuple[FileTail, int, int] | None:
 
 
 def _frames_of(postscript: bytes) -> Frames:
-    """Return the frames for a postscript, by its bytes behind the footer's length."""
+    """Return the frames for a postscript, given its bytes behind the footer's length."""
     return ORC_NOT_COMPRESSED if postscript.startswith(_NOT_COMPRESSED) else ORC
 
 

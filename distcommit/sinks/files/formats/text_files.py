@@ -1,4 +1,4 @@
-"""Compressed JSON lines and CSV, written by rows and read with their original schema.
+"""Compressed JSON lines and CSV, written by rows and read back with their original schema.
 
 Schema and metadata are behind the text, in frames of its compression (`file_tail`).
 """
@@ -24,11 +24,11 @@ CODECS: dict[str, TextCodec] = {".gz": "gzip", ".zst": "zstd"}
 _FRAMES: dict[TextCodec, Frames] = {"gzip": GZIP, "zstd": ZSTD}
 _ROWS = 4096  # rows at a time, which are converted to Python
 _NULL = ""
-"""Null in CSV; in quotes it is an empty text."""
+"""Null in CSV. An empty text is in quotes."""
 
 
 def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
-    """Return the rows as text in their order; the `first` rows of a CSV file with its header."""
+    """Return the rows as text in their order. The `first` rows of a CSV file have a header."""
     if file_format == "jsonl":
         encode = msgspec.json.Encoder().encode_lines
         return b"".join(encode(_objects(batch)) for batch in rows.to_batches(max_chunksize=_ROWS))
@@ -43,7 +43,7 @@ def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
 
 
 def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_checksum: str) -> bytes:
-    """Return the frames behind the compressed text of rows of that schema; `checksum`: xxh3-64 of the text."""
+    """Return the frames behind the compressed text; `text_checksum` is the xxh3-64 of that text."""
     return _FRAMES[codec].framed(file_tail_of(dict(metadata), plain_fields(schema), text_checksum))
 
 

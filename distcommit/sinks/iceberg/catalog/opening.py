@@ -28,7 +28,7 @@ _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """Return the catalog of these settings, one in each process, as a forked process can't use its parent's
+    """Return the catalog of these settings, one in each process, because a forked process can't use its parent's
     connections. The eight catalogs that were used last stay open."""
     key = (settings.model_dump_json(), os.getpid())
     with _lock:
@@ -76,7 +76,6 @@ def _close(key: tuple[str, int], tables: Tables) -> None:
 
 @atexit.register
 def close_opened() -> None:
-    """Close all catalogs. They are opened again when needed."""
     with _lock:
         _known.cache_clear()
         while _opened:
@@ -96,7 +95,8 @@ def _known(tables: Tables, namespace: Identifier, run_id: str) -> TableCache:
 
 
 def _open(settings: CatalogSettings) -> Tables:
-    """Open a catalog. If several processes create its tables at once, the database refuses all but one; they retry."""
+    """Open a catalog. If several processes create its tables at once, the database refuses all but one; the others
+    retry."""
     for number in tries(_OPENING_TRIES, first_wait_s=0.2):
         try:
             catalog = load_catalog(settings.name, **settings.properties)

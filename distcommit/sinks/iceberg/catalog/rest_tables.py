@@ -1,7 +1,7 @@
 """Tables of a REST catalog: loaded by one request each, many concurrently, and changed by one request for many tables.
 
-Not all catalogs have such a request, and not all apply it completely: Iceberg's own server reports success although a
-table has changed meanwhile, and skips that table's change. So the request is tested first.
+Not all catalogs support the request for many tables, and not all apply it completely: Iceberg's own server reports
+success although a table has changed meanwhile, and skips that table's change. So the request is tested first.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class RestTables(Tables):
     """Sends many requests concurrently.
 
     One request changes at most `_most` tables; 1 if the catalog does not apply requests completely. After a request
-    with an unknown outcome, each of its tables is changed by a request of its own (`_alone`), as one of them may be the
-    cause. `_most` is reduced, as the catalog may have had too little time for so many tables.
+    with an unknown outcome, each of its tables gets its own request (`_alone`), as one of them may be the cause.
+    `_most` is reduced, as the catalog may have had too little time for so many tables.
     """
 
     lends_credentials = True
@@ -144,7 +144,7 @@ class RestTables(Tables):
         return failed
 
     def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:
-        """Apply changes by one request; if it is refused, each half by one, and so on."""
+        """Apply changes by one request. If it is refused, apply each half by one request, and so on."""
         if len(changes) == 1:
             return [self._commit(changes[0])]
         try:
@@ -170,8 +170,9 @@ class RestTables(Tables):
         return True
 
     def _try(self, change: Change) -> bool | Exception:
-        """Apply a change together with another one of the same table, and check both afterwards. A catalog that rejects
-        two changes of one table has at least not reported false success."""
+        """Test whether the catalog applies requests completely: send a change together with another one of the same
+        table, and check both afterwards. A catalog that rejects two changes of one table passes, as it does not report
+        false success."""
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
         same_table = AssertTableUUID(uuid=change.table.metadata.table_uuid)
@@ -218,5 +219,5 @@ class RestTables(Tables):
 
 
 def _adds(change: Change) -> set[int]:
-    """Return the snapshots that a change adds, which show whether it was applied."""
+    """Return the ids of the snapshots that a change adds, which show whether it was applied."""
     return {update.snapshot.snapshot_id for update in change.updates if isinstance(update, AddSnapshotUpdate)}

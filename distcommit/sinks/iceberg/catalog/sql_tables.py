@@ -44,8 +44,8 @@ class _NotCreated:
 
 
 class SqlTables(Tables):
-    """Creates all tables of a call in one transaction, and so changes their pointers: the number of database calls does
-    not grow with the number of tables."""
+    """Creates or changes all tables of a call in one transaction, so that the number of database calls does not grow
+    with the number of tables."""
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, SqlCatalog)
@@ -194,7 +194,7 @@ class SqlTables(Tables):
     def _locations(
         self, connection: Connection, names: Sequence[Identifier], *, lock: bool = False
     ) -> dict[Identifier, str]:
-        """Return the metadata files of those tables that exist; with `lock`, locked until the transaction ends."""
+        """Return the metadata files of tables that exist; with `lock`, they stay locked until the transaction ends."""
         locations: dict[Identifier, str] = {}
         by_namespace: dict[Identifier, list[str]] = {}
         for *namespace, name in names:

@@ -38,7 +38,7 @@ class Change:
     """A change of a table.
 
     Attributes:
-        table: the version that was loaded, which the change requires.
+        table: the loaded version, which the change requires.
         updates: the updates.
         requirements: the same requirement for catalogs that check it instead of comparing pointers.
     """
@@ -50,16 +50,6 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table to create.
-
-    Attributes:
-        name: the table's identifier.
-        schema: its columns.
-        spec: its partitions.
-        order: its sort order.
-        properties: its properties.
-    """
-
     name: Identifier
     schema: Schema
     spec: PartitionSpec
@@ -68,8 +58,7 @@ class NewTable:
 
 
 class Tables(ABC):
-    """The tables of a catalog. Threads of a process may share it, processes may not, so it must not be used after a
-    fork."""
+    """The tables of a catalog. Threads may share it. It must not be used after a fork."""
 
     lends_credentials: ClassVar[bool] = False
     """Whether the catalog may return credentials for the files of each table."""
@@ -84,16 +73,17 @@ class Tables(ABC):
         return 1 if local_path(warehouse) else _REMOTE_CALLS
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
-        """Load the present versions of those tables that exist."""
+        """Load the present versions of the tables that exist."""
         return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Load tables as `load` does, with the error instead of a table that can't be read while others can."""
+        """Load tables as `load` does. If a single table can't be read, return the error in its place."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, and return for each whether it was applied. It is not if the table has changed meanwhile.
+        """Apply changes, and return for each whether it was applied. A change is not applied if its table has changed
+        meanwhile.
 
         Args:
             changes: at most one for each table.
@@ -107,12 +97,10 @@ class Tables(ABC):
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
         """Create tables and their namespaces.
 
-        Args:
-            definitions: the tables, each name once.
-
         Returns:
-            the created tables, with the error instead of a table that can't be created while others can. Tables that
-            another client has created meanwhile are not changed, and not returned.
+            the created tables. If a single table can't be created, the error is in its place. Tables that another
+            client has
+            created meanwhile are not returned.
         """
 
     @abstractmethod
@@ -121,25 +109,17 @@ class Tables(ABC):
         for each."""
 
     @abstractmethod
-    def names(self, namespace: Identifier) -> list[Identifier]:
-        """Return the identifiers of all tables of a namespace."""
+    def names(self, namespace: Identifier) -> list[Identifier]: ...
 
     @abstractmethod
     def probe(self, namespace: Identifier) -> None:
-        """Check that the catalog answers and takes changes.
-
-        Raises:
-            Exception: if it does not.
-        """
+        """Check that the catalog answers and accepts changes; raise its error otherwise."""
 
     def probe_locations(self, locations: Iterable[str]) -> None:
-        """Check locations by writing and deleting a file.
+        """Check locations by writing and deleting a file; raise the error if that fails.
 
-        Texts that are not locations are skipped, and so are remote locations if the catalog lends credentials for each
-        table.
-
-        Raises:
-            Exception: if a location can't be written to.
+        Texts that are not locations are skipped. Remote locations are skipped, too, if the catalog lends credentials
+        for each table.
         """
         for location in {*filter(None, locations)}:
             if folder := local_path(location):
@@ -156,7 +136,6 @@ class Tables(ABC):
                         load_file_io(self.catalog.properties, location).delete(file.location)
 
     def ensure_namespace(self, namespace: Identifier) -> None:
-        """Create a missing namespace."""
         try:
             if not self.catalog.namespace_exists(namespace):
                 self.catalog.create_namespace(namespace)
@@ -178,10 +157,6 @@ class TableCache:
     """A cache of tables for a run's writers. A database is queried once for all tables of a namespace.
 
     The cached versions may be outdated: the committer compares them with the present ones.
-
-    Args:
-        tables: tables of the catalog.
-        namespace: the sink's namespace.
     """
 
     def __init__(self, tables: Tables, namespace: Identifier) -> None:
@@ -191,8 +166,7 @@ class TableCache:
         self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """Return the table; None if it does not exist, or did not when `look_up` was called. The next call reads
-        again."""
+        """Return the table; None if it does not exist, or did not when `look_up` was called. The next call reads again."""
         with self._lock:
             if name in self._missing:
                 self._missing.remove(name)
@@ -201,8 +175,7 @@ class TableCache:
         return readable(table) if table is not None else None
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Return those of the tables that exist, with the error instead of a table that can't be read while others
-        can."""
+        """Return the tables that exist. If a single table can't be read, the error is in its place."""
         with self._lock:
             uncached = [name for name in names if name not in self._known]
             if uncached and self._listed is None:
@@ -216,7 +189,7 @@ class TableCache:
             return remaining | {name: self._known[name] for name in names if name in self._known}
 
     def look_up(self, names: Sequence[Identifier]) -> None:
-        """Read those of the tables that exist, and remember those that do not."""
+        """Read the tables that exist, and remember which do not."""
         with self._lock:
             new = [name for name in names if name not in self._known]
         present = {*self._tables.names(self._namespace)} if new else set[Identifier]()

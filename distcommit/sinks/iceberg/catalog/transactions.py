@@ -38,7 +38,7 @@ _ERRORS = {
 
 
 def has_transactions(catalog: RestCatalog) -> bool:
-    """Return whether the catalog lists such a request, or lists no requests at all: then it must be tried."""
+    """Return whether the catalog lists the request, or lists no requests at all, so that the request must be tried."""
     endpoints = catalog._supported_endpoints
     return _ENDPOINT in endpoints or endpoints - VIEW_ENDPOINTS == DEFAULT_ENDPOINTS
 
