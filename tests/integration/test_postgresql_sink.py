@@ -22,9 +22,9 @@ from distcommit.core.interfaces.committer import (
     Committed,
     RetryLater,
 )
-from distcommit.sinks.postgresql.connection import transaction
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.postgresql.tables import Table
+from distcommit.sinks.postgresql.transactions import transaction
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget

@@ -17,7 +17,7 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 
 
 class OffsetCoverage:
-    """Collects the offsets of a writer's rows, of filtered records, and of offsets at which the source has no record."""
+    """Collects the source offsets of a writer's rows, of filtered records, and of gaps in the source."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin

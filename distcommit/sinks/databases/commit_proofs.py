@@ -22,7 +22,7 @@ class ProofCommitter(SqlCommitter):
 
     @abstractmethod
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
-        """Insert a proof. Wait for sessions that are inserting the same id; return False if the id exists afterwards."""
+        """Insert a proof, after any session that is inserting the same id; return False if the id exists."""
 
     @abstractmethod
     def bar(self, aborted_epochs: Mapping[str, int]) -> None:

@@ -217,7 +217,7 @@ class TableCommitter(SinkCommitter):
 
 
 def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
-    """Refuse a request whose rows were written for another ledger; otherwise return the outcome of `ledgers.answered`."""
+    """Return the outcome of `ledgers.answered`. Refuse a request whose rows were written for another ledger."""
     outcome, noted = answered(row, request), of_another_ledger(request, identity)
     return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome
 

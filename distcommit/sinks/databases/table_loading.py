@@ -16,7 +16,7 @@ from distcommit.core.interfaces.committer import CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.support.decoding import converted
 from distcommit.core.work import MAIN_BRANCH
-from distcommit.sinks.databases.plain_arrays import refused_value
+from distcommit.sinks.databases.arrow_conversion import refused_value
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
@@ -33,12 +33,10 @@ class Table(Protocol):
     @property
     def shown(self) -> str:
         """The table's name in messages and in the ledger."""
-        ...
 
     @property
     def identity(self) -> int:
         """A number that changes when the table is recreated, as far as the database permits."""
-        ...
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
         """Check that the table takes rows of this schema and their tags; add columns if allowed.
@@ -46,7 +44,6 @@ class Table(Protocol):
         Raises:
             RefusedError: if the table does not take them.
         """
-        ...
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Insert batches of one schema.
@@ -54,7 +51,6 @@ class Table(Protocol):
         Raises:
             RefusedError: if a column does not take a value, or not all rows were inserted.
         """
-        ...
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
         """Replace rows with the same keys by newer ones. Of several rows with the same keys in the batches, the last
@@ -63,11 +59,9 @@ class Table(Protocol):
         Raises:
             RefusedError: as `copy`.
         """
-        ...
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
-        ...
 
 
 class RowLoadingCommitter(TableCommitter):

@@ -22,7 +22,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.delta.altered import altered
+from distcommit.sinks.delta.altered_tables import altered
 from distcommit.sinks.delta.data_files import added, name_in_table, removal
 from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.schemas import check_writable
@@ -31,7 +31,7 @@ from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
 from distcommit.sinks.table_formats.data_files import data_files_of_attempt, sync_locations, warn_of_files_in_use
 from distcommit.sinks.table_formats.ledger_files import Ledger
-from distcommit.sinks.table_formats.table_changes import was_dropped
+from distcommit.sinks.table_formats.refusals import was_dropped
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
             self.failed([batch], error)
 
     def _try(self, batch: _Batch) -> None:
-        """Try once. Requests get no outcome if another writer committed first. After an error the outcome is unknown."""
+        """Try once. Requests get no outcome if another writer commits first, or an error is raised."""
         newest, batch.answers = self.with_ledger(batch.name, self._tables.load(batch.name)), {}
         if newest is None:
             batch.answers |= {index: was_dropped(batch.name, request) for index, request in batch.requests.items()}

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.decoding import from_json
-from distcommit.sinks.base.target_files import ledger_text_name
+from distcommit.sinks.base.file_names import ledger_text_name
 from distcommit.sinks.delta.tables import table_id
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
 

@@ -24,7 +24,7 @@ from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.temporary_and_probes import table_probe_name
 from distcommit.sinks.table_formats.data_files import PROBE_BYTES, probe_folder
-from distcommit.sinks.table_formats.in_bucket import delete_data_file, requests_to
+from distcommit.sinks.table_formats.s3_data_files import delete_data_file, requests_to
 
 
 class Location(Protocol):
@@ -37,35 +37,27 @@ class Location(Protocol):
 
     def uri(self, path: str) -> str:
         """Return a path as deltalake takes it."""
-        ...
 
     def names(self, path: str) -> list[str]:
         """Return the names of files and folders in a folder; empty if it does not exist."""
-        ...
 
     def size_of(self, path: str) -> int:
         """Return the size of a file in bytes; -1 if it does not exist."""
-        ...
 
     def columns_of(self, path: str) -> pa.Schema:
         """Return the columns of a Parquet file."""
-        ...
 
     def create(self, path: str) -> pa.NativeFile:
         """Create a file. On S3 it exists once it is closed."""
-        ...
 
     def delete(self, path: str) -> None:
         """Delete a file, and parts of an unfinished upload. A missing file is not an error."""
-        ...
 
     def check(self) -> None:
         """Check that the location exists, can be listed and, if local, permits writing. Raises SinkUnavailableError."""
-        ...
 
     def probe(self) -> None:
         """Check the location by writing and deleting a file. Raises SinkUnavailableError."""
-        ...
 
 
 def opened(location: str) -> Location:

@@ -110,7 +110,7 @@ def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
 
 
 def lacking(have: pa.Schema, want: pa.Schema) -> Iterator[str]:
-    """Yield the columns of `want` that `have` lacks or has in a narrower or other type. Both are results of `storable`."""
+    """Yield the columns of `want` that `have` lacks or has in a narrower or other type."""
     return missing_from_table(
         pa.struct(have), pa.struct(want), inner_fields, lambda kind, of: wider_type(kind, of) == kind
     )

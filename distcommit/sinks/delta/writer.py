@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.schemas.coercion import SchemaCoercion
-from distcommit.sinks.delta.altered import partition_types
+from distcommit.sinks.delta.altered_tables import partition_types
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
 from distcommit.sinks.delta.schemas import columns_of, schema_id

@@ -109,7 +109,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _hashes(array: pa.Array) -> _Hashes | None:
-    """Return a number for each value; null may get any. Return None if all values are null or the type is not covered."""
+    """Return a number for each value (any for null); None if all values are null or the type is not covered."""
     if array.null_count == len(array):
         return None
     existing = array.type.id

@@ -135,7 +135,7 @@ class FileLayout(SettingsModel):
         return f".{self.format}{packed}"
 
     def folder_end_ms(self, path: str) -> int | None:
-        """Return the end of the time span of a file's folder, in milliseconds since 1970; None if no folder is by time."""
+        """Return the end of the time span of a file's folder in ms since 1970; None if no folder is by time."""
         levels = self.partitions
         folders = path.split("/")[:-1][-len(levels) :] if levels else []
         for level, folder in zip(levels, folders, strict=False):

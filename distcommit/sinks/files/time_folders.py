@@ -97,7 +97,7 @@ def check_time_column(schema: pa.Schema, column: str) -> None:
 
 
 def folder_end_ms(folder: str, partition: TimePartition) -> int | None:
-    """Return the end of a folder's time span in milliseconds since 1970; None if it is not a folder of this partition."""
+    """Return the end of a folder's time span in ms since 1970; None for a folder of another form."""
     parts = folder.split("-")
     units = ("year", "month", "day", "hour")
     if len(parts) != units.index(partition.granularity) + 1 or not all(part.isdecimal() for part in parts):

@@ -16,8 +16,8 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
 from distcommit.schemas.column_names import check_fields
 from distcommit.schemas.type_tables import is_text
+from distcommit.sinks.base.file_names import messages_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
-from distcommit.sinks.base.target_files import messages_name
 from distcommit.sinks.databases.staged_rows import staged_batches
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

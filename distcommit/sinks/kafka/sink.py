@@ -135,7 +135,7 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         return f"transactional id, of {self.transactional_ids}"
 
     def commit_group(self, dataset_urn: str) -> str:
-        """Return the group of all datasets of a transactional id, so that buckets do not fence each other's producers."""
+        """Return the group of all datasets of a transactional id, so that buckets do not fence each other."""
         return f"transactional id {id_number(dataset_urn, self.transactional_ids)}"
 
     def required_columns(self) -> Sequence[str]:

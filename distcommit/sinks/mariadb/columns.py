@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from distcommit.schemas.column_names import ColumnNames
 from distcommit.schemas.evolution import needs_widening
-from distcommit.sinks.databases.plain_arrays import (
+from distcommit.sinks.databases.arrow_conversion import (
     MAX_DIGITS,
     PLAIN_TYPES,
     as_json,

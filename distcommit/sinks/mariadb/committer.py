@@ -30,7 +30,7 @@ from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.mariadb import tables
-from distcommit.sinks.mariadb.connection import (
+from distcommit.sinks.mariadb.transactions import (
     TOO_NARROW,
     TWO_COLUMNS,
     check_durable,

@@ -26,7 +26,7 @@ from distcommit.sinks.databases.table_loading import (
 )
 from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
-from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
+from distcommit.sinks.mariadb.transactions import NO_SUCH_TABLE, code_of, execute
 
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10

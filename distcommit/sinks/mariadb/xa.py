@@ -24,8 +24,8 @@ from distcommit.sinks.databases.table_committer import PROOFS
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
-from distcommit.sinks.mariadb.connection import code_of, execute
 from distcommit.sinks.mariadb.tables import AlterTableFirst
+from distcommit.sinks.mariadb.transactions import code_of, execute
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (

@@ -17,7 +17,7 @@ from pgpq.schema import Jsonb
 
 from distcommit.schemas.column_names import ColumnNames
 from distcommit.schemas.evolution import needs_widening
-from distcommit.sinks.databases.plain_arrays import (
+from distcommit.sinks.databases.arrow_conversion import (
     MAX_DIGITS,
     as_json,
     converted,

@@ -20,8 +20,8 @@ from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.postgresql import tables
-from distcommit.sinks.postgresql.connection import outcome_of, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
+from distcommit.sinks.postgresql.transactions import outcome_of, transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {ledger} (

@@ -17,8 +17,8 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
-from distcommit.sinks.postgresql.connection import manual_transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
+from distcommit.sinks.postgresql.transactions import manual_transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -108,7 +108,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: psycopg.Connection, name: Name) -> Iterator[None]:
-    """Prepare the transaction on normal exit. PREPARE of a failed one rolls it back, which only the command tag shows."""
+    """Prepare the transaction on normal exit. If it has failed, PREPARE rolls it back without an error."""
     with manual_transaction(connection):
         yield
         try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.schemas.column_names import ColumnNames
-from distcommit.sinks.databases.plain_arrays import (
+from distcommit.sinks.databases.arrow_conversion import (
     PLAIN_TYPES,
     as_json,
     converted,

@@ -18,7 +18,7 @@ from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.sqlite import tables
-from distcommit.sinks.sqlite.connection import outcome_of, savepoint, transaction
+from distcommit.sinks.sqlite.transactions import outcome_of, savepoint, transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {ledger} (

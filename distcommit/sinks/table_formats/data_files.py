@@ -18,7 +18,7 @@ from distcommit.core.interfaces.sink import StagingArea
 from distcommit.core.ports import FileSystem
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.temporary_and_probes import table_probe_name
-from distcommit.sinks.base.target_files import data_file_note, is_data_file_note, is_data_file_of
+from distcommit.sinks.base.file_names import data_file_note, is_data_file_note, is_data_file_of
 
 logger = logging.getLogger(__name__)
 PROBE_BYTES = 64 << 10

@@ -22,7 +22,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.protocol.paths.output import LEDGERS
-from distcommit.sinks.base.target_files import ledger_file_name
+from distcommit.sinks.base.file_names import ledger_file_name
 
 Key = tuple[str, str]
 """Dataset and branch."""

@@ -20,8 +20,8 @@ from distcommit.core.interfaces.sink import (
 )
 from distcommit.schemas.coercion import SchemaCoercion
 from distcommit.sinks.base.clients import Connection
+from distcommit.sinks.base.file_names import data_file_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
-from distcommit.sinks.base.target_files import data_file_name
 from distcommit.sinks.table_formats.data_file_sink import DataFileTables
 from distcommit.sinks.table_formats.data_files import leave_note, sync_locations
 
@@ -38,7 +38,6 @@ class Stream(Connection, Protocol):
 
     def tell(self) -> int:
         """Return the number of bytes written."""
-        ...
 
 
 @dataclass(slots=True)

@@ -50,15 +50,12 @@ _ENCODED_IN_MEMORY_BELOW = 1 << 20
 class Encoder(Protocol):
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
         """Write rows as a row group. Not for formats in `WHOLE`."""
-        ...
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         """Write the last rows and the metadata. The file is then complete, and stays open."""
-        ...
 
     def abandon(self) -> None:
         """Release resources without writing anything."""
-        ...
 
 
 def encoder_of(

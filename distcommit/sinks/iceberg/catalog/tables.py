@@ -166,7 +166,7 @@ class TableCache:
         self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """Return the table; None if it does not exist, or did not when `look_up` was called. The next call reads again."""
+        """Return the table; None if it does not exist, or did not when `look_up` was called, but only once."""
         with self._lock:
             if name in self._missing:
                 self._missing.remove(name)

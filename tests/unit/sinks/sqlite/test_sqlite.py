@@ -26,8 +26,8 @@ from distcommit.core.interfaces.committer import (
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.databases.table_committer import CollisionError, Key
 from distcommit.sinks.sqlite.committer import SqliteCommitter
-from distcommit.sinks.sqlite.connection import connected, transaction
 from distcommit.sinks.sqlite.sink import SqliteSink
+from distcommit.sinks.sqlite.transactions import connected, transaction
 from distcommit.steps.sink import SinkCommitStep
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import TableSinkCases, TableTarget

@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.schemas.table_fields import not_readable_from_files
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, holds, inner_fields
-from distcommit.sinks.table_formats.table_changes import was_altered
+from distcommit.sinks.table_formats.refusals import was_altered
 
 
 def schema_of(table: Table, schema_id: int) -> Schema | None:

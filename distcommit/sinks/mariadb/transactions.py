@@ -154,7 +154,7 @@ def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
 
 
 def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused this error; None if the error concerns more than this request."""
+    """Return the outcome of a request whose rows caused an error; None if it concerns others, too."""
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None

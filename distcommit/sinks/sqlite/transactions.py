@@ -81,7 +81,7 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: sqlite3.Error, connection: sqlite3.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused this error; None if the error concerns more than this request."""
+    """Return the outcome of a request whose rows caused an error; None if it concerns others, too."""
     code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, plain_text(error, 1000)
     if not connection.in_transaction or code in _OF_THE_FILE:
         return None

@@ -79,7 +79,7 @@ def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused this error; None if the error concerns more than this request."""
+    """Return the outcome of a request whose rows caused an error; None if it concerns others, too."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None

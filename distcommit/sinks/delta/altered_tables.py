@@ -16,7 +16,7 @@ from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.schemas.table_fields import not_readable_from_files
 from distcommit.sinks.delta.locations import Location
 from distcommit.sinks.delta.schemas import columns_of, inner_fields, plain_type, schema_id
-from distcommit.sinks.table_formats.table_changes import was_altered
+from distcommit.sinks.table_formats.refusals import was_altered
 
 
 def partition_types(table: DeltaTable) -> list[str]:
