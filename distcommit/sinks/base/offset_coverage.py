@@ -24,11 +24,11 @@ class OffsetCoverage:
         self._offsets, self._holes = OffsetSets(), OffsetSets()
         self._ranges: list[SkippedRange] = []
         self._filtered: dict[str, str] = {}
-        self._rows = 0
+        self.rows = 0
 
     def add(self, batch: pa.RecordBatch, origins: Origins | None) -> None:
         """Add the offsets of a batch. Raises the errors of `OffsetSets.add`."""
-        self._rows += batch.num_rows
+        self.rows += batch.num_rows
         provenance = self._origin.provenance
         if provenance is None:
             return
@@ -50,20 +50,16 @@ class OffsetCoverage:
             False if they were ignored: no row was written, so that there will be no commit info, or the source has no
                 offsets.
         """
-        if not (self._rows and filtered.positions):
+        if not (self.rows and filtered.positions):
             return False
         self._filtered = dict(filtered.positions)
         return True
 
     @property
-    def rows(self) -> int:
-        return self._rows
-
-    @property
     def holes_left(self) -> Sequence[SkippedRange]:
         """The ranges for `Prepared.holes` if no row was written, because there is no commit info to contain them; else
         none."""
-        return () if self._rows else self._ranges
+        return () if self.rows else self._ranges
 
     def covered(self) -> dict[str, Any]:
         """Return the coverage as JSON data for a commit info, which `covered_in` reads."""
@@ -73,7 +69,7 @@ class OffsetCoverage:
             offsets=_text(self._offsets),
             holes=_text(self._holes),
             filtered=self._filtered,
-            rows=self._rows,
+            rows=self.rows,
             makes_several=self._origin.makes_several,
         )
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(coverage))  # with lists, not tuples

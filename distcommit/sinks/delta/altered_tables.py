@@ -6,17 +6,15 @@ be null are accepted, and so is a column that was dropped and added again in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.schemas.table_fields import not_readable_from_files
 from distcommit.sinks.delta.locations import Location
 from distcommit.sinks.delta.schemas import columns_of, inner_fields, plain_type, schema_id
-from distcommit.sinks.table_formats.refusals import was_altered
 
 
 def partition_types(table: DeltaTable) -> list[str]:
@@ -25,23 +23,19 @@ def partition_types(table: DeltaTable) -> list[str]:
     return [str(columns.field(name).type) for name in table.metadata().partition_columns]
 
 
-def altered(table: DeltaTable, name: str, location: Location, request: CommitRequest) -> FailedForGood | None:
-    """Refuse data files if the present table would not show all of their values."""
-    problems = list(dict.fromkeys(text for info in request.infos for text in _problems(table, location, info)))
-    return was_altered(name, problems) if problems else None
-
-
-def _problems(table: DeltaTable, location: Location, info: dict[str, Any]) -> Iterator[str]:
+def alterations(table: DeltaTable, location: Location, infos: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the reasons why the present table would not show all values of the data files in commit infos."""
     now = schema_id(table)
     partitions = table.metadata().partition_columns
-    if info["partition_by"] != partitions:
-        yield f"it is partitioned by {partitions}, and the files by {info['partition_by']}"
-        return
-    if info["partition_types"] != (types := partition_types(table)):
-        yield f"its partition columns {partitions} are {types}, and those of the files were {info['partition_types']}"
-    columns = pa.struct([field for field in columns_of(table) if field.name not in partitions])
-    for written in {file["schema"]: file["path"] for file in info["files"] if file["schema"] != now}.values():
-        yield from not_readable_from_files(columns, pa.struct(location.columns_of(written)), inner_fields, _is_same)
+    for info in infos:
+        if info["partition_by"] != partitions:
+            yield f"it is partitioned by {partitions}, and the files by {info['partition_by']}"
+            continue
+        if info["partition_types"] != (types := partition_types(table)):
+            yield f"its partition columns {partitions} are {types}; those of the files were {info['partition_types']}"
+        columns = pa.struct([field for field in columns_of(table) if field.name not in partitions])
+        for written in {file["schema"]: file["path"] for file in info["files"] if file["schema"] != now}.values():
+            yield from not_readable_from_files(columns, pa.struct(location.columns_of(written)), inner_fields, _is_same)
 
 
 def _is_same(have: pa.DataType, written: pa.DataType) -> bool:

@@ -22,7 +22,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.delta.altered_tables import altered
+from distcommit.sinks.delta.altered_tables import alterations
 from distcommit.sinks.delta.data_files import added, name_in_table, removal
 from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.schemas import check_writable
@@ -77,7 +77,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         super().discard(aborted_attempts)
 
     def probe(self) -> None:
-        self._tables.probe()
+        self._tables.location.probe()
 
     # -- the table format
 
@@ -118,8 +118,8 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         sizes = run_parallel(location.parallel_calls, location.size_of, [file["path"] for file in files])
         return [location.uri(file["path"]) for file, size in zip(files, sizes, strict=True) if size != file["bytes"]]
 
-    def altered(self, name: str, table: DeltaTable, request: CommitRequest) -> FailedForGood | None:
-        return altered(table, name, self._tables.location, request)
+    def alterations(self, table: DeltaTable, request: CommitRequest) -> Iterator[str]:
+        return alterations(table, self._tables.location, request.infos)
 
     def tables(self) -> Iterator[tuple[str, Callable[[], DeltaTable | None]]]:
         for name in [self._sink.table] if self._sink.shares_tables else self._tables.names():

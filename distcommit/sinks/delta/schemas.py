@@ -42,7 +42,6 @@ _REFUSED = {
     "delta.enableIcebergCompatV2": "files are written by other rules",
 }
 """Table settings that prevent adding data files exactly once, with the reason."""
-_UNSET = ("none", "false")
 _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 """Metadata of columns whose values a writer must check or generate row by row."""
 

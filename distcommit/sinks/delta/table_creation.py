@@ -64,7 +64,7 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Sche
     except CommitFailedError:
         return
     except DeltaError as error:
-        if tables.exists(name):
+        if DeltaTable.is_deltatable(path, tables.location.options):
             return
         raise ConfigurationError(
             "the Delta table can't be created", id="TABLE_UNUSABLE", path=path, found=str(error)

@@ -47,9 +47,6 @@ class DeltaTables:
     def _load(self, name: str) -> DeltaTable:
         return DeltaTable(self.uri(name), storage_options=self.location.options)
 
-    def exists(self, name: str) -> bool:
-        return DeltaTable.is_deltatable(self.uri(name), self.location.options)
-
     def _has_versions(self, name: str) -> bool:
         """Return whether the table has a version, and not only files of an unfinished creation."""
         return any(entry.endswith((".json", ".parquet")) for entry in self.location.names(f"{name}/{_LOG}"))
@@ -57,10 +54,6 @@ class DeltaTables:
     def names(self) -> list[str]:
         self.location.check()
         return sorted(name for name in self.location.names("") if self.location.names(f"{name}/{_LOG}"))
-
-    def probe(self) -> None:
-        """Check the location. Raises as `Location.probe`."""
-        self.location.probe()
 
     def commit(
         self,

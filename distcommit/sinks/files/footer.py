@@ -177,8 +177,7 @@ def read_footer(fs: FileSystem, path: str) -> Footer | None:
     if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
-        translated = _metadata_of(file, form, path).get(METADATA_KEY.encode())
-        return None if translated is None else Footer.from_metadata({METADATA_KEY: translated.decode()})
+        return Footer.from_metadata(_metadata_of(file, form, path))
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
@@ -199,7 +198,7 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
         if form == "orc":
             return read_orc(file)
         if form == "parquet":
-            return _read_parquet(file)
+            return pq.ParquetFile(file, page_checksum_verification=True).read()
         return read_text(file, CODECS[posixpath.splitext(path)[1]], form)
 
 
@@ -266,18 +265,14 @@ def _form_of(path: str) -> FileFormat | None:
     return _WHOLE.get(extension)
 
 
-def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[bytes, bytes]:
-    if form == "avro":
-        return read_avro_header(file).metadata
+def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[str, str]:
     if form == "orc":
         return orc_metadata(file)
-    if form == "parquet":
-        return pq.read_metadata(file).metadata or {}
-    return text_metadata(file, CODECS[posixpath.splitext(path)[1]])
-
-
-def _read_parquet(file: pa.NativeFile) -> pa.Table:
-    return pq.ParquetFile(file, page_checksum_verification=True).read()
+    if form not in ("avro", "parquet"):
+        return text_metadata(file, CODECS[posixpath.splitext(path)[1]])
+    raw = read_avro_header(file).metadata if form == "avro" else pq.read_metadata(file).metadata or {}
+    footer = raw.get(METADATA_KEY.encode())
+    return {} if footer is None else {METADATA_KEY: footer.decode()}
 
 
 def _open(fs: FileSystem, path: str) -> pa.NativeFile:

@@ -176,7 +176,7 @@ class FileLayout(SettingsModel):
         configured = {
             name for name, settings in self.columns.items() if settings.encoding or settings.dictionary is not None
         }
-        return encoder_of(self.format, schema, self.compression, options, dictionaries_said=configured)
+        return encoder_of(self.format, schema, self.compression, options, configured_dictionaries=configured)
 
 
 def _check_sorted(schema: pa.Schema, name: str) -> None:

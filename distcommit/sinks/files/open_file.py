@@ -15,7 +15,7 @@ from distcommit.core.work import SkippedRange, is_error_branch, rejecting_branch
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.formats.encoders import Encoder
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 
 _BATCH_OVERHEAD_BYTES = 4096  # memory of a batch beside its data
 
@@ -102,9 +102,7 @@ class OpenFile:
 
     def add_holes(self, holes: Iterable[SkippedRange]) -> None:
         """Add ranges of offsets at which the source has no record to the footer."""
-        for hole in holes:
-            if isinstance(hole.low, int) and isinstance(hole.high, int):
-                self._holes.add_range(hole.partition, hole.low, hole.high)
+        self._holes.update(offsets_of(holes))
 
     def add_filtered(self, filtered: Filtered) -> None:
         self._filtered = filtered

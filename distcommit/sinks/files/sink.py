@@ -217,7 +217,7 @@ class AttemptFiles(SinkWriter):
             batch = batch.replace_schema_metadata(None)  # else this would include the footer of a file that was read
         if origins is not None:
             batch = with_origins(batch, origins)
-        parts = list(self._split(batch))
+        parts = list(split(batch, self._settings.partitions))
         for folder, _ in parts:
             self._count_folder(folder)
         # A file has one schema.
@@ -273,10 +273,6 @@ class AttemptFiles(SinkWriter):
             raise ValueError(f"the files of attempt {self._identity.attempt!r} are {self._state}")
         # Failed until the change is complete: partly taken rows must never be closed as a whole file.
         self._state = "failed"
-
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        partitions = self._settings.partitions
-        return split(batch, partitions) if partitions else iter([("", batch)])
 
     def _count_folder(self, folder: str) -> None:
         if not self._settings.has_fields or folder in self._folders:

@@ -22,7 +22,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.iceberg.altered_tables import altered
+from distcommit.sinks.iceberg.altered_tables import alterations
 from distcommit.sinks.iceberg.catalog.opening import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
@@ -115,8 +115,8 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         is_present = run_parallel(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
         return [path for path, ok in zip(paths, is_present, strict=True) if not ok]
 
-    def altered(self, name: Identifier, table: Table, request: CommitRequest) -> FailedForGood | None:
-        return altered(table, request)
+    def alterations(self, table: Table, request: CommitRequest) -> Iterator[str]:
+        return alterations(table, files_of(request))
 
     def tables(self) -> Iterator[tuple[Identifier, Callable[[], Table]]]:
         for name, read in self._tables.read(self._tables.names(self._namespace)).items():

@@ -14,7 +14,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
@@ -78,7 +78,6 @@ class MariadbCommitter(SqlCommitter):
         (most_bytes,) = execute(connection, "SELECT @@max_allowed_packet").fetchone() or (0,)
         self._most_bytes = int(most_bytes)
         self.create_missing(LEDGER, _CREATED)
-        self._add_identities()
         if not self.identity():
             self.execute(_NAMED, (_IDENTITY_ID, uuid.uuid4().hex))
 
@@ -101,19 +100,6 @@ class MariadbCommitter(SqlCommitter):
                 found=engine or "a view",
                 todo=f"ALTER TABLE {name} ENGINE = InnoDB",
             )
-
-    def _add_identities(self) -> None:
-        """Add the column of tables' marks to a ledger that was created without it."""
-        requested = (
-            "SELECT count(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
-            " AND COLUMN_NAME = 'target_mark'"
-        )
-        if execute(self._connection, requested, (LEDGER,)).fetchone() == (0,):
-            failed = self._alter(f"ALTER TABLE {LEDGER} ADD COLUMN target_mark bigint")
-            if failed is not None:
-                raise TransientError(
-                    "the ledger lacks a column", id="TARGET_UNAVAILABLE", table=LEDGER, found=str(failed)
-                )
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes = [*super().commit(requests)]

@@ -41,18 +41,9 @@ class SqliteCommitter(SqlCommitter):
         if self.execute("SELECT count(*) FROM sqlite_master WHERE name = %s", (LEDGER,)).fetchone() == (0,):
             with transaction(connection):
                 self.execute(_CREATED)
-        self._add_identities()
         if not self.identity():
             with transaction(connection):
                 self.execute(_NAMED, (uuid.uuid4().hex,))
-
-    def _add_identities(self) -> None:
-        """Add the column of tables' marks to a ledger that was created without it."""
-        statement = "SELECT count(*) FROM pragma_table_info(%s) WHERE name = 'target_mark'"
-        if self.execute(statement, (LEDGER,)).fetchone() == (0,):
-            with transaction(self._connection):
-                if self.execute(statement, (LEDGER,)).fetchone() == (0,):
-                    self.execute("ALTER TABLE {ledger} ADD COLUMN target_mark INTEGER")
 
     def transaction(self) -> AbstractContextManager[object]:
         return transaction(self._connection)

@@ -33,7 +33,7 @@ from distcommit.sinks.base.retries import tries
 from distcommit.sinks.table_formats.data_file_sink import DataFileTables
 from distcommit.sinks.table_formats.data_files import warn_of_gone_table
 from distcommit.sinks.table_formats.ledger_files import Key, Ledger
-from distcommit.sinks.table_formats.refusals import ALWAYS_CHANGED, was_emptied, was_recreated
+from distcommit.sinks.table_formats.refusals import ALWAYS_CHANGED, was_altered, was_emptied, was_recreated
 from distcommit.sinks.table_formats.table_access import NameT, TableAccess, TableT
 
 logger = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
             answer = answer or self._emptied(batch.name, table, request, row)
             answer = answer or answered(row, request)
             answer = answer or _without_row(request, live_paths) or self._missing(table, request)
-            answer = answer or self.altered(batch.name, table, request)
+            answer = answer or was_altered(shown(batch.name), [*self.alterations(table, request)])
             if answer is not None:
                 batch.answers[index] = answer
                 continue

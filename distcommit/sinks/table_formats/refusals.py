@@ -32,11 +32,13 @@ def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> Conf
     )
 
 
-def was_altered(table: str, problems: Sequence[str]) -> FailedForGood:
-    """Refuse data files that do not fit the present table."""
+def was_altered(table: str, problems: Sequence[str]) -> FailedForGood | None:
+    """Refuse data files that have these problems in the present table; None without problems."""
+    if not problems:
+        return None
     return FailedForGood(
-        f"table {table} was altered after the data files were written: {'; '.join(problems[:3])}. Nothing was"
-        f" written. To do: {_READ_AGAIN}, and writes them as the table is now"
+        f"table {table} was altered after the data files were written: {'; '.join([*dict.fromkeys(problems)][:3])}."
+        f" Nothing was written. To do: {_READ_AGAIN}, and writes them as the table is now"
     )
 
 
@@ -77,10 +79,9 @@ def was_emptied(
     subject = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"
     if not has_ledger and has_rows():
         return FailedForGood(
-            f"{subject}. The table has rows, which may be the dataset's. Nothing was written. To do: restore the old "
-            f"table"
-            " or its ledger, and release the dataset with retry; if that is impossible, drop the table, and release the"
-            " dataset with restart"
+            f"{subject}. The table has rows, which may be the dataset's. Nothing was written. To do: restore the old"
+            " table or its ledger, and release the dataset with retry; if that is impossible, drop the table, and"
+            " release the dataset with restart"
         )
     return FailedForGood(f"{subject}: it was dropped and recreated. {_way_out(request)}")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
-from distcommit.core.interfaces.committer import AbortedAttempt, CommitRequest, FailedForGood
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitRequest
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.table_formats.ledger_files import Ledger
 
@@ -70,8 +70,8 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         """Return the locations of the request's data files that are missing or were replaced."""
 
     @abstractmethod
-    def altered(self, name: NameT, table: TableT, request: CommitRequest) -> FailedForGood | None:
-        """Refuse data files that do not fit the table's present columns and partitions."""
+    def alterations(self, table: TableT, request: CommitRequest) -> Iterator[str]:
+        """Yield the reasons why the present table would not show all values of the request's data files."""
 
     @abstractmethod
     def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:

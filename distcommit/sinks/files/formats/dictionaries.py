@@ -35,12 +35,12 @@ def leaves(schema: pa.Schema) -> Sequence[str]:
     return [result.column(index).path for index in range(len(result))]
 
 
-def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
+def rarely_repeating_columns(rows: pa.Table, skipped: Collection[str] = ()) -> Sequence[str]:
     """Return the columns of short values that rarely repeat in a sample of the rows; none if there are few rows.
 
     Args:
         rows: the first row group of a file, or a part of it.
-        but: columns to skip.
+        skipped: columns to skip.
     """
     if rows.num_rows < _LEAST_ROWS:
         return []
@@ -49,7 +49,7 @@ def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
     return [
         field.name
         for field, values in zip(some.schema, some.columns, strict=True)
-        if field.name not in but and _is_short(values) and _repeated(values) < _MOST_REPEATED
+        if field.name not in skipped and _is_short(values) and _repeated(values) < _MOST_REPEATED
     ]
 
 

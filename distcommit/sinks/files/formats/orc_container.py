@@ -71,18 +71,14 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
     return _with_file_tail(out.getvalue().to_pybytes(), file_tail_of(dict(metadata), plain_fields(rows.schema)))
 
 
-def read_metadata(file: pa.NativeFile) -> dict[bytes, bytes]:
+def read_metadata(file: pa.NativeFile) -> dict[str, str]:
     """Return the metadata of a file; empty if another program has written it.
 
     Raises:
         ValueError: if it is not a complete ORC file, or its metadata is damaged.
     """
     tail_and_bounds = _read_file_tail(file)
-    return (
-        {}
-        if tail_and_bounds is None
-        else {key.encode(): text.encode() for key, text in tail_and_bounds[0].metadata.items()}
-    )
+    return {} if tail_and_bounds is None else tail_and_bounds[0].metadata
 
 
 def read_table(file: pa.NativeFile) -> pa.Table:

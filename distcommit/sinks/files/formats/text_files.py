@@ -47,16 +47,14 @@ def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_
     return _FRAMES[codec].framed(file_tail_of(dict(metadata), plain_fields(schema), text_checksum))
 
 
-def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[bytes, bytes]:
+def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[str, str]:
     """Return the metadata of a file; empty if another program has written it, or it is truncated.
 
     Raises:
         ValueError: if the metadata is damaged.
     """
     tail_and_end = _FRAMES[codec].read(file, file.size())
-    return (
-        {} if tail_and_end is None else {key.encode(): text.encode() for key, text in tail_and_end[0].metadata.items()}
-    )
+    return {} if tail_and_end is None else tail_and_end[0].metadata
 
 
 def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -> pa.Table:
@@ -68,13 +66,13 @@ def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -
     tail_and_end = _FRAMES[codec].read(file, file.size())
     if tail_and_end is None:
         raise ValueError("it has no metadata with its columns")
-    said, end = tail_and_end
+    file_tail, end = tail_and_end
     data = file.read_at(end, 0)
-    if xxh3_64_hexdigest(data) != said.others_checksum:
+    if xxh3_64_hexdigest(data) != file_tail.others_checksum:
         raise ValueError("its text has changed since it was written")
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
         text = stream.read()
-    return _from_lines(text, said.arrow_schema) if file_format == "jsonl" else _from_csv(text, said.arrow_schema)
+    return (_from_lines if file_format == "jsonl" else _from_csv)(text, file_tail.arrow_schema)
 
 
 def _objects(batch: pa.RecordBatch) -> list[dict[str, object]]:
