@@ -19,12 +19,8 @@ Aggregated = TypeVar("Aggregated")
 
 
 class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
-    """Combines requests into one commit at the target. If the commit is refused, bisection finds the refused request,
-    and the others are committed.
-
-    The combined value is never stored, so it may have any type. After a crash the requests are read from the commit log
-    and combined again, possibly in other groups.
-    """
+    """Combines requests into one commit at the target. If it is refused, bisection finds the refused request, and the
+    others are committed. The combined value is never stored, so it may have any type."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         together: dict[str, list[int]] = {}
@@ -39,8 +35,8 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         """Commit all requests in one commit or none.
 
-        Each request is first combined alone, to find those that `combine` refuses. If only `commit_aggregated` refuses,
-        the refused request is unknown, and all requests fail.
+        If `combine` refuses a request, that one fails. If only `commit_aggregated` refuses, all fail, as the cause is
+        unknown.
         """
         refusals = [self._refusal(request) for request in requests]
         refused = next((r.dataset_urn for r, cause in zip(requests, refusals, strict=True) if cause is not None), None)
@@ -66,24 +62,18 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
 
     @abstractmethod
     def combine(self, requests: Sequence[CommitRequest]) -> Aggregated:
-        """Return the content of one commit, without changing the target.
-
-        Some requests may be committed already; their staged files may be deleted.
-
-        Raises:
-            RefusedError: if one of the requests can never be committed.
-        """
+        """Return the content of one commit, without changing the target. Some requests may be committed already, and
+        their staged files be deleted. Raises RefusedError if one of the requests can never be committed."""
 
     @abstractmethod
     def commit_aggregated(self, aggregated: Aggregated) -> Sequence[CommitOutcome]:
         """Commit durably all requests that are not committed yet, in one transaction with their ledger rows.
 
         Returns:
-            one outcome for each request, in the order of the requests that `combine` got.
+            one outcome for each request, in the order in which `combine` got them.
 
         Raises:
-            RefusedError: if one of the requests can never be committed. The target must then be unchanged; each half of
-                the requests is combined and committed separately. All other exceptions leave `commit`.
+            RefusedError: if one of the requests can never be committed. The target must then be unchanged.
         """
 
     def _by_halves(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:

@@ -1,4 +1,4 @@
-"""Client libraries of targets, which are optional dependencies, and their connections."""
+"""Connections to targets, whose client libraries are optional dependencies."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ Committer = TypeVar("Committer", bound=SinkCommitter)
 
 @contextmanager
 def needing_client(sink: str) -> Iterator[None]:
-    """Name the extra to install if an import in the block fails.
-
-    Raises:
-        ConfigurationError: if a module is missing.
-    """
+    """Convert a failed import in the block to a ConfigurationError that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -27,35 +27,31 @@ class CommitterSink(Sink):
     Subclasses set `name` as a class attribute.
 
     Attributes:
-        infos_version: version of the commit infos that writers return. Increase it with each change of their content
-            that an older committer can't read.
+        infos_version: version of the commit infos; increase it when an older committer can't read them.
     """
 
     infos_version: ClassVar[int] = 1
 
     @property
     def discards(self) -> bool:
-        """Whether writers leave data at the target before a commit. The committer's `discard` deletes the data of
-        aborted attempts."""
+        """Whether writers leave data at the target before a commit. `discard` deletes the data of aborted attempts."""
         return False
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Whether writers leave prepared transactions at the target, which can't be committed any more after `discard`.
+        """Whether writers leave prepared transactions, which can't be committed any more after `discard`.
 
         If True, `discard` is also called for commits that an operator has accepted without committing them.
         """
         return False
 
     def upgraded(self, info: Any, version: int) -> Any:
-        """Convert a stored commit info of an older version to the present version. Sinks whose `infos_version` is above
-        1 must implement this."""
+        """Convert a commit info that was stored with an older version. Required if `infos_version` is above 1."""
         raise NotImplementedError(f"{type(self).__name__} must implement `upgraded` for its infos of version {version}")
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        """Open a committer for one batch of requests. An error counts as an outage of the target, not as a failure of a
-        dataset."""
+        """Open a committer for one batch of requests. An error counts as an outage of the target."""
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         infos = tuple(info for result in request.results for info in result.infos)
@@ -88,8 +84,7 @@ class GroupsByTable(CommitterSink):
         """Return a table's name, or the template of names, as operators write it."""
 
     @abstractmethod
-    def group_of(self, dataset_urn: str) -> str:
-        """Return the name of the commit group of all datasets that share this dataset's table."""
+    def group_of(self, dataset_urn: str) -> str: ...
 
     @property
     def shares_tables(self) -> bool:

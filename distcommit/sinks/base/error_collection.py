@@ -1,4 +1,4 @@
-"""Collect the errors of operations on many tables or transactions, so that one failure does not prevent the others."""
+"""Collect the errors of operations on many items, so that one failure does not prevent the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ErrorCollector:
 
     Args:
         subject: what has failed, as the beginning of the error message.
-        probe: raises if the whole target is unavailable. It is called after the first error. If it raises, the
-            remaining operations are not tried, as each might wait for a timeout.
+        probe: raises if the whole target is unavailable. Called after the first error; if it raises, the remaining
+            operations are not tried, as each might wait for a timeout.
     """
 
     def __init__(self, subject: str, probe: Callable[[], None] | None = None) -> None:
@@ -25,11 +25,7 @@ class ErrorCollector:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Collect an error that the block raises for the named item.
-
-        Raises:
-            Exception: an error that concerns the whole target is not collected.
-        """
+        """Collect an error that the block raises for the named item, unless it concerns the whole target."""
         try:
             yield
         except SinkUnavailableError:
@@ -40,11 +36,7 @@ class ErrorCollector:
             self._failed[name] = error
 
     def raise_collected(self) -> None:
-        """Raise one error for all collected ones.
-
-        Raises:
-            TransientError: if an operation has failed; all other operations have succeeded.
-        """
+        """Raise one TransientError for all collected errors; all other operations have succeeded."""
         if not self._failed:
             return
         first = [

@@ -43,7 +43,7 @@ def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | N
     If None, the caller commits the data and the row that `committed` returns in one transaction.
 
     A row with a higher epoch refuses the request, too: a sealed sequence follows everything that was committed before
-    it. The outcome of a process that a newer run has fenced does not matter, as its records are not valid any more.
+    it.
     """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
     if row is not None and (epoch > request.epoch or _is_another(row, request)):
@@ -91,9 +91,8 @@ def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | 
 
 
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
-    """Return the ledger row after the request is revoked, whether or not it was committed.
-
-    If it was committed (`row.epoch == request.epoch`), the caller must delete its data in the same transaction.
+    """Return the ledger row after the request is revoked. If it was committed (`row.epoch == request.epoch`), the
+    caller must delete its data in the same transaction.
 
     Raises:
         ConflictError: if a later epoch is committed, or another commit of the request's epoch.

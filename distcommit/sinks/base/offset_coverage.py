@@ -27,7 +27,6 @@ class OffsetCoverage:
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch, origins: Origins | None) -> None:
-        """Add the offsets of a batch. Raises the errors of `OffsetSets.add`."""
         self.rows += batch.num_rows
         provenance = self._origin.provenance
         if provenance is None:
@@ -38,18 +37,13 @@ class OffsetCoverage:
             self._offsets.add_origins(origins, provenance)
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Add ranges of offsets at which the source has no record."""
         ranges = list(holes)
         self._ranges += ranges
         self._holes.update(offsets_of(ranges))
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Add offsets of records that were filtered out.
-
-        Returns:
-            False if they were ignored: no row was written, so that there will be no commit info, or the source has no
-                offsets.
-        """
+        """Add offsets of filtered records. Return False if no row was written, so that there will be no commit info, or
+        the source has no offsets."""
         if not (self.rows and filtered.positions):
             return False
         self._filtered = dict(filtered.positions)
@@ -57,8 +51,7 @@ class OffsetCoverage:
 
     @property
     def holes_left(self) -> Sequence[SkippedRange]:
-        """The ranges for `Prepared.holes` if no row was written, because there is no commit info to contain them; else
-        none."""
+        """The ranges for `Prepared.holes`, if there is no commit info to contain them because no row was written."""
         return () if self.rows else self._ranges
 
     def covered(self) -> dict[str, Any]:
@@ -117,7 +110,7 @@ _Kind = tuple[str, tuple[str, ...], bool]
 
 
 def _kind(part: Covered) -> _Kind:
-    """Return the key of an entry. The audit finds offsets that are in entries with different keys."""
+    """Return the key of an entry."""
     return part.incarnation, part.branches, part.makes_several
 
 

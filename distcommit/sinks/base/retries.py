@@ -12,12 +12,12 @@ _LONGEST_WAIT_S = 2.0
 def tries(most: int = 12, first_wait_s: float = 0.02) -> Iterator[int]:
     """Yield the numbers of tries from 1 on. Wait before each but the first.
 
-    Each wait is random, so that conflicting sessions do not retry at the same time. Its upper limit doubles with each
+    Waits are random, so that conflicting sessions do not retry at the same time. Their upper limit doubles with each
     try, up to two seconds.
 
     Args:
         most: number of tries.
-        first_wait_s: upper limit of the wait before the second try, in seconds.
+        first_wait_s: upper limit of the first wait, in seconds.
     """
     for number in range(1, most + 1):
         if number > 1:

@@ -16,11 +16,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def check_template(template: str) -> str:
-    """Return the template of table names if it is valid.
-
-    Raises:
-        ValueError: if it is empty, not printable, or has braces other than one `{dataset}`.
-    """
+    """Return the template of table names. Raises ValueError if it is not printable, or has braces other than one
+    `{dataset}`."""
     remainder = template.replace(DATASET, "", 1)
     if not template or "{" in remainder or "}" in remainder or not template.isprintable():
         raise SettingError(f"must be a table's name, in which {DATASET} may stand once for the dataset's URN")
@@ -42,7 +39,7 @@ def table_name(
     already ends like such a hash is replaced, too.
 
     Args:
-        template: accepted by `check_template`. Without `{dataset}` all datasets share one table.
+        template: accepted by `check_template`.
         urn: the dataset's URN.
         most_bytes: longest name that the database accepts, in bytes of UTF-8.
         any_case: whether the database distinguishes names by their case.
@@ -67,8 +64,8 @@ def table_name(
 def plain_name(urn: str) -> str:
     """Return a name of letters, digits and `_` for the dataset, of at most 200 characters.
 
-    A URN of this form is returned as it is. Otherwise `_` replaces other characters, and a part of the URN's SHA-256 is
-    appended, so that `a.b` and `a_b` get different names. A URN that already ends like such a hash is treated likewise.
+    Unless the URN has this form, `_` replaces other characters, and a part of the URN's SHA-256 is appended, so that
+    `a.b` and `a_b` get different names. A URN that already ends like such a hash is treated likewise.
     """
     if _PLAIN.fullmatch(urn) and not _MARKED.fullmatch(urn):
         return urn

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 class WriterSink(Sink):
     """A sink without commits, for jobs with `commit.delivery: at_least_once`.
 
-    Its writers may make records visible at once. All records must be durable when `prepare_commit` returns; its result
-    is ignored. The records of an attempt that fails stay at the target and are written again, so the target may have
-    records twice, but lacks none.
+    All records must be durable when `prepare_commit` returns; its result is ignored. The records of an attempt that
+    fails stay at the target and are written again, so the target may have records twice, but lacks none.
     """
 
     abilities: ClassVar[Abilities] = Abilities(

@@ -15,7 +15,6 @@ from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.files.formats.text_values import values_of
 
 MAX_DIGITS = 38
-"""Most digits of a 128-bit decimal."""
 _NEGATIVE_ZERO = re.compile(r"-0(\.0+)?(e[-+]?\d+)?(?![\d.])", re.IGNORECASE)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _INTEGER_DIGITS = pa.decimal128(20, 0)
@@ -57,11 +56,8 @@ def decoded(array: pa.Array) -> pa.Array:
 
 
 def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = True) -> pa.Array:
-    """Return a column of lists, structs or maps as JSON texts. A map becomes a list of keys and values.
-
-    Raises:
-        RefusedError: if a value contains `-0.0` and `negative_zeros` is false.
-    """
+    """Return lists, structs or maps as JSON texts; a map is a list of keys and values. Raises RefusedError for `-0.0`
+    if `negative_zeros` is false."""
     values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
     texts = [None if value is None else json.dumps(value) for value in values]
     if not negative_zeros and any(text and _NEGATIVE_ZERO.search(_TEXT.sub("", text)) for text in texts):
@@ -75,17 +71,8 @@ def has_negative_zero(array: pa.Array) -> bool:
 
 
 def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa.Array:
-    """Cast a column to a type without changing values.
-
-    Args:
-        array: the column.
-        kind: the type.
-        column: the column's name, for the error.
-        shown: the type of the table's column, for the error.
-
-    Raises:
-        RefusedError: if a value does not fit into the type.
-    """
+    """Cast a column without changing values. Raises RefusedError with the names of both columns if a value does not
+    fit."""
     if array.type == kind:
         return array
     if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):
@@ -105,7 +92,6 @@ def refused_value(column: str, shown: str, reason: str) -> RefusedError:
 
 
 def no_type(database: str, field: pa.Field) -> ConfigurationError:
-    """Return the error of a column for which the database has no type."""
     return ConfigurationError(
         f"{database} has no type for this column",
         id="COLUMN_UNSUPPORTED",
@@ -116,7 +102,6 @@ def no_type(database: str, field: pa.Field) -> ConfigurationError:
 
 
 def refused_type(column: str, kind: pa.DataType, shown: str) -> RefusedError:
-    """Return the error of a column whose type does not fit into the table's column."""
     return RefusedError(
         f"column {column!r} has the type {kind}, which does not go into the table's {shown}; convert it with the"
         " converter `cast`, or alter the table, then release the dataset"

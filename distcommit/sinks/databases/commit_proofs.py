@@ -18,8 +18,6 @@ from distcommit.sinks.databases.table_committer import Key
 
 
 class ProofCommitter(SqlCommitter):
-    """Reads and changes proofs on the connection of the ledger."""
-
     @abstractmethod
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
         """Insert a proof, after any session that is inserting the same id; return False if the id exists."""

@@ -1,5 +1,5 @@
-"""Writers of two-phase commit: they insert rows in a prepared transaction, which survives a crash of the writer and of
-the server until it is committed or rolled back by its name."""
+"""Writers of two-phase commit. They insert rows in a prepared transaction, which survives a crash of the writer and of
+the server until it is committed or rolled back."""
 
 from __future__ import annotations
 
@@ -16,15 +16,7 @@ from distcommit.sinks.databases.two_phase import TwoPhaseCommitter
 
 class PreparedRows(StagedRows):
     """Stages batches in files and sends them to the database at the end, so that no transaction is open while records
-    are read.
-
-    Args:
-        opens: opens a committer with its own connection.
-        attempt: the attempt that writes the rows.
-        area: the attempt's staging folder.
-        origin: the origin of the rows.
-        ledger, check: see `StagedRows`.
-    """
+    are read. `opens` opens a committer with its own connection; other arguments as of `StagedRows`."""
 
     def __init__(
         self,

@@ -84,7 +84,6 @@ class ServerSink(TableSink):
 
     @property
     def server(self) -> str:
-        """Host and port."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @property
@@ -142,7 +141,7 @@ class ServerSink(TableSink):
         return committing_by(self._connected(driver), lambda connection: driver.committer(connection, self, context))
 
     def open_two_phase(self, context: CommitterContext) -> TwoPhaseCommitter:
-        """Open a committer that can prepare transactions. Raises the errors of `open_committer`."""
+        """Open a committer that can prepare transactions."""
         driver = self._driver()
         again = partial(self._connected, driver)
         return committing_by(again(), lambda connection: driver.two_phase(connection, self, context, again))
@@ -164,7 +163,7 @@ class Driver(NamedTuple):
 
     Attributes:
         connect: opens a connection by URL, password and `tls`.
-        committer: creates the committer from a connection, the sink and its context.
+        committer: creates the committer.
         two_phase: creates the committer of two-phase commit, which also gets a function that opens a second connection.
     """
 

@@ -39,8 +39,8 @@ class _UndoneError(Exception):
 
 
 class SqlCommitter(RowLoadingCommitter):
-    """Commits on one connection. The ledger table has one row for each store, dataset and branch, and one row with an
-    empty store, which contains the ledger's identity.
+    """Commits on one connection. The ledger has one row for each store, dataset and branch, and a row with an empty
+    store, which contains the ledger's identity.
 
     Attributes:
         driver_error: base class of the errors that the driver raises.
@@ -63,23 +63,18 @@ class SqlCommitter(RowLoadingCommitter):
 
     @abstractmethod
     def outcome_of_rows(self, error: Any) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if the error concerns more than this
-        request."""
+        """Return the outcome of a request whose rows caused this error; None if it concerns others, too."""
 
     @abstractmethod
-    def count_rows(self, table: str, tag: int) -> int:
-        """Return the number of rows that have this value in the column `OF`."""
+    def count_rows(self, table: str, tag: int) -> int: ...
 
     def row_values(self, store: str, key: Key) -> tuple[Any, ...]:
-        """Return the values of `row_condition`."""
         return (store, *key)
 
     def row_inserted(self, store: str, key: Key) -> tuple[Any, ...]:
-        """Return the values of `row_columns`."""
         return (store, *key)
 
     def as_json(self, covered: Any) -> Any:
-        """Return a coverage as the driver sends JSON."""
         return msgspec.json.encode(covered).decode()
 
     # -- the ledger
@@ -90,11 +85,8 @@ class SqlCommitter(RowLoadingCommitter):
         return "" if row is None else str(row[0])
 
     def take_rows(self, sequences: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
-        """Return locked ledger rows, and store which tables their commits went to.
-
-        Args:
-            sequences: for each row `LEDGER_COLUMNS`, the table's name, and `identity_column`.
-        """
+        """Return locked ledger rows, and store which tables their commits went to. `sequences` have `LEDGER_COLUMNS`,
+        the table's name, and `identity_column`."""
         rows: dict[Key, LedgerRow] = {}
         self._targets.clear()
         for row in sequences:
@@ -118,7 +110,6 @@ class SqlCommitter(RowLoadingCommitter):
             )
 
     def recorded(self, row: LedgerRow) -> tuple[Any, ...]:
-        """Return the column values of a ledger row, from `epoch` to `tag`."""
         key = (row.dataset_urn, row.branch)
         target, identity = self._targets.get(key, (None, None))
         commit = (row.epoch, row.base, row.revoked, row.commit_id, self.as_json(row.covered))

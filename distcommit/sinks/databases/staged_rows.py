@@ -39,7 +39,7 @@ class StagedRows(CoveringWriter):
         area: the attempt's staging folder.
         origin: the origin of the rows.
         ledger: returns the identity of the ledger; called at the end, if there are rows.
-        check: raises a ConfigurationError if the table can't take rows of a schema; called for each new schema.
+        check: raises a ConfigurationError if the table can't take rows of a schema.
         with_positions: whether each row gets two columns with its source partition and position.
     """
 
@@ -107,7 +107,6 @@ class StagedRows(CoveringWriter):
 
 
 def files_of(infos: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    """Yield path and checksum of each staged file, in order."""
     for info in infos:
         yield from info["files"]
 
@@ -119,13 +118,8 @@ def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
 def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator[Sequence[pa.RecordBatch]]:
     """Yield the rows of a staged file in order, as lists of batches with the same schema.
 
-    Args:
-        context: has the staging root.
-        path: the file's path below the staging root.
-        checksum: xxh3-64 of its bytes.
-
     Raises:
-        LostError: if the file is missing or has other bytes.
+        LostError: if the file is missing or its xxh3-64 checksum differs.
         OSError: if the file can't be read now.
     """
     try:

@@ -60,11 +60,8 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[object]:
-        """Open a transaction that is durable on normal exit and rolled back on an exception.
-
-        Raises:
-            CollisionError: if the database has rolled it back.
-        """
+        """Open a transaction that is durable on normal exit and rolled back on an exception. Raises CollisionError if
+        the database has rolled it back."""
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[object]:
@@ -76,16 +73,11 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def identity(self) -> str:
-        """Return the text that was assigned to this ledger when it was created; empty if it was removed. While ledger
-        rows are locked, the ledger can't be replaced by another one."""
+        """Return the text that was assigned to this ledger when it was created; empty if it was removed."""
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Insert the rows of a request into their table.
-
-        Args:
-            request: the request.
-            row: its ledger row before the commit.
+        """Insert the rows of a request, whose ledger row was `row` before the commit.
 
         Raises:
             LostError: if staged rows are gone.
@@ -94,35 +86,23 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def unload(self, request: CommitRequest) -> None:
-        """Delete the rows of a committed request from their table.
-
-        Raises:
-            ConflictError: if the rows can't be told from others.
-        """
+        """Delete the rows of a committed request from their table. Raises ConflictError if the rows can't be told from
+        others."""
 
     @abstractmethod
-    def record(self, row: LedgerRow) -> None:
-        """Write a locked ledger row."""
+    def record(self, row: LedgerRow) -> None: ...
 
     @abstractmethod
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if the error concerns more than this
-        request."""
+        """Return the outcome of a request whose rows caused this error; None if it concerns others, too."""
 
     def forgo(self, request: CommitRequest) -> None:
-        """Roll back data that writers have left in the database for an uncommitted request. By default there is none.
-
-        Raises:
-            ConflictError: if a part is already visible and can't be deleted; then nothing was changed.
-        """
+        """Roll back prepared rows of an uncommitted request. Raises ConflictError if a part is already visible and
+        can't be deleted; then nothing was changed."""
 
     def require(self, request: CommitRequest) -> None:
-        """Check that the rows of a request still exist. Called for all requests of an atomic commit before any of them
-        is loaded, for databases where `load` can't be rolled back.
-
-        Raises:
-            LostError: if a part is missing.
-        """
+        """Check that the rows of a request still exist, or raise LostError. Called for all requests of an atomic commit
+        before any of them is loaded, for databases where `load` can't be rolled back."""
 
     def unlocked(self, keys: Iterable[Key]) -> None:
         """Called at the end of a transaction with the locked keys for which no ledger row was written."""
@@ -223,11 +203,8 @@ def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> C
 
 
 def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) -> None:
-    """Check that no other ledger may have committed the request.
-
-    Raises:
-        ConflictError: if the request's rows were written for another ledger and this ledger has no commit of them.
-    """
+    """Check that no other ledger may have committed the request. Raises ConflictError if its rows were written for
+    another ledger and this one has no commit of them."""
     noted = of_another_ledger(request, identity)
     if noted and (row is None or row.epoch < request.epoch):
         raise ConflictError(
@@ -240,7 +217,6 @@ def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) 
 
 
 def _other_ledger(noted: str, identity: str) -> str:
-    """Return the error text of rows that were written for another ledger than the present one."""
     return (
         f"this is not the ledger {noted} that rows were written for, but {identity or 'one without identity'}. That"
         " ledger was removed, and this one does not know whether the rows are committed. Nothing was written. Look for"
@@ -250,11 +226,7 @@ def _other_ledger(noted: str, identity: str) -> str:
 
 
 def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOutcome]) -> None:
-    """Check that all requests can be committed.
-
-    Raises:
-        _NotWholeError: if one of them can't be committed.
-    """
+    """Raise _NotWholeError if one of the requests can't be committed."""
     for refusal, retryable in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
         for request, refused in zip(requests, outcomes, strict=True):
             if isinstance(refused, refusal):

@@ -39,26 +39,15 @@ class Table(Protocol):
         """A number that changes when the table is recreated, as far as the database permits."""
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags; add columns if allowed.
-
-        Raises:
-            RefusedError: if the table does not take them.
-        """
+        """Check that the table takes rows of this schema and their tags, or raise RefusedError; add columns
+        if allowed."""
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Insert batches of one schema.
-
-        Raises:
-            RefusedError: if a column does not take a value, or not all rows were inserted.
-        """
+        """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones. Of several rows with the same keys in the batches, the last
-        one counts.
-
-        Raises:
-            RefusedError: as `copy`.
-        """
+        """Replace rows with the same keys by newer ones. Of several new rows with the same keys, the last one counts.
+        Raises RefusedError as `copy`."""
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
@@ -79,23 +68,19 @@ class RowLoadingCommitter(TableCommitter):
 
     @abstractmethod
     def find(self, name: str, tags: Mapping[str, int]) -> Table | None:
-        """Return the table, locked against changes of its definition; None if it does not exist.
-
-        Raises:
-            RefusedError: if its kind does not guarantee to store rows exactly as transactions have left them.
-        """
+        """Return the table, locked against changes of its definition; None if it does not exist. Raises RefusedError if
+        it may store rows otherwise than transactions have left them."""
 
     @abstractmethod
     def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> Table:
-        """Create the table for rows of this schema, unless another session has done so; `key` is dataset and branch."""
+        """Create the table for rows of this schema, unless another session has done so."""
 
     @abstractmethod
-    def shown(self, name: str) -> str:
-        """Return `Table.shown` for a table's name."""
+    def shown(self, name: str) -> str: ...
 
     @abstractmethod
     def had_commits(self, target: str) -> bool:
-        """Return whether the ledger has a commit of any store to the table with this `Table.shown`."""
+        """Return whether the ledger has a commit of any store to the table."""
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         table = None
@@ -143,11 +128,7 @@ class RowLoadingCommitter(TableCommitter):
         self.delete_committed(request, rows_of(request.infos))
 
     def delete_committed(self, request: CommitRequest, expected: int) -> None:
-        """Delete the rows with a request's tags.
-
-        Raises:
-            ConflictError: if their number is not the expected one.
-        """
+        """Delete the rows with a request's tags. Raises ConflictError if their number is not the expected one."""
         urn, epoch, tags = request.dataset_urn, request.epoch, self._tags(request)
         name = self._settings.table_of(urn)
         table = self.find(name, tags)
@@ -164,11 +145,8 @@ class RowLoadingCommitter(TableCommitter):
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """Return the dataset's table, locked. Create it if it is new.
-
-        Raises:
-            RefusedError: if the table is missing, or is not the one that the ledger row names.
-        """
+        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if it is missing, or not the
+        one that the ledger row names."""
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
         table, shown = self.find(name, tags), self.shown(name)
@@ -217,11 +195,7 @@ def as_row(columns: Sequence[Any]) -> LedgerRow:
 
 
 def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: Mapping[str, Any]) -> None:
-    """Check that no key of an upsert is null, because databases do not treat two nulls as equal.
-
-    Raises:
-        RefusedError: if a key is null.
-    """
+    """Raise RefusedError if a key of an upsert is null, because databases do not treat two nulls as equal."""
     for key in keys:
         if any(batch.column(key).null_count for batch in batches):
             raise refused_value(key, columns[key].shown, "null in a key, which never equals another null")
@@ -248,11 +222,7 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
 def missing_columns(
     schema: pa.Schema, existing_columns: Mapping[str, Any], shown: str, *, add_columns: bool
 ) -> list[pa.Field]:
-    """Return the columns to add to a table.
-
-    Raises:
-        RefusedError: if columns may not be added, or a name differs from one of the table's only by case.
-    """
+    """Return the columns to add to a table. Raises RefusedError if none may be added, or names differ only by case."""
     missing = [field for field in schema if field.name not in existing_columns]
     by_lower_name = {name.lower(): name for name in existing_columns}
     same = [field.name for field in missing if field.name.lower() in by_lower_name]
@@ -274,11 +244,8 @@ def missing_columns(
 
 
 def new_identity() -> str:
-    """Return a random mark for the definition of a created table.
-
-    It serves as identity in databases that have no ids of tables. It survives ALTER TABLE. A table that another client
-    has recreated has no mark or another one.
-    """
+    """Return a random mark for the definition of a created table. It serves as identity in databases that have no ids
+    of tables. It survives ALTER TABLE, but a recreated table has another one or none."""
     return f"distcommit:{secrets.randbits(60):015x}"
 
 

@@ -115,11 +115,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         return self.mode == "upsert" and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check keys, version column, and reserved column names.
-
-        Raises:
-            ConfigurationError: if one of them does not fit the schema.
-        """
+        """Check keys, version column, and reserved column names. Raises ConfigurationError."""
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
         if wrong:
@@ -151,8 +147,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         """Open a committer for one batch of requests, and create a missing ledger."""
 
     def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
-        """Return a function that returns the identity of the ledger of an attempt's rows. It asks the database once for
-        each process and run.
+        """Return a function that returns the identity of the ledger, which is read once for each process and run.
 
         Raises:
             ConfigurationError: as `open_committer`.

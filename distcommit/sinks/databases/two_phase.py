@@ -40,13 +40,8 @@ _TRIES = 5
 
 
 class Name(NamedTuple):
-    """The name of a prepared transaction.
-
-    Attributes:
-        key: hash of store, dataset and branch.
-        epoch: epoch of the run that prepares it.
-        attempt: id of the attempt.
-    """
+    """The name of a prepared transaction: a hash of store, dataset and branch, the run's epoch, and the
+    attempt's id."""
 
     key: str
     epoch: int
@@ -54,7 +49,6 @@ class Name(NamedTuple):
 
     @property
     def begin(self) -> str:
-        """The first part of the name, with exactly one `-`."""
         return f"{_OURS}-{self.key}"
 
     @property
@@ -63,7 +57,6 @@ class Name(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The whole name, with at most 63 characters before the attempt's id."""
         return f"{self.begin}-{self.end}"
 
     @classmethod
@@ -79,8 +72,7 @@ class TwoPhaseCommitter(ProofCommitter):
     """Commits prepared transactions. It is combined by inheritance with the database's own committer, which has the
     ledger.
 
-    Prepared transactions are committed and rolled back on a second connection, because the first one has an open
-    transaction that locks the ledger row.
+    A second connection commits and rolls back, as the first one has an open transaction that locks the ledger row.
     """
 
     @abstractmethod
@@ -99,19 +91,14 @@ class TwoPhaseCommitter(ProofCommitter):
     # -- called by writers
 
     def begin(self, epoch: int) -> None:
-        """Announce a run before its writers prepare transactions.
-
-        Raises:
-            ConfigurationError: if the server can't prepare transactions.
-            FencedError: if a newer run has begun.
-        """
+        """Announce a run before its writers prepare transactions. Raises FencedError if a newer run has begun, and
+        ConfigurationError if the server can't prepare transactions."""
         self.make_newest(epoch)
         self._require_newest(epoch)
         self._forget_overtaken(epoch)
 
     def _forget_overtaken(self, epoch: int) -> None:
-        """Delete proofs of accepted, partly committed requests once a later epoch of the dataset is committed. No
-        commit needs them any more, and writers of their epoch are fenced."""
+        """Delete proofs of accepted, partly committed requests once a later epoch of the dataset is committed."""
         proofs = self.proofs_before(epoch)
         rows = self.ledger() if proofs else ()
         committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
@@ -119,10 +106,6 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
         """Prepare a transaction with staged rows durably, and return its commit info.
-
-        Args:
-            attempt: the attempt that has staged the rows.
-            staged: the commit info of `StagedRows`.
 
         Raises:
             ConfigurationError: if the table does not take the rows.
@@ -153,10 +136,8 @@ class TwoPhaseCommitter(ProofCommitter):
         return {"attempt": attempt.attempt, "table": table, **copied}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table, and return the table's identity.
-
-        The table is created in a separate transaction, because a prepared one would keep it locked for all other
-        sessions.
+        """Create a missing table in a separate transaction, as a prepared one would keep it locked; return the table's
+        identity.
 
         Raises:
             CollisionError: if the database has rolled the transaction back.
@@ -220,7 +201,6 @@ class TwoPhaseCommitter(ProofCommitter):
     # -- called by the base class
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Commit the prepared transactions of a request in the order of its infos."""
         waiting = self._waiting(request)
         self._targets[request.dataset_urn, request.branch] = (
             self.shown(self._settings.table_of(request.dataset_urn)),
@@ -235,8 +215,8 @@ class TwoPhaseCommitter(ProofCommitter):
         self._waiting(request)
 
     def forgo(self, request: CommitRequest) -> None:
-        """Roll back the prepared transactions of a request, in the order in which they are committed. A process that is
-        still committing them finds the first one missing, and stops.
+        """Roll back the prepared transactions of a request in the order of commits, so that a process that is still
+        committing finds the first one missing and stops.
 
         For a request without infos, roll back all transactions of its dataset and branch up to its epoch.
         """
@@ -267,11 +247,8 @@ class TwoPhaseCommitter(ProofCommitter):
         )
 
     def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
-        """Roll back prepared transactions of aborted attempts, and bar their proofs.
-
-        If a transaction can't be rolled back, the others are. Its proof is not barred, as the insert would wait for its
-        lock.
-        """
+        """Roll back prepared transactions of aborted attempts, and bar their proofs. If a rollback fails, the others
+        are done; the proof is then not barred, as the insert would wait for its lock."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
         one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
@@ -298,12 +275,9 @@ class TwoPhaseCommitter(ProofCommitter):
         return [Name(key, request.epoch, info["attempt"]) for info in request.infos]
 
     def _waiting(self, request: CommitRequest) -> list[Name]:
-        """Return the prepared transactions of a request that are not committed.
+        """Return the prepared transactions of a request that are not committed; raise LostError if one is gone.
 
         Transactions are listed before proofs, so that one that is committed in between has a proof.
-
-        Raises:
-            LostError: if a transaction is neither prepared nor committed.
         """
         names, in_doubt = self._names(request), self.in_doubt()
         proofs = self.proven([self._proof(name.attempt) for name in names])

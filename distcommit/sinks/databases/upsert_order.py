@@ -27,8 +27,8 @@ from distcommit.core.interfaces.sink import Origin, Origins
 OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
 PART, POSITION = "_distcommit_part", "_distcommit_position"
 ORDER_COLUMNS = (POSITION, PART, EPOCH, OF)
-"""The four columns, in the order in which an UPDATE must set them if the database evaluates assignments one after the
-other: once the position is set, the present row counts as not newer."""
+"""The four columns, in the order in which an UPDATE must set them if assignments see earlier ones: once the position is
+set, the present row counts as not newer."""
 
 Named = Callable[[str], str]
 
@@ -84,7 +84,6 @@ def with_positions(batch: pa.RecordBatch, origin: Origin, origins: Origins | Non
 
 
 def with_order(batch: pa.RecordBatch, of: int, epoch: int) -> pa.RecordBatch:
-    """Add all four columns to staged rows; missing positions are null."""
     for name in (PART, POSITION):
         if name not in batch.schema.names:
             batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.int64()))
@@ -120,5 +119,4 @@ def _ordered_rows(table: pa.Table, order: pa.Array, batches: Sequence[pa.RecordB
 
 
 def _part(incarnation: str, partition: Any) -> int:
-    """Return a hash of a source partition as a signed 64-bit integer."""
     return xxh3_64_intdigest(f"{incarnation}\0{partition}".encode()) - (1 << 63)

@@ -47,11 +47,8 @@ _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.st
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in Delta's types, all nullable, without columns that are null in every row.
-
-    Raises:
-        ConfigurationError: if Delta has no type for a column, or rejects its name.
-    """
+    """Return the schema in Delta's types, all nullable, without columns that are null in every row. Raises
+    ConfigurationError if Delta has no type for a column, or rejects its name."""
     fields = []
     for field in schema:
         if pa.types.is_null(field.type):
@@ -120,11 +117,8 @@ def _field(field: pa.Field, name: str) -> TableField[pa.DataType]:
 
 
 def check_writable(table: DeltaTable, name: str) -> None:
-    """Check that data files can be added to a table.
-
-    Raises:
-        ConfigurationError: if a setting of the table prevents it.
-    """
+    """Check that data files can be added to a table. Raises ConfigurationError if a setting of the table
+    prevents it."""
     configuration = table.metadata().configuration
     problems = [
         f"{key}: {reason}"

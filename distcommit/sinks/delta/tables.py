@@ -28,11 +28,8 @@ class DeltaTables:
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """Load the present version of a table; None if the table does not exist.
-
-        Raises:
-            SinkUnavailableError: if the location itself does not exist.
-        """
+        """Load the present version of a table; None if the table does not exist. Raises SinkUnavailableError if the
+        location itself does not exist."""
         try:
             return self._load(name)
         except TableNotFoundError:

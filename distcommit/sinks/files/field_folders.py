@@ -35,11 +35,8 @@ Partition = TimePartition | FieldPartition
 
 
 def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None:
-    """Check that rows of a schema can be split.
-
-    Raises:
-        ConfigurationError: if a column is missing, or its type can't name folders.
-    """
+    """Check that rows of a schema can be split. Raises ConfigurationError if a column is missing, or its type can't
+    name folders."""
     for partition in partitions:
         if isinstance(partition, TimePartition):
             check_time_column(schema, partition.column)
@@ -48,11 +45,8 @@ def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None
 
 
 def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in their order, with the folder's path.
-
-    Raises:
-        ConfigurationError: as `check_partitions`, or if a value is too long for a folder's name.
-    """
+    """Yield the rows of each folder in their order, with the folder's path. Raises ConfigurationError as
+    `check_partitions`, or if a value is too long for a folder's name."""
     if not partitions:
         yield "", batch
         return

@@ -152,11 +152,8 @@ class FileLayout(SettingsModel):
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that records of a schema can be written.
-
-        Raises:
-            ConfigurationError: if a column is missing, or has a type or name that the format does not support.
-        """
+        """Check that records of a schema can be written. Raises ConfigurationError if a column is missing, or has a
+        type or name that the format does not support."""
         self.check_names(schema)
         check_partitions(schema, self.partitions)
         self.encoder(schema)

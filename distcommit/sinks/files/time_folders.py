@@ -54,11 +54,8 @@ class TimePartition(SettingsModel):
 
 
 def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in their order. A batch with rows of one folder is not copied.
-
-    Raises:
-        ConfigurationError: if the column is missing, or is not of timestamps.
-    """
+    """Yield the rows of each folder in their order. A batch with rows of one folder is not copied. Raises
+    ConfigurationError if the column is missing, or is not of timestamps."""
     if batch.num_rows == 0:
         return
     unit = _NUMPY_UNITS[partition.granularity]

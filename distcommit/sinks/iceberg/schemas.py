@@ -27,11 +27,8 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 
 def required_struct(schema: pa.Schema) -> StructType:
-    """Return the Iceberg type of records of this schema, with arbitrary ids.
-
-    Raises:
-        ConfigurationError: if Iceberg has no type for a column.
-    """
+    """Return the Iceberg type of records of this schema, with arbitrary ids. Raises ConfigurationError if Iceberg has
+    no type for a column."""
     fields: list[NestedField] = []
     for field in storable(schema):
         try:
@@ -59,11 +56,8 @@ def required_struct(schema: pa.Schema) -> StructType:
 
 
 def check_names(schema: pa.Schema) -> None:
-    """Check the names of columns and struct fields.
-
-    Raises:
-        ConfigurationError: if a name is empty, or two differ only by case.
-    """
+    """Check the names of columns and struct fields. Raises ConfigurationError if a name is empty, or two differ only by
+    case."""
     _NAMES.check(schema.names)
     check_fields(schema, _NAMES.database)
 

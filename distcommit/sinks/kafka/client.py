@@ -86,11 +86,8 @@ class KafkaTarget:
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
-        """Wait for the answers to requests of an admin client: values or KafkaExceptions.
-
-        Raises:
-            TransientError: if an answer takes too long; the request may have been executed.
-        """
+        """Wait for the answers to requests of an admin client: values or KafkaExceptions. Raises TransientError if an
+        answer takes too long; the request may have been executed."""
         results: dict[Any, Any] = {}
         for name, future in futures.items():
             try:

@@ -240,14 +240,8 @@ class KafkaCommitter(SinkCommitter):
         requests: Mapping[int, CommitRequest],
         rows: Mapping[bytes, LedgerRow],
     ) -> Failures:
-        """Commit all requests or none.
-
-        Returns:
-            outcomes of requests with an error of their own; empty if all were committed.
-
-        Raises:
-            KafkaException: if another error occurred; the outcome is unknown.
-        """
+        """Commit all requests or none. Returns outcomes of requests with an error of their own; empty if all were
+        committed. Raises KafkaException if another error occurred; the outcome is unknown."""
         failures: Failures = {}
         producer.begin_transaction()
         for index, request in requests.items():
@@ -332,11 +326,7 @@ def _send(
     note: Note,
     failures: Failures,
 ) -> None:
-    """Send messages until one has an error of its own.
-
-    Raises:
-        KafkaException: if another error occurred.
-    """
+    """Send messages until one has an error of its own. Raises KafkaException if another error occurred."""
     for message in messages:
         while not failures:
             try:

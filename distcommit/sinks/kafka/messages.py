@@ -62,11 +62,8 @@ class Mapping:
         return frozenset((self.key, self.headers, self.timestamp, self.partition))
 
     def check(self, schema: pa.Schema) -> None:
-        """Check that records can be messages.
-
-        Raises:
-            ConfigurationError: if a column is missing, or its type or name does not fit.
-        """
+        """Check that records can be messages. Raises ConfigurationError if a column is missing, or its type or name
+        does not fit."""
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
         predicate = [(setting, column, "bytes or text", is_text) for setting, column in text.items()]
         predicate += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]

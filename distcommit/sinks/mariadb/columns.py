@@ -110,11 +110,8 @@ def column_of(name: str, declared: str, *, nullable: bool) -> Column:
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
-    """Return the type to create a column with. Columns of `keys` get a type that can be indexed.
-
-    Raises:
-        ConfigurationError: if MariaDB has no such type.
-    """
+    """Return the type to create a column with. Columns of `keys` get a type that can be indexed. Raises
+    ConfigurationError if MariaDB has no such type."""
     kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
@@ -137,11 +134,7 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns.
-
-    Raises:
-        RefusedError: if one does not.
-    """
+    """Check that the types of the rows fit into the table's columns. Raises RefusedError if one does not."""
     for field in schema:
         column = columns[field.name]
         if _sent_type(_TYPES.stored(field.type), column) is None:
@@ -149,11 +142,8 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a batch as they are sent: integers, floats, decimals, text, bytes and None.
-
-    Raises:
-        RefusedError: if a value would not be stored unchanged.
-    """
+    """Yield the rows of a batch as they are sent: integers, floats, decimals, text, bytes and None. Raises RefusedError
+    if a value would not be stored unchanged."""
     sent = [_sent(array, columns[name]) for name, array in zip(batch.schema.names, batch, strict=True)]
     return zip(*sent, strict=True)
 

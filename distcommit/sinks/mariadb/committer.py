@@ -82,11 +82,8 @@ class MariadbCommitter(SqlCommitter):
             self.execute(_NAMED, (_IDENTITY_ID, uuid.uuid4().hex))
 
     def create_missing(self, name: str, statement: str) -> None:
-        """Create the ledger or proofs table if it does not exist.
-
-        Raises:
-            ConfigurationError: if the table's engine is not InnoDB.
-        """
+        """Create the ledger or proofs table if it does not exist. Raises ConfigurationError if the table's engine is
+        not InnoDB."""
         query = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
         if execute(self._connection, query, (name,)).fetchone() == (0,):
             self.execute(statement)

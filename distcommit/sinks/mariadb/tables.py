@@ -145,11 +145,8 @@ class Table:
                     yield f"({','.join(map(self.connection.escape, row))})".encode("utf-8", "surrogateescape")
 
     def _insert(self, statement: bytes) -> int:
-        """Execute an insert, and return its number of rows.
-
-        Raises:
-            RefusedError: if the server warns that it has changed a value.
-        """
+        """Execute an insert, and return its number of rows. Raises RefusedError if the server warns that it has changed
+        a value."""
         cursor = execute(self.connection, statement)
         if cursor.warning_count:
             warnings = execute(self.connection, "SHOW WARNINGS").fetchall()
@@ -164,11 +161,7 @@ class Table:
 
     def _check_keys(self, names: Sequence[str], keys: Sequence[str]) -> None:
         """Check that the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index, and could
-        change the row of another key.
-
-        Raises:
-            RefusedError: if there is another unique index, or none on the keys.
-        """
+        change the row of another key. Raises RefusedError if there is another unique index, or none on the keys."""
         indexes: dict[str, list[tuple[Any, ...]]] = {}
         for row in execute(self.connection, f"SHOW INDEX FROM {quoted(self.shown)}").fetchall():
             if not row[1]:  # non_unique
@@ -192,11 +185,8 @@ class Table:
 
 
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
-    """Return the table, locked; None if it does not exist.
-
-    Raises:
-        RefusedError: if its engine is not InnoDB; other engines may keep rows after a rollback.
-    """
+    """Return the table, locked; None if it does not exist. Raises RefusedError if its engine is not InnoDB; other
+    engines may keep rows after a rollback."""
     try:
         execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
     except MySQLError as error:

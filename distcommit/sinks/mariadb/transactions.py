@@ -83,11 +83,8 @@ def execute(connection: Connection[Cursor], statement: str | bytes, values: Sequ
 
 
 def check_durable(connection: Connection[Cursor]) -> None:
-    """Check that COMMIT returns only after the transaction is on disk.
-
-    Raises:
-        ConfigurationError: if the server is set otherwise, which a session can't change.
-    """
+    """Check that COMMIT returns only after the transaction is on disk. Raises ConfigurationError if the server is set
+    otherwise, which a session can't change."""
     statement = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
     flushed, has_log, synced = execute(connection, statement).fetchone() or (0, 0, 0)
     if flushed != 1 or (has_log and synced != 1):
@@ -134,11 +131,8 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a savepoint, to which the transaction is rolled back on an exception.
-
-    Raises:
-        CollisionError: if the block has raised, and the whole transaction was rolled back.
-    """
+    """Open a savepoint, to which the transaction is rolled back on an exception. Raises CollisionError if the block has
+    raised, and the whole transaction was rolled back."""
     execute(connection, "SAVEPOINT dataset")
     try:
         yield

@@ -97,11 +97,7 @@ class Column:
 
 
 def column_type(field: pa.Field) -> str:
-    """Return the type to create a column with.
-
-    Raises:
-        ConfigurationError: if PostgreSQL has no such type.
-    """
+    """Return the type to create a column with. Raises ConfigurationError if PostgreSQL has no such type."""
     kind = pa.string() if pa.types.is_null(field.type) else plain_type(field.type)
     if pa.types.is_fixed_size_binary(kind):
         return "bytea"
@@ -139,11 +135,7 @@ def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowTo
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns.
-
-    Raises:
-        RefusedError: if one does not.
-    """
+    """Check that the types of the rows fit into the table's columns. Raises RefusedError if one does not."""
     for field in schema:
         column = columns[field.name]
         if _sent(plain_type(field.type), column) is None:
@@ -151,11 +143,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBatch:
-    """Return the batch in the types of the table's columns.
-
-    Raises:
-        RefusedError: if a column does not take a value.
-    """
+    """Return the batch in the types of the table's columns. Raises RefusedError if a column does not take a value."""
     arrays = [_array(array, columns[name]) for name, array in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.record_batch(arrays, names=batch.schema.names)
 

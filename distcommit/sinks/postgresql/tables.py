@@ -159,11 +159,8 @@ class Table:
 
 
 def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table, locked; None if it does not exist.
-
-    Raises:
-        RefusedError: if it is not an ordinary, logged table.
-    """
+    """Return the table, locked; None if it does not exist. Raises RefusedError if it is not an ordinary,
+    logged table."""
     identifier = sql.Identifier(schema, name)
     shown = identifier.as_string(connection)
     if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):

@@ -17,11 +17,8 @@ class PythonSink(CustomClass, SinkSettings, interface=Sink, section="sink", ungu
     type: Literal["python"]
 
     def check_instance(self, instance: Any) -> None:
-        """Check the sink's name and grouping.
-
-        Raises:
-            ConfigurationError: if the object has no name, or defines only one of `grouped_by` and `commit_group`.
-        """
+        """Check the sink's name and grouping. Raises ConfigurationError if the object has no name, or defines only one
+        of `grouped_by` and `commit_group`."""
         name = getattr(instance, "name", None)
         if not isinstance(name, str) or not name:
             raise ConfigurationError(

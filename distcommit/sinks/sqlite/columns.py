@@ -72,11 +72,7 @@ class Column:
 
 
 def column_type(field: pa.Field) -> Stored:
-    """Return the type to create a column with.
-
-    Raises:
-        ConfigurationError: if SQLite has no such type.
-    """
+    """Return the type to create a column with. Raises ConfigurationError if SQLite has no such type."""
     stored = _stored(_TYPES.stored(field.type))
     if stored is None:
         raise no_type("SQLite", field)
@@ -84,11 +80,7 @@ def column_type(field: pa.Field) -> Stored:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns.
-
-    Raises:
-        RefusedError: if one does not.
-    """
+    """Check that the types of the rows fit into the table's columns. Raises RefusedError if one does not."""
     for field in schema:
         column, kind = columns[field.name], _TYPES.stored(field.type)
         stored, takes = _stored(kind), _TAKES[column.affinity]
@@ -98,11 +90,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[tuple[Any, ...]]:
-    """Return the rows of a batch as they are sent.
-
-    Raises:
-        RefusedError: if a value would not be stored unchanged.
-    """
+    """Return the rows of a batch as they are sent. Raises RefusedError if a value would not be stored unchanged."""
     sent = [_sent(array, columns[name]).to_pylist() for name, array in zip(batch.schema.names, batch, strict=True)]
     return [*zip(*sent, strict=True)]
 

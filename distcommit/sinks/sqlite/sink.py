@@ -69,12 +69,8 @@ class SqliteSink(TableSink):
         return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns.
-
-        Raises:
-            ConfigurationError: as `TableSink.check_schema`; or if SQLite has no type for a column, or two names differ
-                only by case.
-        """
+        """Check that tables can have these columns. Raises ConfigurationError as `TableSink.check_schema`; or if SQLite
+        has no type for a column, or two names differ only by case."""
         NAMES.check(schema.names)
         super().check_schema(schema)
         for field in schema:

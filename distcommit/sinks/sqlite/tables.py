@@ -84,11 +84,7 @@ class Table:
 
 
 def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table; None if it does not exist.
-
-    Raises:
-        RefusedError: if it is a view or a virtual table.
-    """
+    """Return the table; None if it does not exist. Raises RefusedError if it is a view or a virtual table."""
     location = "name = ? COLLATE NOCASE AND type IN (?, ?)"
     statement = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {location}"
     row = connection.execute(statement, (name, "table", "view")).fetchone()

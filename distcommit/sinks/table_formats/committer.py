@@ -1,8 +1,7 @@
 """Base class of committers that add data files and the new ledger in one version of a table.
 
-This class decides which requests are committed or refused, and which files are removed again. Its subclasses load
-tables and commit on exactly the version that was loaded. If another writer has changed the table meanwhile, the table
-is loaded again and every decision is repeated.
+Subclasses load tables and commit on exactly the version that was loaded. If another writer has changed the table
+meanwhile, the table is loaded again and every decision is repeated.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from distcommit.sinks.table_formats.table_access import NameT, TableAccess, Tabl
 
 logger = logging.getLogger(__name__)
 MOST_FAILURES = 3
-"""Number of failed tries after which a request is left to the next call."""
+"""Failed tries after which a request is left to the next call."""
 
 
 BatchT = TypeVar("BatchT", bound="Batch[Any]")
@@ -46,13 +45,11 @@ BatchT = TypeVar("BatchT", bound="Batch[Any]")
 
 @dataclass(slots=True)
 class Batch(Generic[NameT]):
-    """The requests of one call for one table.
+    """The requests of one call for one table, by their index in the call.
 
     Attributes:
-        name: the table's name.
-        requests: the requests by their index in the call.
-        is_atomic: whether all of them are committed or none.
-        answers: outcomes by the same index.
+        is_atomic: whether all requests are committed or none.
+        answers: outcomes by index.
         indices: indices of the requests that the current try commits.
         reason: why requests have no outcome yet.
         failures: number of tries that raised an error.
@@ -97,15 +94,14 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     def try_batches(self, batches: Sequence[BatchT]) -> None:
         """Try once to commit each batch, and set the outcomes of its requests.
 
-        Requests get no outcome if another writer commits first. If a try raises an error, its outcome is unknown:
-        report it to `failed`, and the next try checks whether the requests are committed.
+        Set no outcome if another writer commits first. Report an error, whose outcome is unknown, to `failed`: the next
+        try checks whether the requests are committed.
         """
 
     def end_commit(self, batches: Sequence[BatchT]) -> None:
         """Finish the commit of batches whose outcomes are final."""
 
     def commit_all(self, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
-        """Commit requests of any tables; if `atomic`, all requests of a table or none."""
         batches: list[BatchT] = [
             self.new_batch(name, requested, atomic) for name, requested in self.by_table(requests).items()
         ]
@@ -124,7 +120,6 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return [answers[index] for index in range(len(requests))]
 
     def failed(self, batches: Iterable[BatchT], error: Exception) -> None:
-        """Count a failed try of these batches."""
         logger.warning("a commit of data files failed; its outcome is looked up", exc_info=error)
         for batch in batches:
             batch.reason, batch.failures = error_text(error), batch.failures + 1
@@ -136,7 +131,6 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return self.commit_all(requests, atomic=True)
 
     def by_table(self, requests: Sequence[CommitRequest]) -> dict[NameT, dict[int, CommitRequest]]:
-        """Group requests by table, with their index in the call."""
         grouped: dict[NameT, dict[int, CommitRequest]] = {}
         for index, request in enumerate(requests):
             name = self.name_in(request.infos[0]) if request.infos else self.name_for(request.dataset_urn)
@@ -144,11 +138,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return grouped
 
     def decide(self, batch: Batch[NameT], table: TableT, ledger: Ledger) -> list[LedgerRow]:
-        """Set the outcomes of requests that must not be committed, and `batch.indices` to the others.
-
-        Returns:
-            the new ledger rows of the requests in `batch.indices`, in the same order.
-        """
+        """Set the outcomes of requests that must not be committed, and `batch.indices` to the others. Return the new
+        ledger rows of these in the same order."""
         batch.indices = []
         rows: list[LedgerRow] = []
         live_paths = self._live_without_row(table, ledger, batch.requests.values())
@@ -171,7 +162,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return rows
 
     def trace(self, **values: int) -> dict[str, str]:
-        """Return the properties that identify a commit to operators: the store's id and these values."""
+        """Return the properties that identify a commit to operators."""
         named = {f"distcommit.{name.replace('_', '-')}": str(value) for name, value in values.items()}
         return {"distcommit.store": self._context.store_id, **named}
 
@@ -190,11 +181,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return FailedForGood(f"data files are gone, or were replaced: {', '.join(missing[:3])}") if missing else None
 
     def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
-        """Return data files that the table has although their dataset and branch have no ledger row: the row was
-        removed.
-
-        The table's files are listed only if there is a request without a row, because listing is slow.
-        """
+        """Return the requests' data files that are in the table although their ledger row was removed. The table's
+        files are listed only if there is a request without a row, because that is slow."""
         if not self.ledger_can_be_unset:
             return set()
         unknown = [request for request in requests if _key(request) not in ledger.rows]
@@ -225,8 +213,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         self._change_tables(requests, takes_back=False)
 
     def _change_tables(self, requests: Sequence[CommitRequest], *, takes_back: bool) -> None:
-        """Change the ledger rows of each table. If another writer changes the table meanwhile, repeat on its newest
-        version."""
+        """Change the ledger rows of each table, again on its newest version if another writer has changed it."""
         for name, table_requests in self.by_table(requests).items():
             for _ in tries():
                 newest = self.with_ledger(name, self.load(name))
@@ -240,11 +227,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     def _change_rows(
         self, name: NameT, table: TableT, ledger: Ledger, requests: Sequence[CommitRequest], *, takes_back: bool
     ) -> bool:
-        """Revoke requests on this version of the table, or permit them again.
-
-        Returns:
-            False if another writer has changed the table meanwhile.
-        """
+        """Revoke requests on this version of the table, or permit them again. Return False if another writer
+        was first."""
         requests = [request for request in requests if self._recreated(name, table, request) is None]
         old = [ledger.rows.get(_key(request)) for request in requests]
         new = [
@@ -283,15 +267,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         errors.raise_collected()
 
     def with_ledger(self, name: NameT, table: TableT | None) -> tuple[TableT, Ledger] | None:
-        """Return the table and its ledger. If another writer has replaced the ledger meanwhile, load the newest
-        version.
-
-        Returns:
-            None if the table does not exist.
-
-        Raises:
-            CorruptError: if a ledger file of the newest version is missing or damaged.
-        """
+        """Return the table and its ledger, of the newest version if another writer has replaced the ledger; None
+        without a table. Raises CorruptError if a ledger file of the newest version is missing or damaged."""
         if table is None:
             return None
         try:
@@ -307,7 +284,6 @@ def shown(name: str | tuple[str, ...]) -> str:
 
 
 def files_of(request: CommitRequest) -> list[dict[str, Any]]:
-    """Return the data files of a request, as its commit infos describe them."""
     return [file for info in request.infos for file in info["files"]]
 
 

@@ -1,7 +1,6 @@
 """Data files in tables' folders: how they become durable, and how those of aborted attempts are found.
 
-A writer puts data files into the table's folder. Before each one it writes a note with the file's location into its
-staging folder.
+Before a writer creates a file, it writes a note with the file's location into its staging folder.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
 
     Args:
         area: the attempt's staging folder.
-        sink: the sink's stored name, so that no other sink's committer deletes the file.
+        sink: the sink's stored name; other sinks' committers do not delete the file.
         name: the data file's name.
         path: its location.
         more: further lines for the sink's committer.
@@ -43,10 +42,8 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
 
 
 def data_files_of_attempt(context: CommitterContext, sink: str, aborted: AbortedAttempt) -> dict[str, Sequence[str]]:
-    """Return the locations of an attempt's data files from its commit infos and notes, with the notes' further lines.
-
-    If the job has a fork, each branch has its notes in a folder of its own.
-    """
+    """Return the locations of an attempt's data files from its commit infos and notes, with the notes'
+    further lines."""
     fs, folder = context.fs, f"{context.staging_root}/{aborted.folder}"
     locations: dict[str, Sequence[str]] = {file["path"]: () for info in aborted.infos for file in info["files"]}
     entries = fs.list_folder(folder)
@@ -65,7 +62,6 @@ def data_files_of_attempt(context: CommitterContext, sink: str, aborted: Aborted
 
 
 def warn_of_files_in_use(table: str, paths: Iterable[str]) -> None:
-    """Log files that are not deleted because a version of the table has them."""
     logger.warning(
         "table %s has, or had, data files of attempts that were aborted by the job's store. They are not deleted, as"
         " versions of the table are read from them. If no operator has abandoned their commits, the store was restored"
@@ -76,7 +72,6 @@ def warn_of_files_in_use(table: str, paths: Iterable[str]) -> None:
 
 
 def warn_of_gone_table(paths: Iterable[str]) -> None:
-    """Log files that are not deleted because their table does not exist any more."""
     logger.warning("the table of these data files is gone; they are not deleted: %s", ", ".join(sorted(paths)[:3]))
 
 
@@ -89,13 +84,8 @@ def local_path(location: str) -> str:
 
 
 def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
-    """Make everything durable that was written below these folders: sync the local file systems. A remote file is
-    durable once it is closed.
-
-    Args:
-        fs: the job's file system. If it is local, its sync settings apply.
-        locations: folders.
-    """
+    """Sync the local file systems with these folders, as `fs` is configured if it is local. Remote files are durable
+    once they are closed."""
     local = fs if fs.scheme == "file" else LocalFileSystem()
     devices: dict[int, str] = {}
     for path in filter(None, map(local_path, locations)):
@@ -105,11 +95,8 @@ def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
 
 
 def probe_folder(folder: str) -> None:
-    """Write and delete 64 KiB in a local folder, or in its nearest parent that exists.
-
-    Raises:
-        OSError: if that fails, for instance on a full disk.
-    """
+    """Write and delete 64 KiB in a local folder, or in its nearest parent that exists. Raises OSError, for instance on
+    a full disk."""
     while not os.path.exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     path = f"{folder}/{table_probe_name(uuid.uuid4().hex)}"

@@ -35,8 +35,6 @@ class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The text: all rows, or the names of the files with the rows.
 
     Attributes:
-        version: format version.
-        rows: all rows, if there are no files.
         base: file with all rows at the time of its commit; empty if there are no files.
         deltas: files with rows that later commits changed, oldest first.
     """
@@ -48,15 +46,7 @@ class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of rows.
-
-    Attributes:
-        version: format version.
-        table: identity of the table.
-        store: id of the job's store.
-        nonce: random, so that no two files have the same bytes and name.
-        rows: the rows.
-    """
+    """A file of rows of a table and store. The nonce is random, so that no two files have the same name."""
 
     version: int = _VERSION
     table: str
@@ -67,12 +57,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A table's ledger.
-
-    Attributes:
-        rows: rows by dataset and branch.
-        files: names of the files that the ledger was read from.
-    """
+    """A table's ledger, and the names of the files that it was read from."""
 
     rows: Mapping[Key, LedgerRow]
     files: tuple[str, ...] = ()
@@ -83,7 +68,6 @@ class Change:
     """A new text of a ledger.
 
     Attributes:
-        text: the text.
         put: name of the file that was written for the text; empty if none was.
         superseded: names of files that the old text names and the new one does not.
     """
@@ -94,13 +78,7 @@ class Change:
 
 
 class Ledgers:
-    """Reads and changes the ledgers of tables for one store.
-
-    Args:
-        fs: file system of the job's output.
-        output_root: folder of the job's output.
-        store_id: id of the job's store.
-    """
+    """Reads and changes the ledgers of tables for one store, in the output of its job."""
 
     def __init__(self, fs: FileSystem, output_root: str, store_id: str) -> None:
         self._fs, self._root, self._store = fs, output_root, store_id
@@ -135,8 +113,7 @@ class Ledgers:
         return Ledger(rows, files)
 
     def changed(self, ledger: Ledger, changed: Iterable[LedgerRow], table_uuid: str) -> Change:
-        """Return the text of the ledger with these rows changed. New files are durable on return; the caller commits
-        the text."""
+        """Return the text of the ledger with these rows changed. New files are durable; the caller commits the text."""
         new = _by_key(changed)
         rows = {**ledger.rows, **new}
         inline = msgspec.json.encode(_LedgerRoot(rows=tuple(rows.values())))
@@ -164,19 +141,13 @@ class Ledgers:
         return name
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file durably into the ledgers' folder."""
         if self._fs.status(self._folder) is None:
             self._fs.make_folders(self._folder)
             self._fs.sync([self._folder], self._root)
         self._fs.put_if_absent(f"{self._folder}/{name}", data)
 
     def get(self, name: str) -> bytes:
-        """Return the bytes of a file.
-
-        Raises:
-            CorruptError: if the file does not exist.
-            OSError: if the file can't be read now.
-        """
+        """Return the bytes of a file. Raises CorruptError if it does not exist."""
         try:
             return self._fs.read(f"{self._folder}/{name}")
         except FileNotFoundError as error:
@@ -192,7 +163,6 @@ class Ledgers:
         return file.rows
 
     def corrupt(self, actual: str) -> CorruptError:
-        """Return the error of a corrupt ledger; `actual` is the damage."""
         return CorruptError(
             "the table's commits are unknown: its ledger is damaged or gone",
             id="LEDGER_CORRUPT",

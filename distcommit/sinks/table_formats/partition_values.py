@@ -17,7 +17,7 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class PartitionValues(RowChecker):
-    """Rejects records whose values can't be partition values.
+    """Rejects records whose texts can't be partition values.
 
     Attributes:
         fields: the partition columns; columns that a batch lacks are skipped.

@@ -1,8 +1,7 @@
 """Errors of records that do not fit a table, and of data files whose table was altered, dropped or recreated.
 
-Each refusal ends in a remedy that `distcommit status` converts to a command. If the store knows no earlier commit of
-the dataset, the remedy is to abandon the commit. Otherwise the earlier commits are gone with the table, and the remedy
-is a restart, which reads the dataset from its beginning into the present table.
+Each refusal ends in a remedy that `distcommit status` converts to a command: to abandon the commit, or, if earlier
+commits of the dataset are gone with the table, to restart the dataset, which is read from its beginning.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ _BRANCHES = ". The other branches of the job get its records a second time"
 
 
 def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> ConfigurationError:
-    """Return the error of records that do not fit into a table's columns."""
     return ConfigurationError(
         "records do not fit into the table",
         id="RECORDS_NOT_STORABLE",
@@ -43,19 +41,12 @@ def was_altered(table: str, problems: Sequence[str]) -> FailedForGood | None:
 
 
 def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
-    """Refuse data files whose table does not exist any more."""
     return FailedForGood(f"there is no table {table} any more. {_way_out(request)}")
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
-    """Refuse data files that were written for another table of the same name; None if they were not.
-
-    Args:
-        table: the table's name.
-        request: the request to commit.
-        requested: identities of the tables that the data files were written for.
-        actual: identity of the present table.
-    """
+    """Refuse data files that were written for another table of this name (`requested`: its identities);
+    otherwise None."""
     if requested <= {actual}:
         return None
     written = f"its id is {actual}, and the files were written for {', '.join(sorted(requested))}"
@@ -66,14 +57,7 @@ def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
     """Refuse a commit if the store has committed to the table before, but the table has no ledger row of the dataset.
-
-    Args:
-        table: the table's name.
-        request: the request to commit.
-        row: the dataset's row in the table's ledger, or None.
-        has_ledger: whether the table has a ledger of this store.
-        has_rows: returns whether the table has rows; called only if needed, as it may be slow.
-    """
+    `has_rows` is called only if needed, as it may be slow."""
     if row is not None or not request.bases or 0 in request.bases:
         return None
     subject = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"

@@ -19,11 +19,8 @@ def requests_to(bucket: str, extra: str, options: Mapping[str, str] | None = Non
 
     Args:
         bucket: the bucket's name.
-        extra: this package's extra that the sink needs, for the error.
+        extra: extra to install if the client is missing, for the ConfigurationError.
         options: endpoint, region and credentials as boto3's client takes them; missing ones come from the environment.
-
-    Raises:
-        ConfigurationError: if the client is not installed.
     """
     sorted_options = tuple(sorted((options or {}).items()))
     return _requests_to(bucket, extra, sorted_options, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))

@@ -26,16 +26,12 @@ class TableAccess(ABC, Generic[NameT, TableT]):
     def name_for(self, dataset_urn: str) -> NameT: ...
 
     @abstractmethod
-    def load(self, name: NameT) -> TableT | None:
-        """Load the current version of a table; None if the table does not exist."""
+    def load(self, name: NameT) -> TableT | None: ...
 
     @abstractmethod
     def has_changed(self, name: NameT, table: TableT) -> bool:
-        """Return whether the table was dropped or has another version than the loaded one.
-
-        A commit deletes the ledger files that it replaces. So a missing ledger file is corruption only if this is
-        False.
-        """
+        """Return whether the table was dropped or has another version than the loaded one. A commit deletes the ledger
+        files that it replaces, so a missing ledger file is corruption only if this is False."""
 
     @abstractmethod
     def table_id(self, table: TableT) -> str:
@@ -43,27 +39,20 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def read_ledger(self, table: TableT) -> Ledger:
-        """Return the ledger of this version of the table.
-
-        Raises:
-            CorruptError: if a ledger file is missing or damaged.
-        """
+        """Return the ledger of this version. Raises CorruptError if a ledger file is missing or damaged."""
 
     @abstractmethod
-    def has_ledger(self, table: TableT) -> bool:
-        """Return whether the table has a ledger of this store."""
+    def has_ledger(self, table: TableT) -> bool: ...
 
     @abstractmethod
-    def has_rows(self, table: TableT) -> bool:
-        """Return whether the table has data files."""
+    def has_rows(self, table: TableT) -> bool: ...
 
     @abstractmethod
-    def count(self, table: TableT) -> int:
-        """Return the table's number of rows."""
+    def count(self, table: TableT) -> int: ...
 
     @abstractmethod
     def live_files(self, table: TableT, paths: AbstractSet[str]) -> set[str]:
-        """Return the paths that are data files of this version of the table."""
+        """Return the paths that are data files of this version."""
 
     @abstractmethod
     def missing_files(self, table: TableT, request: CommitRequest) -> Sequence[str]:
@@ -75,29 +64,20 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:
-        """Return the names of all tables that may have a ledger, each with a function that loads the table."""
+        """Return all tables that may have a ledger, each with a function that loads it."""
 
     @abstractmethod
     def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
-        """Return the paths of data files of aborted attempts, by table.
-
-        The number beside a path is the table's sequence number when the file was created; 0 for formats without such
-        numbers.
-        """
+        """Return the paths of data files of aborted attempts, by table, each with the table's sequence number when the
+        file was created (0 for formats without such numbers)."""
 
     @abstractmethod
-    def existing(self, paths: Iterable[str]) -> set[str]:
-        """Return the paths whose files exist."""
+    def existing(self, paths: Iterable[str]) -> set[str]: ...
 
     @abstractmethod
     def needed(self, name: NameT, table: TableT, files: Mapping[str, int]) -> set[str]:
-        """Return and log the files that must not be deleted because a version of the table contains them.
-
-        Args:
-            name: the table's name.
-            table: its newest version.
-            files: paths of existing files, with the numbers of `orphaned_files`.
-        """
+        """Return and log the files that must not be deleted because a version of the table contains them. `files` are
+        existing ones, with the numbers of `orphaned_files`."""
 
     @abstractmethod
     def delete(self, paths: Iterable[str], table: TableT | None) -> None:
@@ -131,4 +111,4 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         """
 
     def make_durable(self, name: NameT) -> None:
-        """Make the present version durable, which another process may have committed. Not needed by default."""
+        """Make the present version durable, which another process may have committed."""

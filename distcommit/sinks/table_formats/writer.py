@@ -34,24 +34,13 @@ FilesT = TypeVar("FilesT", bound="DataFiles[Any]")
 
 
 class Stream(Connection, Protocol):
-    """An output stream of a table's file system."""
-
     def tell(self) -> int:
         """Return the number of bytes written."""
 
 
 @dataclass(slots=True)
 class OpenFile(Generic[PartitionT]):
-    """A data file that is being written.
-
-    Attributes:
-        path: the file's location.
-        partition: the partition of all its rows.
-        stream: the stream that the writer writes to.
-        writer: the Parquet writer.
-        rows: number of rows so far.
-        row_groups: number of row groups so far.
-    """
+    """A data file that is being written."""
 
     path: str
     partition: PartitionT
@@ -64,14 +53,11 @@ class OpenFile(Generic[PartitionT]):
 class DataFiles(ABC, Generic[PartitionT]):
     """Data files of one schema of a table. At most 32 are open, one for each partition.
 
-    The location of each file is recorded in staging before the file is created, so that files of a dead attempt are
-    found.
-
     Args:
         sink: the sink's name and the size at which files are closed.
         schema_id: id of the table's schema that the files have.
         attempt: the attempt, which the file names contain.
-        area: the attempt's staging folder.
+        area: the attempt's staging folder, for the notes with the files' locations.
         begun: number of files that the attempt has created before.
         options: options of the Parquet writer.
     """
@@ -97,8 +83,7 @@ class DataFiles(ABC, Generic[PartitionT]):
         """Yield the rows of each partition, with a key of the partition and the partition."""
 
     @abstractmethod
-    def path_of(self, name: str, partition: PartitionT) -> str:
-        """Return the location of a new file with this name."""
+    def path_of(self, name: str, partition: PartitionT) -> str: ...
 
     @abstractmethod
     def create(self, path: str) -> Stream: ...
@@ -134,7 +119,7 @@ class DataFiles(ABC, Generic[PartitionT]):
         return self._finished
 
     def delete(self) -> None:
-        """Close and delete all files. If a deletion fails, the committer's `discard` deletes the file later."""
+        """Close and delete all files. If that fails, the committer's `discard` deletes them later."""
         for file in self._open.values():
             _close_quietly(file.writer, file.stream)
         for path in self._paths:
@@ -178,15 +163,11 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
     @abstractmethod
     def table_for(self, schema: pa.Schema) -> TableT:
-        """Return the table. Create it or widen its schema if records of this schema require that.
-
-        Raises:
-            ConfigurationError: if the table can't take the records, or is missing and may not be created.
-        """
+        """Return the table. Create or widen it if records of this schema require that. Raises ConfigurationError if it
+        may not be created, or can't take them."""
 
     @abstractmethod
-    def schema_id(self, table: TableT) -> str | int:
-        """Return the id of the table's present schema."""
+    def schema_id(self, table: TableT) -> str | int: ...
 
     @abstractmethod
     def new_files(self, table: TableT, begun: int) -> FilesT:
@@ -194,8 +175,7 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
         created."""
 
     @abstractmethod
-    def coercion(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion:
-        """Return the conversion of records of a schema to rows of the files."""
+    def coercion(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion: ...
 
     @abstractmethod
     def table_info(self, files: FilesT) -> tuple[dict[str, Any], str]:
@@ -258,8 +238,8 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
 
 def _as_in_file(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows in the file's schema. Arrow has several types for one Parquet type, so rows may differ from earlier
-    ones of the file, for instance if their records lack a column."""
+    """Return rows in the file's schema. Arrow has several types for one Parquet type, so they may differ from earlier
+    rows."""
     return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 

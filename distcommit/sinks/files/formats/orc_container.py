@@ -72,21 +72,14 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
 
 
 def read_metadata(file: pa.NativeFile) -> dict[str, str]:
-    """Return the metadata of a file; empty if another program has written it.
-
-    Raises:
-        ValueError: if it is not a complete ORC file, or its metadata is damaged.
-    """
+    """Return the metadata of a file; empty if another program has written it. Raises ValueError if it is not a complete
+    ORC file, or its metadata is damaged."""
     tail_and_bounds = _read_file_tail(file)
     return {} if tail_and_bounds is None else tail_and_bounds[0].metadata
 
 
 def read_table(file: pa.NativeFile) -> pa.Table:
-    """Read all records of a file from this module, in their original types.
-
-    Raises:
-        ValueError: if it is damaged.
-    """
+    """Read all records of a file from this module, in their original types. Raises ValueError if it is damaged."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     tail_and_bounds = _read_file_tail(file)

@@ -48,21 +48,15 @@ def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_
 
 
 def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[str, str]:
-    """Return the metadata of a file; empty if another program has written it, or it is truncated.
-
-    Raises:
-        ValueError: if the metadata is damaged.
-    """
+    """Return the metadata of a file; empty if another program has written it, or it is truncated. Raises ValueError if
+    the metadata is damaged."""
     tail_and_end = _FRAMES[codec].read(file, file.size())
     return {} if tail_and_end is None else tail_and_end[0].metadata
 
 
 def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -> pa.Table:
-    """Read all records of a file from this module.
-
-    Raises:
-        ValueError: if its text is damaged; damage may raise other built-in errors as well.
-    """
+    """Read all records of a file from this module. Raises ValueError if its text is damaged; damage may raise other
+    built-in errors as well."""
     tail_and_end = _FRAMES[codec].read(file, file.size())
     if tail_and_end is None:
         raise ValueError("it has no metadata with its columns")

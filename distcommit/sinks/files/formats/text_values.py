@@ -82,11 +82,8 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column from results of `values_of`.
-
-    Raises:
-        ValueError: if a value is not valid; other built-in errors are possible.
-    """
+    """Return a column from results of `values_of`. Raises ValueError if a value is not valid; other built-in errors are
+    possible."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         missing = [value is None for value in values]

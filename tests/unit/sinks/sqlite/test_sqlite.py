@@ -277,11 +277,10 @@ def remove_file(target: Target) -> None:
     target.path.unlink()
 
 
-def test_ledger_without_table_marks_is_upgraded(target: Target) -> None:
+def test_ledger_has_the_marks_of_tables_that_the_sink_creates(target: Target) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-    target.sql("ALTER TABLE distcommit_ledger DROP COLUMN target_mark")
     assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
     assert len(target.rows("a")) == 6
     (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger WHERE store <> '' ORDER BY dataset")
