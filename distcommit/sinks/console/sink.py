@@ -49,7 +49,6 @@ class ConsoleSink(SettingsModel, SinkSettings):
         return "the console, and nowhere else"
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that files can have these columns. Raises the errors of `FileSink.check_schema`."""
         _FILES.check_schema(schema)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:

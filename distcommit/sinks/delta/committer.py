@@ -50,8 +50,6 @@ class _Batch(Batch[str]):
 
 
 class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
-    """Commits the requests of each table as one version; many tables concurrently if calls wait for a network."""
-
     id_key = "id"
     new_batch = _Batch
 

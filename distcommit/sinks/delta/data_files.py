@@ -12,8 +12,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 
 def partition_text(value: Any) -> str | None:
-    """Return a partition value as the log has it. Raises ValueError if the value is an empty text, which the log does
-    not distinguish from null."""
+    """Return a partition value as the log has it. Raises ValueError for an empty text, which the log does not
+    distinguish from null."""
     match value:
         case None:
             return None

@@ -26,15 +26,7 @@ _VERSION = 1
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that a transaction names.
-
-    Attributes:
-        version: format version.
-        table: identity of the table.
-        store: id of the job's store.
-        nonce: random, so that no two files have the same number.
-        text: the ledger's text.
-    """
+    """The file that a transaction names: the ledger's text of a table and store. The nonce makes its number unique."""
 
     version: int = _VERSION
     table: str
@@ -45,13 +37,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """A change of a ledger.
-
-    Attributes:
-        transaction: name and number of the app transaction to commit.
-        put: names of the files that were written for it.
-        superseded: names of the files that become unused when it is committed.
-    """
+    """The app transaction to commit, the files that were written for it, and the files that become unused then."""
 
     transaction: tuple[str, int]
     put: tuple[str, ...]
@@ -64,7 +50,6 @@ class TableLedgers:
         self._store = context.store_id
 
     def is_in(self, table: DeltaTable) -> bool:
-        """Return whether the table has a ledger of this store."""
         return table.transaction_version(self._files.name) is not None
 
     def read(self, table: DeltaTable) -> Ledger:
@@ -100,7 +85,6 @@ class TableLedgers:
         return LedgerChange((self._files.name, number), put, (*own, *change.superseded))
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no transaction names, now or later."""
         self._files.delete(names)
 
 

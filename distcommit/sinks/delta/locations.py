@@ -31,9 +31,7 @@ class Location(Protocol):
     """A location of tables. Paths are relative to it, and begin with a table's name."""
 
     options: dict[str, str]
-    """Options of deltalake's client."""
     parallel_calls: int
-    """Useful number of concurrent calls."""
 
     def uri(self, path: str) -> str:
         """Return a path as deltalake takes it."""
@@ -44,8 +42,7 @@ class Location(Protocol):
     def size_of(self, path: str) -> int:
         """Return the size of a file in bytes; -1 if it does not exist."""
 
-    def columns_of(self, path: str) -> pa.Schema:
-        """Return the columns of a Parquet file."""
+    def columns_of(self, path: str) -> pa.Schema: ...
 
     def create(self, path: str) -> pa.NativeFile:
         """Create a file. On S3 it exists once it is closed."""
@@ -100,8 +97,7 @@ class InFolder:
         return self._fs.open_output_stream(self.uri(path))
 
     def delete(self, path: str) -> None:
-        """Delete a file of a table. Raises ConfigurationError or OutsideRootError if the path leads out of the
-        location."""
+        """Delete a file. Raises ConfigurationError or OutsideRootError if the path leads out of the location."""
         check_relative(path)
         with contextlib.suppress(FileNotFoundError):
             RealPosixCalls((self._location.rstrip("/"),)).unlink(self.uri(path))
@@ -125,8 +121,6 @@ class InFolder:
 
 
 class InBucket:
-    """A prefix of keys in a bucket. The bucket is never created."""
-
     parallel_calls = 32
 
     def __init__(self, location: str, endpoint: str) -> None:

@@ -89,12 +89,10 @@ def columns_of(table: DeltaTable) -> pa.Schema:
 
 
 def schema_id(table: DeltaTable) -> str:
-    """Return a hash of the table's columns."""
     return sha256(table.schema().to_json().encode()).hexdigest()[:32]
 
 
 def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
-    """Return the fields directly within a type."""
     match kind:
         case pa.StructType():
             return InnerFields("struct", [_field(field, field.name) for field in kind])
@@ -117,8 +115,7 @@ def _field(field: pa.Field, name: str) -> TableField[pa.DataType]:
 
 
 def check_writable(table: DeltaTable, name: str) -> None:
-    """Check that data files can be added to a table. Raises ConfigurationError if a setting of the table
-    prevents it."""
+    """Raise ConfigurationError if a setting of the table prevents adding data files."""
     configuration = table.metadata().configuration
     problems = [
         f"{key}: {reason}"

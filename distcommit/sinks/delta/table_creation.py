@@ -24,8 +24,7 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
     """Return the table. Create it, or add columns, if the schema requires that and the settings allow it.
 
     Raises:
-        ConfigurationError: if the table is missing and may not be created, if its columns do not fit the schema, or if
-            data files can't be added to it.
+        ConfigurationError: if the table may not be created, or can't take the records or data files.
         TransientError: if other writers change it during each try, or the location is unavailable.
     """
     required, tables = storable(schema), DeltaTables(sink.location)
@@ -45,7 +44,6 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
 
 
 def _make(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Schema) -> None:
-    """Create the table, unless another writer is first."""
     path = tables.uri(name)
     if not sink.create:
         raise ConfigurationError(

@@ -24,12 +24,11 @@ class DeltaTables:
         self.location = opened(location)
 
     def uri(self, name: str) -> str:
-        """Return the location of a table, or of a file in it."""
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """Load the present version of a table; None if the table does not exist. Raises SinkUnavailableError if the
-        location itself does not exist."""
+        """Load the present version; None if the table does not exist. Raises SinkUnavailableError if the location does
+        not exist."""
         try:
             return self._load(name)
         except TableNotFoundError:
@@ -68,10 +67,9 @@ class DeltaTables:
             trace: properties of the commit, for operators.
 
         Returns:
-            False if another writer committed first; then this call has changed nothing.
-
-        Raises:
-            Exception: the outcome is unknown.
+            False if another writer committed first; then this call has changed nothing. After an exception the outcome
+            is
+            unknown.
         """
         properties = CommitProperties(
             custom_metadata=dict(trace), max_commit_retries=0, app_transactions=[Transaction(*transaction)]

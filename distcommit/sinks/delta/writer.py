@@ -49,14 +49,7 @@ class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
 
 
 class DeltaFiles(DataFiles[Partition]):
-    """Data files directly in the table's folder. Their partitions are recorded in the log.
-
-    Args:
-        sink: the location of the tables.
-        name: the table's name.
-        table: the table's version when writing began.
-        attempt, area, begun: see `DataFiles`.
-    """
+    """Data files directly in the table's folder. Their partitions are recorded in the log."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _
 
 
 def _mixed(hashes: _Hashes) -> _Hashes:
-    """Apply MurmurHash3's finalizer in place: each bit changes every other bit with probability one half."""
+    """Apply MurmurHash3's finalizer in place."""
     hashes ^= hashes >> _SHIFT
     hashes *= _MIX[0]
     hashes ^= hashes >> _SHIFT
@@ -215,7 +215,6 @@ def _of_bytes(array: pa.Array, at_a_time: int) -> _Hashes:
 
 
 def _of_lists(array: pa.Array) -> _Hashes:
-    """Return numbers of lists, and of maps as lists of structs; they depend on the position of each value."""
     if isinstance(array.type, (pa.ListType, pa.LargeListType, pa.MapType)):
         offsets = array.offsets.to_numpy()
         parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
@@ -259,4 +258,3 @@ _BY_TYPE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], _Hashe
     (_is_list, _of_lists),
 )
 _BY_ID: dict[int, Callable[[pa.Array], _Hashes | None]] = {}
-"""Cache of the lookups in `_BY_TYPE` by type id."""

@@ -35,8 +35,7 @@ Partition = TimePartition | FieldPartition
 
 
 def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None:
-    """Check that rows of a schema can be split. Raises ConfigurationError if a column is missing, or its type can't
-    name folders."""
+    """Check that rows of a schema can be split into folders, or raise ConfigurationError."""
     for partition in partitions:
         if isinstance(partition, TimePartition):
             check_time_column(schema, partition.column)

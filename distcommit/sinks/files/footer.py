@@ -36,7 +36,6 @@ METADATA_KEY = "distcommit"
 FOOTER_VERSION = 1
 
 FileKind = Literal["data", "rejected"]
-"""Whether a file has accepted or rejected records."""
 
 _WHOLE: dict[str, FileFormat] = {".parquet": "parquet", ".avro": "avro", ".orc": "orc"}
 _TEXTS: dict[str, FileFormat] = {".jsonl": "jsonl", ".csv": "csv"}
@@ -150,8 +149,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check(footer: Footer, text: str) -> None:
-    """Compare the text with its checksum. Parquet's own checksums cover only pages, so a damaged footer could have
-    another branch or epoch. Raises CorruptError."""
+    """Raise CorruptError if the text does not have its checksum. Parquet's own checksums cover only pages, so a damaged
+    footer could have another branch or epoch."""
     plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
     expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
     if footer.checksum != expected:
@@ -165,10 +164,8 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file without its records. The ending of the file's name determines its format.
-
-    Returns:
-        None if another program has written the file: the name has another ending, or there is no footer.
+    """Read the footer of a file without its records; None if the name has another ending, or there is no footer,
+    because another program has written the file.
 
     Raises:
         FileNotFoundError: if the file does not exist.
@@ -211,8 +208,7 @@ def read_batches(
         fs: the file's file system.
         path: the file's path.
         columns: columns to read of a Parquet file; other formats return all columns.
-        predicate: condition of the records to read. It is tested only with the statistics of Parquet row groups: those
-            that can't match are skipped, and all records of the others are returned.
+        predicate: condition of the records to read. Only Parquet row groups whose statistics exclude it are skipped.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
@@ -225,8 +221,8 @@ def read_batches(
 
 
 def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
-    """Return the columns of a file without its metadata, and whether it may have a record that matches. Reads only the
-    footer of a Parquet file, but all of others. Raises the errors of `read_records`."""
+    """Return the columns of a file, and whether it may have a record that matches. Reads only the footer of a Parquet
+    file, but all of others. Raises the errors of `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
@@ -235,8 +231,8 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
 
 
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
-    """Return the columns of a Parquet file in the Arrow types that were written, some of which Parquet does not have.
-    Raises the errors of `read_records`."""
+    """Return the columns of a Parquet file in the Arrow types that were written. Raises the errors of
+    `read_records`."""
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         metadata = pq.read_metadata(opened)
         stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)

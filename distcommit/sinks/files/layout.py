@@ -152,14 +152,13 @@ class FileLayout(SettingsModel):
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that records of a schema can be written. Raises ConfigurationError if a column is missing, or has a
-        type or name that the format does not support."""
+        """Raise ConfigurationError if records lack a column, or have a type or name that the format does not
+        support."""
         self.check_names(schema)
         check_partitions(schema, self.partitions)
         self.encoder(schema)
 
     def check_names(self, schema: pa.Schema) -> None:
-        """Check the names of columns. Raises ConfigurationError."""
         check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
@@ -192,7 +191,6 @@ def _check_sorted(schema: pa.Schema, name: str) -> None:
 
 
 def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> None:
-    """Check that the settings of columns name existing ones. Raises ConfigurationError."""
     missing = [name for name in columns if schema.names.count(name) != 1]
     if missing:
         raise ConfigurationError(
@@ -206,7 +204,6 @@ def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> No
 
 
 def _orc_filters(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> Sequence[str]:
-    """Return the columns with a Bloom filter. Raises ConfigurationError if the format does not support one."""
     results = [name for name, settings in columns.items() if settings.bloom_filter]
     for name in results:
         if pa.types.is_nested(schema.field(name).type):
@@ -215,7 +212,6 @@ def _orc_filters(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> Se
 
 
 def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
-    """Return further options of pyarrow's writer. Raises ConfigurationError."""
     options: dict[str, Any] = {}
     if layout.sort_by:
         options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, layout.sort_keys, "at_end")
@@ -242,7 +238,6 @@ def _options_of(
 
 
 def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
-    """Check that pyarrow can write a column with these options. Raises ConfigurationError."""
     try:
         if pa.types.is_nested(field.type):
             raise ValueError("a list, struct or map")

@@ -59,7 +59,6 @@ class OffsetSets:
         )
 
     def add_origins(self, origins: Origins, provenance: Provenance) -> None:
-        """Add the offsets of records. Raises the errors of `add`."""
         self._add_columns(origins.partitions, origins.offsets, provenance)
 
     def _add_columns(self, partitions: pa.Array, offsets: pa.Array, provenance: Provenance) -> None:
@@ -105,17 +104,14 @@ class OffsetSets:
             self._sets.setdefault(partition, BitMap64()).add_range(low, high)
 
     def partitions(self) -> list[str]:
-        """Return the partitions with offsets, sorted by name."""
         return sorted(self._sets)
 
     def count(self, partition: str | None = None) -> int:
-        """Return the number of offsets of one partition or of all."""
         if partition is not None:
             return len(self._of(partition))
         return sum(len(offsets) for offsets in self._sets.values())
 
     def offsets(self, partition: str) -> Iterator[int]:
-        """Return the offsets of one partition, ascending."""
         return iter(self._sets.get(partition, ()))
 
     def ranges(self, partition: str) -> Iterator[tuple[int, int]]:
@@ -141,13 +137,11 @@ class OffsetSets:
         return _of((name, offsets - other._of(name)) for name, offsets in self._sets.items())
 
     def update(self, other: OffsetSets) -> None:
-        """Add the offsets of `other` in place."""
         for name, offsets in other._sets.items():
             self._sets[name] = self._of(name) | offsets
 
     def to_text(self) -> str:
-        """Return the sets as one line of ASCII JSON. Equal sets may have different texts, as three consecutive offsets
-        take as many bytes as a run or as values."""
+        """Return the sets as one line of ASCII JSON. Equal sets may have different texts."""
         raw: dict[str, bytes] = {}
         for name in self.partitions():
             bitmap = BitMap64(self._sets[name])

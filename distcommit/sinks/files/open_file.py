@@ -86,7 +86,6 @@ class OpenFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file was created and is open."""
         return self._staged is not None
 
     @property
@@ -101,14 +100,13 @@ class OpenFile:
         return grown
 
     def add_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Add ranges of offsets at which the source has no record to the footer."""
+        """Record offsets at which the source has no record in the footer."""
         self._holes.update(offsets_of(holes))
 
     def add_filtered(self, filtered: Filtered) -> None:
         self._filtered = filtered
 
     def write_row_group(self) -> None:
-        """Write the waiting rows."""
         rows = self._pop_waiting()
         if rows is not None:
             self.encoder.append(rows, self._begin())

@@ -136,10 +136,9 @@ class FileSink(FileLayout, SinkSettings):
 class AttemptFiles(SinkWriter):
     """Writes the files of one attempt at one work unit in one branch. One file is open for each folder.
 
-    Rows wait in memory until there are enough for a row group. The rows of all folders take at most `max_waiting_bytes`
-    and one batch. A file is created with its first row group, so that a small file costs one write. Avro, ORC and
-    sorted files are written from memory as a whole. After an error in `write` or `prepare_commit`, only `abort` may be
-    called. Not thread-safe.
+    Rows wait in memory until there are enough for a row group. A file is created with its first row group, so that a
+    small file costs one write. Avro, ORC and sorted files are written from memory as a whole. After an error in `write`
+    or `prepare_commit`, only `abort` may be called. Not thread-safe.
 
     Args:
         area: the attempt's staging folder.
@@ -239,9 +238,6 @@ class AttemptFiles(SinkWriter):
 
         The files for each folder of the output are in a staged folder of their own, so that one rename can publish
         them.
-
-        Raises:
-            OSError: if a file can't be written, closed or renamed.
         """
         self._begin_change()
         self._finish(list(self._files))

@@ -54,8 +54,8 @@ class TimePartition(SettingsModel):
 
 
 def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in their order. A batch with rows of one folder is not copied. Raises
-    ConfigurationError if the column is missing, or is not of timestamps."""
+    """Yield the rows of each folder in their order. Raises ConfigurationError if the column is missing, or not of
+    timestamps."""
     if batch.num_rows == 0:
         return
     unit = _NUMPY_UNITS[partition.granularity]
@@ -79,7 +79,6 @@ def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[t
 
 
 def check_time_column(schema: pa.Schema, column: str) -> None:
-    """Check that a schema has the time column. Raises ConfigurationError."""
     result = schema.names.count(column)
     if result == 1 and pa.types.is_timestamp(schema.field(column).type):
         return
@@ -127,7 +126,6 @@ def _folder(key: int, unit: Literal["Y", "M", "D", "h"]) -> str:
 
 
 def _seconds(column: pa.Array) -> _Longs:
-    """Return seconds since 1970, rounded down; `_NEVER` for null."""
     seconds: _Longs = column.to_numpy(zero_copy_only=False).view(np.int64) // _PER_SECOND[column.type.unit]
     if column.null_count:
         seconds[column.is_null().to_numpy(zero_copy_only=False)] = _NEVER

@@ -40,20 +40,14 @@ _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_
 
 @dataclass(slots=True)
 class _Batch(Batch[Identifier]):
-    """The requests for one table, and their commit.
-
-    Attributes:
-        snapshot: the snapshot of the last try, until it is known to be committed or discarded.
-        ledger: the ledger change of the last try.
-    """
+    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or discarded,
+    and its ledger change."""
 
     snapshot: NewSnapshot | None = None
     ledger: LedgerChange | None = None
 
 
 class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
-    """Commits the requests of many tables in one change of the catalog, each table's as one snapshot."""
-
     id_key = "uuid"
     new_batch = _Batch
     ledger_can_be_unset = True

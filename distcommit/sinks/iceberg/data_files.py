@@ -26,7 +26,6 @@ _STATISTICS = (
 
 
 def data_folder(table: Table) -> str:
-    """Return the folder below which a table's data files are."""
     return table.metadata.properties.get(TableProperties.WRITE_DATA_PATH, table.location())
 
 

@@ -67,13 +67,7 @@ def existing(tables: Tables, paths: Iterable[str]) -> set[str]:
 
 def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[str]:
     """Return and log the files that must not be deleted: a snapshot has them, or they are not below a folder of the
-    table.
-
-    Args:
-        table: the newest version of the table.
-        files: paths of existing files, with the table's sequence number when each was created.
-        parallel_calls: number of manifests to read concurrently.
-    """
+    table. `files` have the table's sequence number when each was created."""
     if not files:
         return set()
     manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
@@ -96,13 +90,8 @@ def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> se
 
 
 def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
-    """Delete data files and, in a bucket, the parts of unfinished uploads. Missing files are not an error.
-
-    Args:
-        tables: the tables of the catalog.
-        paths: locations of the files.
-        table: the table that the files may belong to. A local file is deleted only below a folder of it.
-    """
+    """Delete data files and, in a bucket, the parts of unfinished uploads. Missing files are not an error. Local files
+    are deleted only below a folder of `table`."""
     locations = [] if table is None else _data_folders(table)
     properties = tables.catalog.properties
     options = {translated: properties[name] for name, translated in _CLIENT.items() if name in properties}
@@ -123,13 +112,11 @@ def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
 
 
 def _data_folders(table: Table) -> list[str]:
-    """Return the folders below which the table has data files, as paths without scheme and authority."""
     located = {table.location(), table.properties.get(TableProperties.WRITE_DATA_PATH, "")}
     return sorted(_plain(location) for location in located if location)
 
 
 def _folder_of(path: str, locations: Iterable[str]) -> str:
-    """Return the folder that contains the path; empty if none does."""
     plain = _plain(path)
     if posixpath.normpath(plain) != plain:
         return ""
@@ -148,10 +135,8 @@ def _paths_of(item: tuple[FileIO, ManifestFile]) -> set[str]:
 
 
 def _manifests(table: Table, after: int) -> Iterator[ManifestFile]:
-    """Yield each manifest of all snapshots once, without those up to this sequence number.
-
-    In tables of format version 1 all sequence numbers are 0.
-    """
+    """Yield each manifest of all snapshots once, without those up to this sequence number (0 in tables of format
+    version 1)."""
     visited: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if 0 < (snapshot.sequence_number or 0) <= after:

@@ -56,14 +56,12 @@ def required_struct(schema: pa.Schema) -> StructType:
 
 
 def check_names(schema: pa.Schema) -> None:
-    """Check the names of columns and struct fields. Raises ConfigurationError if a name is empty, or two differ only by
-    case."""
+    """Raise ConfigurationError if a column or struct field has an empty name, or two differ only by case."""
     _NAMES.check(schema.names)
     check_fields(schema, _NAMES.database)
 
 
 def inner_fields(kind: IcebergType) -> InnerFields[IcebergType]:
-    """Return the fields directly within a type."""
     match kind:
         case StructType():
             return InnerFields("struct", [*map(_field, kind.fields)])

@@ -77,13 +77,12 @@ class IcebergSettings(DataFileTables):
         return value
 
     def table_of(self, dataset_urn: str) -> tuple[str, ...]:
-        """Return the table's identifier: the parts of its namespace, and its name."""
         return (*self.namespace.split("."), table_of(self.table, dataset_urn))
 
 
 def term_of(term: str) -> tuple[str, str]:
-    """Return column and Iceberg transform of a term such as `day(time)`, `bucket(16, key)` or `key`. Raises ValueError
-    if the term is not valid."""
+    """Return column and Iceberg transform of a term such as `day(time)`, `bucket(16, key)` or `key`. Raises
+    ValueError."""
     match = _TERM.fullmatch(term.strip())
     if match is None:
         raise SettingError("must be a column, or a transform such as day(time) or bucket(16, key)", actual=repr(term))

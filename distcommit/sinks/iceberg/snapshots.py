@@ -41,14 +41,8 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 
 @dataclass(slots=True)
 class NewSnapshot:
-    """A snapshot that is being created on top of a table's current one.
-
-    Attributes:
-        table: the loaded version.
-        snapshot_id: id of the new snapshot.
-        commit: UUID in the names of its files.
-        written: files that were written for it.
-    """
+    """A snapshot that is being created on top of a table's current one. `commit` is a UUID in the names of
+    its files."""
 
     table: Table
     snapshot_id: int
@@ -66,16 +60,14 @@ class NewSnapshot:
         properties: Mapping[str, str],
         trace: Mapping[str, str],
     ) -> Change | None:
-        """Write the snapshot's files.
+        """Write the snapshot's files, and return the change that makes it the newest one; None if the table lacks a
+        file of `removed`.
 
         Args:
             added: data files to add, of any of the table's partition specs.
             removed: paths of data files to remove.
             properties: properties of the table to set with the snapshot.
             trace: entries of the snapshot's summary beside Iceberg's own.
-
-        Returns:
-            the change that makes the snapshot the newest one; None if the table lacks a file of `removed`.
         """
         metadata, table = self.table.metadata, self.table
         parent = metadata.snapshot_by_name(MAIN_BRANCH)

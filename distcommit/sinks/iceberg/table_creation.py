@@ -52,12 +52,8 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache:
 
 
 def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, cache: TableCache) -> None:
-    """Create missing tables and widen too narrow ones, all at once, as far as the sink's settings allow. `table_for`
-    later reports tables that are still unfit, each with its reason.
-
-    Raises:
-        Exception: the outcome is unknown.
-    """
+    """Create missing tables and widen too narrow ones, all at once, as far as the settings allow. `table_for` later
+    reports tables that are still unfit. After an exception the outcome is unknown."""
     requested, tables = required_struct(schema), opened(sink.catalog)
     tables_by_name = cache.read(names)
     if sink.create and (missing := [name for name in names if name not in tables_by_name]):

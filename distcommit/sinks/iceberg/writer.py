@@ -35,8 +35,6 @@ _MOST_NAME_BYTES = 240
 
 
 class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
-    """Writes data files with the schema, partition spec and sort order that the table had when they were created."""
-
     def __init__(self, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
         super().__init__(attempt, area, origin)
         self._sink, self._name = sink, sink.table_of(attempt.dataset_urn)
@@ -60,13 +58,7 @@ class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
 
 
 class IcebergFiles(DataFiles[PartitionKey | None]):
-    """Data files of one schema and partition spec of a table.
-
-    Args:
-        table: the table's version when writing began.
-        sink: the sink's settings.
-        attempt, area, begun: see `DataFiles`.
-    """
+    """Data files of one schema and partition spec, as the table had when they were created."""
 
     def __init__(
         self, table: Table, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, begun: int

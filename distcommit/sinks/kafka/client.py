@@ -49,10 +49,7 @@ class KafkaTarget:
     Attributes:
         brokers: `host:port` of some brokers, separated by commas.
         client: settings of librdkafka; their values are masked in all messages.
-        ledger: name of the ledger topic.
         ids: number of transactional ids, and of partitions of the ledger topic.
-        transaction_timeout_s: time limit of a transaction, in seconds.
-        request_timeout_s: time limit of a request, in seconds.
     """
 
     brokers: str
@@ -67,7 +64,7 @@ class KafkaTarget:
         return AdminClient(self._conf())
 
     def producer(self, transactional_id: str) -> CatchableProducer:
-        """Return a producer without a transaction, which the caller must close. Raises the errors of `admin`."""
+        """Return a producer without a transaction, which the caller must close."""
         timeout_ms = str(int(self.transaction_timeout_s * 1000))
         conf = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         return CatchableProducer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
@@ -86,8 +83,8 @@ class KafkaTarget:
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
-        """Wait for the answers to requests of an admin client: values or KafkaExceptions. Raises TransientError if an
-        answer takes too long; the request may have been executed."""
+        """Wait for the answers to requests of an admin client: values or KafkaExceptions. Raises TransientError if one
+        takes too long; the request may have been executed."""
         results: dict[Any, Any] = {}
         for name, future in futures.items():
             try:
@@ -189,12 +186,8 @@ class KafkaTarget:
         return rows, damaged
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
-        """Return the number of a topic's messages from committed transactions; 0 if the topic does not exist; None if
-        messages may have been deleted by age or by key. Wait for the end of transactions that are open now.
-
-        Raises:
-            KafkaException, TransientError: as `rows`.
-        """
+        """Return the number of a topic's messages from committed transactions; None if messages may have been deleted
+        by age or by key. Waits and raises as `rows`."""
         requested = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
         described = self.answers(requested)[topic]
         if isinstance(described, KafkaException):
@@ -215,11 +208,7 @@ class KafkaTarget:
 
     def _committed(self, topic: str, ends: Mapping[int, int]) -> Generator[Message, None, None]:
         """Yield all messages of committed transactions below these end offsets of partitions, and maybe some more.
-
-        Raises:
-            KafkaException: if they can't be read.
-            TransientError: if reading makes no progress for too long.
-        """
+        Raises TransientError if reading makes no progress for too long."""
         conf = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
         consumer = Consumer({**wait, **self._conf(), **conf, "group.id": "distcommit"})

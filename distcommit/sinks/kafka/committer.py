@@ -150,8 +150,7 @@ class KafkaCommitter(SinkCommitter):
             raise damaged_ledger(self._target.ledger, damaged)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of messages in the dataset's topic; None if datasets share a topic, as messages do not name
-        their dataset."""
+        """Return the number of messages in the dataset's topic; None if datasets share a topic."""
         if DATASET not in self._topic:
             return None
         return self._target.count(self._admin, topic_of(self._topic, dataset_urn))
@@ -240,8 +239,8 @@ class KafkaCommitter(SinkCommitter):
         requests: Mapping[int, CommitRequest],
         rows: Mapping[bytes, LedgerRow],
     ) -> Failures:
-        """Commit all requests or none. Returns outcomes of requests with an error of their own; empty if all were
-        committed. Raises KafkaException if another error occurred; the outcome is unknown."""
+        """Commit all requests or none. Return outcomes of requests with an error of their own; empty if all were
+        committed. Raises KafkaException for other errors, after which the outcome is unknown."""
         failures: Failures = {}
         producer.begin_transaction()
         for index, request in requests.items():
@@ -326,7 +325,7 @@ def _send(
     note: Note,
     failures: Failures,
 ) -> None:
-    """Send messages until one has an error of its own. Raises KafkaException if another error occurred."""
+    """Send messages until one has an error of its own. Raises KafkaException for other errors."""
     for message in messages:
         while not failures:
             try:
@@ -344,12 +343,7 @@ def _send(
 
 
 def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
-    """Send ledger rows.
-
-    Raises:
-        _TooLargeError: if a row is larger than a message may be.
-        KafkaException: if another error occurred.
-    """
+    """Send ledger rows. Raises _TooLargeError if a row is larger than a message may be."""
     for number, (key, row) in enumerate(rows.items()):
         sent = msgspec.json.encode(row)
         try:

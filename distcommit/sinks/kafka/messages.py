@@ -36,13 +36,8 @@ _FLUSH_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The columns for each part of a message; an empty name if the part is absent.
-
-    Attributes:
-        format: `bytes`: the value is the column `value`; `json`: an object of all columns that no other part names.
-        timestamp: a column of times. Without one, or for null, a message has the time of sending.
-        partition: a column of integers. Without one, or for null, the client chooses by the key.
-    """
+    """The columns for each part of a message; an empty name if the part is absent. The value is the column `value` for
+    format `bytes`, and an object of all columns that no other part names for `json`."""
 
     format: Literal["bytes", "json"]
     key: str
@@ -62,8 +57,7 @@ class Mapping:
         return frozenset((self.key, self.headers, self.timestamp, self.partition))
 
     def check(self, schema: pa.Schema) -> None:
-        """Check that records can be messages. Raises ConfigurationError if a column is missing, or its type or name
-        does not fit."""
+        """Check that records can be messages, or raise ConfigurationError."""
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
         predicate = [(setting, column, "bytes or text", is_text) for setting, column in text.items()]
         predicate += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]
@@ -88,7 +82,6 @@ class Mapping:
             )
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert a batch to messages. Raises the errors of `check`."""
         self.check(batch.schema)
         columns = [
             self._column(batch, self.key, 0),
@@ -193,8 +186,7 @@ class KafkaWriter(CoveringWriter):
 
 
 def staged_messages(context: CommitterContext, path: str, checksum: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a staged file as `Producer.produce` takes them, without a topic. Raises the errors of
-    `staged_batches`."""
+    """Yield the messages of a staged file as `Producer.produce` takes them. Raises the errors of `staged_batches`."""
     for batch in staged_batches(context, path, checksum):
         for row in batch.to_pylist():
             headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]

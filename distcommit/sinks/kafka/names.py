@@ -20,8 +20,6 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RowName(NamedTuple):
-    """The store, dataset and branch of a ledger row."""
-
     store_id: str
     dataset_urn: str
     branch: str

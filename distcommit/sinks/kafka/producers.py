@@ -33,8 +33,6 @@ def raising(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class CatchableProducer:
-    """A producer that raises KafkaException where the client raises KafkaError."""
-
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self.client: Producer | None = Producer(dict(conf))
 

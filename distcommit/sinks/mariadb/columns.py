@@ -76,16 +76,8 @@ _TYPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        name: the column's name.
-        kind: its type without length, in lower case.
-        sizes: lengths or digits of the type.
-        unsigned: whether it is an unsigned number.
-        nullable: whether it may be null.
-        shown: name and type, for messages.
-    """
+    """A column of a table, with its type in lower case without length (`kind`), and the type's lengths or digits
+    (`sizes`)."""
 
     name: str
     kind: str
@@ -96,7 +88,6 @@ class Column:
 
     @property
     def fraction(self) -> int:
-        """Number of decimal digits of seconds."""
         return self.sizes[0] if self.sizes else 0
 
 
@@ -110,8 +101,8 @@ def column_of(name: str, declared: str, *, nullable: bool) -> Column:
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
-    """Return the type to create a column with. Columns of `keys` get a type that can be indexed. Raises
-    ConfigurationError if MariaDB has no such type."""
+    """Return the type to create a column with; columns of `keys` get a type that can be indexed. Raises
+    ConfigurationError."""
     kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
@@ -125,8 +116,7 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """Return the wider integer or float type that the column needs for the field; None if it is wide enough, unsigned,
-    or of another type."""
+    """Return the wider integer or float type that the column needs for the field; None if it needs none."""
     kind, current_kind = _TYPES.stored(field.type), column.kind
     if current_kind in _WIDENED and not (column.unsigned if current_kind in _INTEGERS else column.sizes):
         return _MADE[kind] if needs_widening(_WIDENED[current_kind], kind) else None
@@ -134,7 +124,7 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns. Raises RefusedError if one does not."""
+    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
     for field in schema:
         column = columns[field.name]
         if _sent_type(_TYPES.stored(field.type), column) is None:
@@ -230,7 +220,6 @@ def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
 
 
 def _texts(array: pa.Array) -> pa.Array:
-    """Return dates and times as MariaDB writes them."""
     return (array.cast(pa.timestamp("us")) if pa.types.is_timestamp(array.type) else array).cast(pa.string())
 
 

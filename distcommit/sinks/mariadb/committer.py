@@ -82,8 +82,7 @@ class MariadbCommitter(SqlCommitter):
             self.execute(_NAMED, (_IDENTITY_ID, uuid.uuid4().hex))
 
     def create_missing(self, name: str, statement: str) -> None:
-        """Create the ledger or proofs table if it does not exist. Raises ConfigurationError if the table's engine is
-        not InnoDB."""
+        """Create the ledger or proofs table if it is missing. Raises ConfigurationError if its engine is not InnoDB."""
         query = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
         if execute(self._connection, query, (name,)).fetchone() == (0,):
             self.execute(statement)
@@ -123,7 +122,6 @@ class MariadbCommitter(SqlCommitter):
         return outcomes
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Create and alter the tables first, then commit all requests or none."""
         outcomes = super().commit_atomically(requests)
         for _ in range(_MOST_ALTERED):
             to_alter, self._altered_first = self._altered_first, {}

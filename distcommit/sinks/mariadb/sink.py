@@ -64,8 +64,7 @@ class MariadbSink(ServerSink):
         )
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns. Raises ConfigurationError as `TableSink.check_schema`; or if
-        MariaDB has no type for a column, or rejects its name."""
+        """Check that tables can have these columns. Raises ConfigurationError."""
         NAMES.check(schema.names)
         super().check_schema(schema)
         with needing_client(self.type):

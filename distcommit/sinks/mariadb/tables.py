@@ -46,16 +46,8 @@ class AlterTableFirst(Exception):  # noqa: N818 - not an error
 
 @dataclass
 class Table:
-    """A table whose definition is locked until the transaction ends.
-
-    Attributes:
-        connection: connection with the transaction.
-        shown: the table's name.
-        columns: the table's columns by name.
-        most_bytes: size of the largest statement that the server accepts.
-        tags: values of the tag columns, equal in each row.
-        identity: the mark in the table's comment; 0 if it has none.
-    """
+    """A table whose definition is locked until the transaction ends. All rows get the values of the tag columns
+    (`tags`)."""
 
     connection: Connection[Cursor]
     shown: str
@@ -65,12 +57,8 @@ class Table:
     identity: int = 0
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags.
-
-        Raises:
-            AlterTableFirst: if columns are missing or too narrow, and the table may be altered.
-            RefusedError: if the table does not take the rows.
-        """
+        """Check that the table takes rows of this schema and their tags, or raise RefusedError. Raises AlterTableFirst
+        if columns are missing or too narrow, and the table may be altered."""
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         changes = [f"ADD COLUMN {quoted(column.name)} {column_type(column, ())}" for column in missing]
@@ -99,10 +87,8 @@ class Table:
                 raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {inserted} came in")
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones.
-
-        The server sets one column after another, and each expression sees the columns that are already set.
-        """
+        """Replace rows with the same keys by newer ones. The server sets one column after another, and each expression
+        sees the columns that are already set."""
         names = batches[0].schema.names
         self._check_keys(names, keys)
         check_keys(batches, keys, self.columns)
@@ -160,8 +146,8 @@ class Table:
         return int(cursor.rowcount)
 
     def _check_keys(self, names: Sequence[str], keys: Sequence[str]) -> None:
-        """Check that the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index, and could
-        change the row of another key. Raises RefusedError if there is another unique index, or none on the keys."""
+        """Raise RefusedError unless the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index,
+        and could change the row of another key."""
         indexes: dict[str, list[tuple[Any, ...]]] = {}
         for row in execute(self.connection, f"SHOW INDEX FROM {quoted(self.shown)}").fetchall():
             if not row[1]:  # non_unique
@@ -185,8 +171,8 @@ class Table:
 
 
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
-    """Return the table, locked; None if it does not exist. Raises RefusedError if its engine is not InnoDB; other
-    engines may keep rows after a rollback."""
+    """Return the table, locked; None if it does not exist. Raises RefusedError if its engine may keep rows after a
+    rollback."""
     try:
         execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
     except MySQLError as error:
@@ -227,10 +213,8 @@ def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, s
 def create_statement(
     connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> str:
-    """Return the statement that creates the table for rows of this schema, unless it exists.
-
-    Its collation compares texts by bytes and, if the server has such a one, does not ignore trailing spaces.
-    """
+    """Return the statement that creates the table unless it exists. Its collation compares texts by bytes, and does not
+    ignore trailing spaces if the server has such a one."""
     statement = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
     unpadded = execute(connection, statement, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
     collation = unpadded[0] if unpadded else "utf8mb4_bin"
@@ -244,5 +228,4 @@ def create_statement(
 
 
 def quoted(name: str) -> str:
-    """Quote a name for a statement without values."""
     return "`" + name.replace("`", "``") + "`"

@@ -83,8 +83,7 @@ def execute(connection: Connection[Cursor], statement: str | bytes, values: Sequ
 
 
 def check_durable(connection: Connection[Cursor]) -> None:
-    """Check that COMMIT returns only after the transaction is on disk. Raises ConfigurationError if the server is set
-    otherwise, which a session can't change."""
+    """Raise ConfigurationError if the server returns from COMMIT before the transaction is on disk."""
     statement = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
     flushed, has_log, synced = execute(connection, statement).fetchone() or (0, 0, 0)
     if flushed != 1 or (has_log and synced != 1):
@@ -131,8 +130,8 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a savepoint, to which the transaction is rolled back on an exception. Raises CollisionError if the block has
-    raised, and the whole transaction was rolled back."""
+    """Open a savepoint, to which the transaction is rolled back on an exception. Raises CollisionError if the server
+    has rolled back the whole transaction."""
     execute(connection, "SAVEPOINT dataset")
     try:
         yield
@@ -161,7 +160,6 @@ def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutco
 
 
 def code_of(error: Exception) -> int:
-    """Return the error's number; 0 if it has none."""
     code = next(iter(error.args), 0)
     return code if isinstance(code, int) else 0
 

@@ -53,8 +53,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table after the transaction, because the statement would end it; return the table's
-        identity."""
+        """Create a missing table after the transaction, which the statement would end."""
         try:
             return super().ready(request, rows)
         except AlterTableFirst as error:

@@ -84,7 +84,6 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: the column's name.
         kind: its type as in pg_type; for a domain, the underlying type.
         modifier: length or digits, as in pg_attribute; -1 for none.
         shown: name and type, for messages.
@@ -113,8 +112,7 @@ def column_type(field: pa.Field) -> str:
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """Return the wider integer or float type that the column needs for the field; None if it is wide enough, or of
-    another type or a domain."""
+    """Return the wider integer or float type that the column needs for the field; None if it needs none."""
     current_kind = _WIDENED.get(column.shown.removeprefix(f"{column.name} "))
     return (
         column_type(field)
@@ -135,7 +133,7 @@ def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowTo
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns. Raises RefusedError if one does not."""
+    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
     for field in schema:
         column = columns[field.name]
         if _sent(plain_type(field.type), column) is None:
@@ -143,7 +141,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBatch:
-    """Return the batch in the types of the table's columns. Raises RefusedError if a column does not take a value."""
+    """Return the batch in the types of the table's columns. Raises RefusedError if a value does not fit."""
     arrays = [_array(array, columns[name]) for name, array in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.record_batch(arrays, names=batch.schema.names)
 

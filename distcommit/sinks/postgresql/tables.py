@@ -35,16 +35,8 @@ _IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_clas
 
 @dataclass
 class Table:
-    """A table whose definition is locked until the transaction ends.
-
-    Attributes:
-        connection: connection with the transaction.
-        schema: schema of the table.
-        name: the table's name.
-        identity: the table's oid.
-        columns: the table's columns by name.
-        tags: values of the tag columns, equal in each row.
-    """
+    """A table whose definition is locked until the transaction ends. All rows get the values of the tag columns
+    (`tags`)."""
 
     connection: psycopg.Connection
     schema: str
@@ -62,12 +54,8 @@ class Table:
         return sql.Identifier(self.schema, self.name)
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of this schema and their tags; add columns if allowed.
-
-        Raises:
-            RefusedError: if the table does not take the rows.
-            ConfigurationError: if PostgreSQL has no type for a column to add.
-        """
+        """Check that the table takes rows of this schema and their tags; add columns if allowed. Raises RefusedError
+        or, if PostgreSQL has no type for a column to add, ConfigurationError."""
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         for item in missing:
@@ -83,11 +71,8 @@ class Table:
         check_fits(tagged_schema, self.columns)
 
     def _widen(self, schema: pa.Schema) -> None:
-        """Widen columns that are too narrow for the rows.
-
-        A column is left as it is if other objects depend on its type, or the table has another owner. Then each value
-        is checked.
-        """
+        """Widen columns that are too narrow for the rows. A column stays as it is if other objects depend on its type,
+        or the table has another owner; then each value is checked."""
         wider = {each.name: wider_type(each, self.columns[each.name]) for each in schema}
         for name, kind in wider.items():
             if kind is None:

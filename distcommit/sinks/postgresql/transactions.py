@@ -62,8 +62,8 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Begin a transaction that the block must end. Roll it back on an exception. Raises CollisionError if the server
-    has rolled it back because of a conflict."""
+    """Begin a transaction that the block must end, and roll it back on an exception. Raises CollisionError if the
+    server has rolled it back because of a conflict."""
     try:
         connection.execute(_BEGIN)
         yield

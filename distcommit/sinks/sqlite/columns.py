@@ -42,14 +42,6 @@ _TAKES: Mapping[str, frozenset[Stored]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        name: the column's name.
-        declared: its declared type; may be empty.
-        in_key: whether it is part of the primary key.
-    """
-
     name: str
     declared: str
     in_key: bool
@@ -80,7 +72,7 @@ def column_type(field: pa.Field) -> Stored:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the types of the rows fit into the table's columns. Raises RefusedError if one does not."""
+    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
     for field in schema:
         column, kind = columns[field.name], _TYPES.stored(field.type)
         stored, takes = _stored(kind), _TAKES[column.affinity]

@@ -69,8 +69,7 @@ class SqliteSink(TableSink):
         return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns. Raises ConfigurationError as `TableSink.check_schema`; or if SQLite
-        has no type for a column, or two names differ only by case."""
+        """Check that tables can have these columns. Raises ConfigurationError."""
         NAMES.check(schema.names)
         super().check_schema(schema)
         for field in schema:
@@ -85,7 +84,6 @@ class SqliteSink(TableSink):
             )
 
     def check_connection(self) -> str:
-        """Check that the file, or a new file in its folder, can be written."""
         folder = os.path.dirname(self.path)
         written = self.path if os.path.exists(self.path) else folder
         if not os.path.isdir(folder) or not os.access(written, os.W_OK):

@@ -24,15 +24,8 @@ from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, val
 
 @dataclass
 class Table:
-    """A table, in a file that no other session writes to until the transaction ends.
-
-    Attributes:
-        connection: connection with the transaction.
-        shown: the table's name.
-        columns: the table's columns by name.
-        tags: values of the tag columns, equal in each row.
-        identity: the mark in the table's definition; 0 if it has none.
-    """
+    """A table, in a file that no other session writes to until the transaction ends. All rows get the values of the tag
+    columns (`tags`)."""
 
     connection: sqlite3.Connection
     shown: str

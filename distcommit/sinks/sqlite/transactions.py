@@ -44,10 +44,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     writers.
 
     Some errors end the transaction, and later statements are committed one by one. So its state is checked before
-    COMMIT.
-
-    Raises:
-        TransientError: if an error has ended the transaction.
+    COMMIT. Raises TransientError if it was ended.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -36,12 +36,7 @@ def leaves(schema: pa.Schema) -> Sequence[str]:
 
 
 def rarely_repeating_columns(rows: pa.Table, skipped: Collection[str] = ()) -> Sequence[str]:
-    """Return the columns of short values that rarely repeat in a sample of the rows; none if there are few rows.
-
-    Args:
-        rows: the first row group of a file, or a part of it.
-        skipped: columns to skip.
-    """
+    """Return the columns of short values that rarely repeat in a sample of the rows; none if there are few rows."""
     if rows.num_rows < _LEAST_ROWS:
         return []
     step = rows.num_rows // _PIECES

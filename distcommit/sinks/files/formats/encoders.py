@@ -67,7 +67,7 @@ def encoder_of(
     bloom_filters: Container[str] = (),
     configured_dictionaries: Collection[str] = (),
 ) -> Encoder:
-    """Return a new encoder.
+    """Return a new encoder, or raise ConfigurationError if the format has no type for a column.
 
     Args:
         file_format: format of the file.
@@ -76,9 +76,6 @@ def encoder_of(
         options: further options of pyarrow for Parquet.
         bloom_filters: columns of ORC with a Bloom filter.
         configured_dictionaries: columns whose dictionary `options` configures.
-
-    Raises:
-        ConfigurationError: if the format has no type for a column.
     """
     if file_format == "avro":
         return AvroEncoder(schema, compression)
@@ -90,14 +87,14 @@ def encoder_of(
 
 
 def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options: Mapping[str, Any]) -> pq.ParquetWriter:
-    """Return a Parquet writer. Pages have checksums, by which the audit detects damage."""
+    """Return a Parquet writer whose pages have checksums, by which the audit detects damage."""
     return pq.ParquetWriter(target, schema, **{"compression": compression, "write_page_checksum": True, **options})
 
 
 @lru_cache(256)
 def _check_parquet(schema: pa.Schema) -> None:
-    """Check that Parquet has all types of a schema, because pyarrow's error for a missing type may look like a disk
-    error. Raises ConfigurationError."""
+    """Raise ConfigurationError if Parquet lacks a type of the schema; pyarrow's own error may look like a
+    disk error."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
         field, actual = next((item for item in refusals if item[1]), (schema.field(0), _refusal(schema)))
@@ -182,8 +179,6 @@ class ParquetEncoder:
 
 
 class _WholeFileEncoder(ABC):
-    """An encoder of files that are written as a whole."""
-
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
         raise ValueError("files of this format are written as a whole")
 

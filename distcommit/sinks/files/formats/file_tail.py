@@ -36,13 +36,8 @@ class _Version(msgspec.Struct):
 
 
 class FileTail(msgspec.Struct, frozen=True):
-    """The metadata of a file.
-
-    Attributes:
-        metadata: keys and values.
-        schema: the schema of its rows as Arrow serializes it, in base64.
-        others_checksum: xxh3-64 of all other bytes of the file, in hexadecimal digits.
-    """
+    """Metadata of a file: keys and values, the schema of its rows as Arrow serializes it (base64), and the xxh3-64 of
+    all other bytes."""
 
     version: int
     metadata: dict[str, str]
@@ -126,7 +121,6 @@ def _gzip_head(size: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """Return a number as Protocol Buffers encode it."""
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)

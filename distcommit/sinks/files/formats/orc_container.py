@@ -50,8 +50,7 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
     """Return a whole file as bytes. `bloom_filters` are the columns with a Bloom filter.
 
     Raises:
-        ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads back as another one,
-            or if pyarrow writes wrong values of structs.
+        ConfigurationError: if pyarrow would read back another timestamp (outside the years 1677 to 2262) or struct.
     """
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
@@ -72,8 +71,8 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
 
 
 def read_metadata(file: pa.NativeFile) -> dict[str, str]:
-    """Return the metadata of a file; empty if another program has written it. Raises ValueError if it is not a complete
-    ORC file, or its metadata is damaged."""
+    """Return the metadata of a file; empty if another program has written it. Raises ValueError if the file
+    is damaged."""
     tail_and_bounds = _read_file_tail(file)
     return {} if tail_and_bounds is None else tail_and_bounds[0].metadata
 
@@ -93,7 +92,7 @@ def read_table(file: pa.NativeFile) -> pa.Table:
 
 
 def _numbered(schema: pa.Schema) -> Iterator[tuple[int, str]]:
-    """Yield the top-level columns with their numbers in ORC, which count nested columns, too; 0 is the row."""
+    """Yield the top-level columns with their numbers in ORC, which count nested columns, too."""
     number = 1
     for field in schema:
         yield number, field.name
@@ -132,7 +131,6 @@ def _with_file_tail(file: bytes, tail: FileTail) -> bytes:
 
 
 def _read_file_tail(file: pa.NativeFile) -> tuple[FileTail, int, int] | None:
-    """Return the metadata of a file, with its beginning and end."""
     size = file.size()
     last = file.read_at(min(size, _MAX_POSTSCRIPT), max(0, size - _MAX_POSTSCRIPT))
     if not last or last[-1] + 1 > len(last) or last[-4:-1] != b"ORC":
@@ -143,12 +141,10 @@ def _read_file_tail(file: pa.NativeFile) -> tuple[FileTail, int, int] | None:
 
 
 def _frames_of(postscript: bytes) -> Frames:
-    """Return the frames for a postscript, given its bytes behind the footer's length."""
     return ORC_NOT_COMPRESSED if postscript.startswith(_NOT_COMPRESSED) else ORC
 
 
 def _first_number(postscript: bytes) -> tuple[int, bytes]:
-    """Return the number in the first field, and the bytes behind it."""
     number = 0
     for index, byte in enumerate(postscript[1:11]):
         number |= (byte & 0x7F) << (7 * index)
@@ -158,7 +154,6 @@ def _first_number(postscript: bytes) -> tuple[int, bytes]:
 
 
 def _stored(field: pa.Field) -> pa.DataType:
-    """Return the type that a column is written as. Raises ConfigurationError if there is none."""
     try:
         return _TYPES.stored(field.type, field.name)
     except UnstorableTypeError as error:

@@ -19,7 +19,6 @@ from distcommit.sinks.files.formats.text_values import array_of, csv_text, from_
 TextFormat = Literal["jsonl", "csv"]
 TextCodec = Literal["gzip", "zstd"]
 CODECS: dict[str, TextCodec] = {".gz": "gzip", ".zst": "zstd"}
-"""Codecs by the ending of file names."""
 
 _FRAMES: dict[TextCodec, Frames] = {"gzip": GZIP, "zstd": ZSTD}
 _ROWS = 4096  # rows at a time, which are converted to Python
@@ -55,8 +54,8 @@ def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[str, str]:
 
 
 def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -> pa.Table:
-    """Read all records of a file from this module. Raises ValueError if its text is damaged; damage may raise other
-    built-in errors as well."""
+    """Read all records of a file from this module. Raises ValueError or other built-in errors if its text is
+    damaged."""
     tail_and_end = _FRAMES[codec].read(file, file.size())
     if tail_and_end is None:
         raise ValueError("it has no metadata with its columns")

@@ -82,8 +82,8 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column from results of `values_of`. Raises ValueError if a value is not valid; other built-in errors are
-    possible."""
+    """Return a column from results of `values_of`. Raises ValueError or other built-in errors if a value is
+    not valid."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         missing = [value is None for value in values]
@@ -130,7 +130,7 @@ def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def csv_text(array: pa.Array) -> pa.Array:
-    """Return a column for CSV: as `to_text`, and floats are text if any is not finite."""
+    """Return a column for CSV: as `to_text`, but floats are text if any is not finite."""
     result = to_text(array)
     if not pa.types.is_floating(result.type) or _all_finite(result):
         return result
@@ -172,7 +172,6 @@ def _times(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _bounds(kind: pa.DataType) -> tuple[int, int]:
-    """Return the smallest and the largest number that has an ISO text."""
     if pa.types.is_date32(kind):
         return _FIRST_S // _DAY_S, _LAST_S // _DAY_S
     factor = _PER_SECOND[kind.unit]

@@ -65,7 +65,7 @@ class RestTables(Tables):
         return {name: table for name, table in zip(names, tables, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes. See `Tables.commit`. If one fails, all others are tried before its error is raised."""
+        """Apply changes. If one fails, all others are tried before its error is raised."""
         sync()
         remaining = [change for change in changes if change.table.name() not in self._alone]
         parts = [[change] for change in changes if change.table.name() in self._alone]
@@ -89,7 +89,6 @@ class RestTables(Tables):
         return [answers[change.table.name()] is True for change in changes]
 
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables by one request each, many concurrently. See `Tables.create`."""
         tables = run_parallel(_CALLS, self._create, list(definitions))
         return {new.name: table for new, table in zip(definitions, tables, strict=True) if table is not None}
 

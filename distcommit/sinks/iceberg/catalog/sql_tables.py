@@ -61,7 +61,7 @@ class SqlTables(Tables):
         return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes. See `Tables.commit`. If the metadata of one can't be written, all others are applied first."""
+        """Apply changes. If the metadata of one can't be written, all others are applied before the error is raised."""
         written = run_parallel(self.parallel_calls, self._tried_write, changes)
         created = [
             (change, result) for change, result in zip(changes, written, strict=True) if isinstance(result, tuple)
@@ -108,7 +108,6 @@ class SqlTables(Tables):
             logger.warning("old metadata of %s could not be deleted", change.table.name(), exc_info=True)
 
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables in one transaction. See `Tables.create`."""
         for namespace in {new.name[:-1] for new in definitions} - self._folders.keys():
             self.ensure_namespace(namespace)
             self._folders[namespace] = self._sql._get_default_warehouse_location(".".join(namespace), "")
@@ -141,7 +140,6 @@ class SqlTables(Tables):
         return {**errors, **{table.name(): table for table in remaining}}
 
     def _begin(self, new: NewTable) -> Table | _NotCreated:
-        """Write the first metadata file of a table that is not in the catalog yet."""
         try:
             location = f"{self._folders[new.name[:-1]]}{new.name[-1]}"
             properties = dict(new.properties)
@@ -232,7 +230,6 @@ class SqlTables(Tables):
             return error
 
     def _write(self, change: Change) -> _Written:
-        """Write the changed metadata; return its location and content."""
         table = change.table
         for requirement in change.requirements:
             requirement.validate(table.metadata)

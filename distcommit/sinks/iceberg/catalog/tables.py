@@ -35,13 +35,8 @@ _REMOTE_CALLS = 32
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a table.
-
-    Attributes:
-        table: the loaded version, which the change requires.
-        updates: the updates.
-        requirements: the same requirement for catalogs that check it instead of comparing pointers.
-    """
+    """A change of the loaded version of a table. Some catalogs check `requirements` instead of comparing the
+    pointer."""
 
     table: Table
     updates: tuple[TableUpdate, ...]
@@ -82,26 +77,16 @@ class Tables(ABC):
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, and return for each whether it was applied. A change is not applied if its table has changed
-        meanwhile.
+        """Apply changes, at most one for each table, and return for each whether it was applied. A change is not
+        applied if its table has changed meanwhile. After an exception the outcome is unknown.
 
-        Args:
-            changes: at most one for each table.
-            sync: called when all new files are written, before any table changes.
-
-        Raises:
-            Exception: the outcome of the changes is unknown.
+        `sync` is called when all new files are written, before any table changes.
         """
 
     @abstractmethod
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables and their namespaces.
-
-        Returns:
-            the created tables. If a single table can't be created, the error is in its place. Tables that another
-            client has
-            created meanwhile are not returned.
-        """
+        """Create tables and their namespaces, and return them. If a single table can't be created, the error is in its
+        place. Tables that another client has created meanwhile are not returned."""
 
     @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
@@ -116,11 +101,8 @@ class Tables(ABC):
         """Check that the catalog answers and accepts changes; raise its error otherwise."""
 
     def probe_locations(self, locations: Iterable[str]) -> None:
-        """Check locations by writing and deleting a file; raise the error if that fails.
-
-        Texts that are not locations are skipped. Remote locations are skipped, too, if the catalog lends credentials
-        for each table.
-        """
+        """Check locations by writing and deleting a file; raise the error if that fails. Remote locations are skipped
+        if the catalog lends credentials for each table."""
         for location in {*filter(None, locations)}:
             if folder := local_path(location):
                 probe_folder(folder)
@@ -154,10 +136,8 @@ def readable(read: Table | Exception) -> Table:
 
 
 class TableCache:
-    """A cache of tables for a run's writers. A database is queried once for all tables of a namespace.
-
-    The cached versions may be outdated: the committer compares them with the present ones.
-    """
+    """A cache of tables for a run's writers. A database is queried once for all tables of a namespace. Cached versions
+    may be outdated: the committer compares them with the present ones."""
 
     def __init__(self, tables: Tables, namespace: Identifier) -> None:
         self._tables, self._namespace, self._lock = tables, namespace, Lock()
