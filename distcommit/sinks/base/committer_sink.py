@@ -39,10 +39,8 @@ class CommitterSink(Sink):
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Whether writers leave prepared transactions, which can't be committed any more after `discard`.
-
-        If True, `discard` is also called for commits that an operator has accepted without committing them.
-        """
+        """Whether writers leave prepared transactions, which can't be committed any more after `discard`. If True,
+        `discard` is also called for commits that an operator has accepted without committing them."""
         return False
 
     def upgraded(self, info: Any, version: int) -> Any:
@@ -109,5 +107,4 @@ class StoredName(SettingsModel):
     stored_as: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,64}$")
 
     def name_of(self, kind: str) -> str:
-        """Return the name that commits are stored with: `kind` and the suffix."""
         return f"{kind}@{self.stored_as}" if self.stored_as else kind

@@ -24,23 +24,19 @@ from distcommit.sinks.base.offset_coverage import added, without
 
 
 def commit_id(request: CommitRequest) -> str:
-    """Return the identity of a request's commit: a hash of its attempts; empty if the request names none.
-
-    Epochs do not identify a commit: a store that was restored from a copy assigns the same epochs again.
-    """
+    """Return the identity of a request's commit: a hash of its attempts; empty if the request names none. Epochs are
+    not unique: a store that was restored from a copy assigns them again."""
     return xxh3_128_hexdigest("\n".join(request.attempts).encode()) if request.attempts else ""
 
 
 def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
-    """Return whether row and request have the same epoch but are different commits."""
     ids = row.commit_id, commit_id(request)
     return row.epoch == request.epoch and all(ids) and ids[0] != ids[1]
 
 
 def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
-    """Return the outcome of a request if the target has this ledger row; None if the request must be committed.
-
-    If None, the caller commits the data and the row that `committed` returns in one transaction.
+    """Return the outcome of a request if the target has this ledger row. If None, the caller must commit the data and
+    the row that `committed` returns in one transaction.
 
     A row with a higher epoch refuses the request, too: a sealed sequence follows everything that was committed before
     it.
@@ -92,11 +88,8 @@ def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | 
 
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
     """Return the ledger row after the request is revoked. If it was committed (`row.epoch == request.epoch`), the
-    caller must delete its data in the same transaction.
-
-    Raises:
-        ConflictError: if a later epoch is committed, or another commit of the request's epoch.
-    """
+    caller must delete its data in the same transaction. Raises ConflictError if a later epoch, or another commit of the
+    request's epoch, is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     if row.epoch > request.epoch or _is_another(row, request):
         raise ConflictError(

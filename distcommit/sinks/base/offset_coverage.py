@@ -83,7 +83,7 @@ class CoveringWriter(SinkWriter):
 
 
 def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:
-    """Return the summed coverage of commit infos, each with the result of `OffsetCoverage.covered` under `key`."""
+    """Return the summed coverage of commit infos, each with a result of `OffsetCoverage.covered` under `key`."""
     return added(*(converted(info[key], Covered) for info in infos))
 
 
@@ -110,7 +110,6 @@ _Kind = tuple[str, tuple[str, ...], bool]
 
 
 def _kind(part: Covered) -> _Kind:
-    """Return the key of an entry."""
     return part.incarnation, part.branches, part.makes_several
 
 

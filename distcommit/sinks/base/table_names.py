@@ -35,8 +35,8 @@ def table_name(
 ) -> str:
     """Return the name of a dataset's table: the template with the dataset's URN.
 
-    A name that the database would change or cut off is replaced by one that ends in a hash of the original. A name that
-    already ends like such a hash is replaced, too.
+    A name that the database would change or cut off, or that ends like a hash, is replaced by one that ends in its
+    hash.
 
     Args:
         template: accepted by `check_template`.
@@ -62,11 +62,9 @@ def table_name(
 
 
 def plain_name(urn: str) -> str:
-    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters.
-
-    Unless the URN has this form, `_` replaces other characters, and a part of the URN's SHA-256 is appended, so that
-    `a.b` and `a_b` get different names. A URN that already ends like such a hash is treated likewise.
-    """
+    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters. A URN of another form, or
+    with an ending like a hash, gets `_` for other characters and a part of its SHA-256, so that `a.b` and `a_b` have
+    different names."""
     if _PLAIN.fullmatch(urn) and not _MARKED.fullmatch(urn):
         return urn
     safe = _UNSAFE.sub("_", urn)[:180]
@@ -76,5 +74,4 @@ def plain_name(urn: str) -> str:
 
 
 def table_of(template: str, urn: str) -> str:
-    """Return the name of a dataset's table: the template with `plain_name(urn)` for `{dataset}`."""
     return template.replace(DATASET, plain_name(urn))

@@ -49,7 +49,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """Return the column without dictionary and extension type."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return array.storage if isinstance(array, pa.ExtensionArray) else array
@@ -71,8 +70,7 @@ def has_negative_zero(array: pa.Array) -> bool:
 
 
 def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa.Array:
-    """Cast a column without changing values. Raises RefusedError with the names of both columns if a value does not
-    fit."""
+    """Cast a column without changing values. Raises RefusedError if a value does not fit."""
     if array.type == kind:
         return array
     if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):
@@ -84,7 +82,6 @@ def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa
 
 
 def refused_value(column: str, shown: str, reason: str) -> RefusedError:
-    """Return the error of a value that does not fit into its column."""
     return RefusedError(
         f"a value of column {column!r} does not go into the table's {shown}: {reason}. Alter the table and release the"
         " dataset with retry; or abandon it and convert or reject such values"

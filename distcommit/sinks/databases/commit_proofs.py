@@ -33,14 +33,13 @@ class ProofCommitter(SqlCommitter):
     # -- proofs
 
     def proven(self, proofs: Collection[str]) -> set[str]:
-        """Return the ids that exist as proofs."""
         if not proofs:
             return set()
         statement = f"SELECT id FROM {{proofs}} WHERE what = 'proof' AND id IN ({placeholders(proofs)})"
         return {proof for (proof,) in self.execute(statement, [*proofs]).fetchall()}
 
     def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        """Return this store's proofs of older epochs: dataset and branch, and epoch, by id."""
+        """Return dataset and branch, and epoch, of this store's proofs of older epochs, by id."""
         rows = self.execute(
             "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
             (self._context.store_id, epoch),
@@ -52,6 +51,5 @@ class ProofCommitter(SqlCommitter):
             self.execute(f"DELETE FROM {{proofs}} WHERE id IN ({placeholders(proofs)})", [*proofs])
 
     def newest(self) -> int:
-        """Return the newest epoch whose writers have begun."""
         row = self.execute("SELECT epoch FROM {proofs} WHERE id = %s", (self._context.store_id,)).fetchone()
         return int(row[0]) if row else 0

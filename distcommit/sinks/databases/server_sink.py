@@ -112,7 +112,7 @@ class ServerSink(TableSink):
         return self.two_phase
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        """Open a writer after announcing the run to the server.
+        """Open a writer. With `two_phase`, announce the run to the server first.
 
         Raises:
             ConfigurationError: if the server can't prepare transactions, or the attempt has no store id.
@@ -131,8 +131,7 @@ class ServerSink(TableSink):
         return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt), self.check_schema)
 
     @abstractmethod
-    def driver(self) -> Driver:
-        """Import the modules that need the database's client library."""
+    def driver(self) -> Driver: ...
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:
         if self.two_phase:
@@ -141,7 +140,6 @@ class ServerSink(TableSink):
         return committing_by(self._connected(driver), lambda connection: driver.committer(connection, self, context))
 
     def open_two_phase(self, context: CommitterContext) -> TwoPhaseCommitter:
-        """Open a committer that can prepare transactions."""
         driver = self._driver()
         again = partial(self._connected, driver)
         return committing_by(again(), lambda connection: driver.two_phase(connection, self, context, again))

@@ -63,7 +63,8 @@ class SqlCommitter(RowLoadingCommitter):
 
     @abstractmethod
     def outcome_of_rows(self, error: Any) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if it concerns others, too."""
+        """Return the outcome of a request whose rows caused this error; None if the error concerns other
+        requests, too."""
 
     @abstractmethod
     def count_rows(self, table: str, tag: int) -> int: ...
@@ -125,8 +126,7 @@ class SqlCommitter(RowLoadingCommitter):
         return bool(rows)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of rows with the dataset's tag; None if rows have no tags, or other commits may replace
-        them."""
+        """Return the number of rows with the dataset's tag; None without tags, or if other commits may replace rows."""
         if not self._settings.takes_back:
             return None
         tag = tag_of(self._context.store_id, dataset_urn, branch)

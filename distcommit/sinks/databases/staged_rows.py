@@ -116,12 +116,8 @@ def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
 
 
 def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Yield the rows of a staged file in order, as lists of batches with the same schema.
-
-    Raises:
-        LostError: if the file is missing or its xxh3-64 checksum differs.
-        OSError: if the file can't be read now.
-    """
+    """Yield the rows of a staged file in order, as lists of batches with the same schema. Raises LostError if the file
+    is missing or has another xxh3-64 checksum, and OSError if it can't be read now."""
     try:
         data = context.fs.read(f"{context.staging_root}/{path}")
     except FileNotFoundError as error:

@@ -77,24 +77,20 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Insert the rows of a request, whose ledger row was `row` before the commit.
-
-        Raises:
-            LostError: if staged rows are gone.
-            RefusedError: if the table can never take the rows.
-        """
+        """Insert the rows of a request, whose ledger row was `row` before the commit. Raises LostError if staged rows
+        are gone, and RefusedError if the table can never take the rows."""
 
     @abstractmethod
     def unload(self, request: CommitRequest) -> None:
-        """Delete the rows of a committed request from their table. Raises ConflictError if the rows can't be told from
-        others."""
+        """Delete the rows of a committed request. Raises ConflictError if the rows can't be told from others."""
 
     @abstractmethod
     def record(self, row: LedgerRow) -> None: ...
 
     @abstractmethod
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        """Return the outcome of a request whose rows caused this error; None if it concerns others, too."""
+        """Return the outcome of a request whose rows caused this error; None if the error concerns other
+        requests, too."""
 
     def forgo(self, request: CommitRequest) -> None:
         """Roll back prepared rows of an uncommitted request. Raises ConflictError if a part is already visible and
@@ -114,7 +110,6 @@ class TableCommitter(SinkCommitter):
         return outcomes
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commit all requests in one transaction, however many there are, or none."""
         try:
             return self._tried(requests, atomic=True)
         except _NotWholeError as error:
@@ -226,7 +221,6 @@ def _other_ledger(noted: str, identity: str) -> str:
 
 
 def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOutcome]) -> None:
-    """Raise _NotWholeError if one of the requests can't be committed."""
     for refusal, retryable in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
         for request, refused in zip(requests, outcomes, strict=True):
             if isinstance(refused, refusal):

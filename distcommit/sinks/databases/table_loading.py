@@ -46,8 +46,8 @@ class Table(Protocol):
         """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones. Of several new rows with the same keys, the last one counts.
-        Raises RefusedError as `copy`."""
+        """Replace rows with the same keys by newer ones; of several new ones the last counts. Raises RefusedError as
+        `copy`."""
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
@@ -68,8 +68,8 @@ class RowLoadingCommitter(TableCommitter):
 
     @abstractmethod
     def find(self, name: str, tags: Mapping[str, int]) -> Table | None:
-        """Return the table, locked against changes of its definition; None if it does not exist. Raises RefusedError if
-        it may store rows otherwise than transactions have left them."""
+        """Return the table, locked against ALTER; None if it does not exist. Raises RefusedError if it may store rows
+        otherwise than transactions have left them."""
 
     @abstractmethod
     def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> Table:
@@ -97,7 +97,6 @@ class RowLoadingCommitter(TableCommitter):
                 table.copy(batches)
 
     def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], Newer]]:
-        """Yield staged batches in groups of one schema, in order, with the condition of upserts."""
         of = tag_of(self._context.store_id, request.dataset_urn, MAIN_BRANCH)  # of all branches: they share positions
         for info in request.infos:
             epochs = info.get("epochs", ())
@@ -202,7 +201,6 @@ def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: 
 
 
 def dropped_rows_error(shown: str, sent: int, inserted: int) -> RefusedError:
-    """Return the error of a table with a trigger that drops rows."""
     return RefusedError(
         f"a trigger of table {shown} leaves out rows: {sent} were sent, {inserted} came in; remove it, then release the"
         " dataset with retry"

@@ -61,7 +61,6 @@ class Name(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Name | None:
-        """Parse a name; None if another program has created it."""
         match text.split("-", 3):
             case [begin, key, epoch, attempt] if begin == _OURS and epoch.isdigit():
                 return cls(key, int(epoch), attempt)
@@ -86,7 +85,7 @@ class TwoPhaseCommitter(ProofCommitter):
     @abstractmethod
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
         """Open a transaction that is prepared durably on normal exit. On an exception it is rolled back, at the latest
-        when the committer is closed. The committer must not be used for anything else afterwards."""
+        by `close`. The committer must not be used for anything else afterwards."""
 
     # -- called by writers
 
@@ -136,13 +135,8 @@ class TwoPhaseCommitter(ProofCommitter):
         return {"attempt": attempt.attempt, "table": table, **copied}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table in a separate transaction, as a prepared one would keep it locked; return the table's
-        identity.
-
-        Raises:
-            CollisionError: if the database has rolled the transaction back.
-            RefusedError: if the table is not the one that the ledger row names, or can't be used.
-        """
+        """Create a missing table in a separate transaction, as a prepared one would keep it locked. Return the table's
+        identity. Raises RefusedError if the ledger row names another table, and CollisionError."""
         key = (request.dataset_urn, request.branch)
         with self.transaction():
             rows_by_key = self.locked([key])

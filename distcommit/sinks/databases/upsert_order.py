@@ -64,7 +64,7 @@ class Newer:
         return f"(CASE WHEN {same} THEN COALESCE({later}, FALSE) ELSE {older_epoch} END)"
 
     def last(self, names: Sequence[str]) -> list[str]:
-        """Return the column names in another order: those that the condition reads come last."""
+        """Return the column names, those that the condition reads last."""
         compared = [name for name in (*ORDER_COLUMNS, self.version) if name in names]
         return [name for name in names if name not in compared] + compared
 

@@ -18,7 +18,6 @@ from distcommit.sinks.delta.schemas import columns_of, inner_fields, plain_type,
 
 
 def partition_types(table: DeltaTable) -> list[str]:
-    """Return the types of the table's partition columns, which data files do not have."""
     columns = columns_of(table)
     return [str(columns.field(name).type) for name in table.metadata().partition_columns]
 
@@ -31,8 +30,9 @@ def alterations(table: DeltaTable, location: Location, infos: Sequence[dict[str,
         if info["partition_by"] != partitions:
             yield f"it is partitioned by {partitions}, and the files by {info['partition_by']}"
             continue
-        if info["partition_types"] != (types := partition_types(table)):
-            yield f"its partition columns {partitions} are {types}; those of the files were {info['partition_types']}"
+        now_types, file_types = partition_types(table), info["partition_types"]
+        if file_types != now_types:
+            yield f"its partition columns {partitions} are {now_types}, and those of the files were {file_types}"
         columns = pa.struct([field for field in columns_of(table) if field.name not in partitions])
         for written in {file["schema"]: file["path"] for file in info["files"] if file["schema"] != now}.values():
             yield from not_readable_from_files(columns, pa.struct(location.columns_of(written)), inner_fields, _is_same)

@@ -27,11 +27,8 @@ def partition_text(value: Any) -> str | None:
 
 
 def added(info: Mapping[str, Any]) -> AddAction:
-    """Return the action that adds a file to its table.
-
-    The action has the number of rows, but no bounds of columns: deltalake skips a file with a missing bound, as if no
-    row had a value there, and columns that were added later have no bounds.
-    """
+    """Return the action that adds a file to its table, with the number of rows but no bounds of columns: deltalake
+    skips a file with a missing bound, and columns that were added later have no bounds."""
     return AddAction(
         path=name_in_table(info["path"]),
         size=info["bytes"],

@@ -51,10 +51,9 @@ class Location(Protocol):
         """Delete a file, and parts of an unfinished upload. A missing file is not an error."""
 
     def check(self) -> None:
-        """Check that the location exists, can be listed and, if local, permits writing. Raises SinkUnavailableError."""
+        """Raise SinkUnavailableError unless the location exists, can be listed and, if local, permits writing."""
 
-    def probe(self) -> None:
-        """Check the location by writing and deleting a file. Raises SinkUnavailableError."""
+    def probe(self) -> None: ...
 
 
 def opened(location: str) -> Location:

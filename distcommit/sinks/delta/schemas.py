@@ -77,7 +77,6 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return Delta's type for an Arrow type; None if it has none."""
     try:
         return _TYPES.stored(kind)
     except UnstorableTypeError:

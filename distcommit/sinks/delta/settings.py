@@ -39,5 +39,4 @@ class DeltaSettings(DataFileTables):
         return value
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the table's name, which is its folder in `location`."""
         return table_of(self.table, dataset_urn)

@@ -27,8 +27,8 @@ class DeltaTables:
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """Load the present version; None if the table does not exist. Raises SinkUnavailableError if the location does
-        not exist."""
+        """Load the present version; None if the table does not exist. Raises SinkUnavailableError without the
+        location."""
         try:
             return self._load(name)
         except TableNotFoundError:
@@ -58,19 +58,9 @@ class DeltaTables:
         transaction: tuple[str, int],
         trace: Mapping[str, str],
     ) -> bool:
-        """Commit on top of the loaded version.
-
-        Args:
-            table: the loaded version.
-            actions: files to add and remove.
-            transaction: name and number of the app transaction to set.
-            trace: properties of the commit, for operators.
-
-        Returns:
-            False if another writer committed first; then this call has changed nothing. After an exception the outcome
-            is
-            unknown.
-        """
+        """Commit file actions and the app transaction (name and number) on top of the loaded version; `trace` is for
+        operators. Return False, without changing anything, if another writer was first. After an exception the outcome
+        is unknown."""
         properties = CommitProperties(
             custom_metadata=dict(trace), max_commit_retries=0, app_transactions=[Transaction(*transaction)]
         )

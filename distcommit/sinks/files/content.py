@@ -85,7 +85,6 @@ def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _
 
 
 def _mixed(hashes: _Hashes) -> _Hashes:
-    """Apply MurmurHash3's finalizer in place."""
     hashes ^= hashes >> _SHIFT
     hashes *= _MIX[0]
     hashes ^= hashes >> _SHIFT

@@ -111,18 +111,13 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""
 
     def to_metadata(self) -> dict[str, str]:
-        """Return the footer as file metadata, with its checksum."""
         text = msgspec.json.encode(msgspec.structs.replace(self, checksum="")).decode()
         return {METADATA_KEY: f'{text.removesuffix(_NO_CHECKSUM)}"{xxh3_64_hexdigest(text.encode())}"}}'}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
-        """Return the footer in a file's metadata; None if there is none.
-
-        Raises:
-            UnknownVersionError: if it has another format version.
-            CorruptError: if it is damaged.
-        """
+        """Return the footer in a file's metadata; None if there is none. Raises UnknownVersionError and
+        CorruptError."""
         text = metadata.get(METADATA_KEY)
         if text is None:
             return None
@@ -164,8 +159,7 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file without its records; None if the name has another ending, or there is no footer,
-    because another program has written the file.
+    """Read the footer of a file without its records; None if another program has written the file.
 
     Raises:
         FileNotFoundError: if the file does not exist.
@@ -178,7 +172,7 @@ def read_footer(fs: FileSystem, path: str) -> Footer | None:
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
-    """Read all records of a file, for deep audits.
+    """Read all records of a file.
 
     Raises:
         ValueError: if its name has the ending of no format.

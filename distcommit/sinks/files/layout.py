@@ -130,7 +130,6 @@ class FileLayout(SettingsModel):
 
     @property
     def ending(self) -> str:
-        """The ending of file names, with the dot."""
         packed = f".{_ENDINGS[self.compression]}" if self.format in ("jsonl", "csv") else ""
         return f".{self.format}{packed}"
 

@@ -48,12 +48,9 @@ class OffsetSets:
         self._sets: dict[str, BitMap64] = {}
 
     def add(self, rows: pa.RecordBatch | pa.Table, provenance: Provenance) -> None:
-        """Add the offsets of rows. Integer partitions are named by their decimal text.
-
-        Raises:
-            ConfigurationError: if a provenance column is missing or has the wrong type.
-            SourceError: if a row has no partition, no offset or a negative offset.
-        """
+        """Add the offsets of rows. Integer partitions are named by their decimal text. Raises ConfigurationError if a
+        provenance column is missing or has the wrong type, and SourceError if a row has no partition, no offset or a
+        negative one."""
         self._add_columns(
             _column(rows, provenance.partition_column), _column(rows, provenance.offset_column), provenance
         )
@@ -99,7 +96,6 @@ class OffsetSets:
             self._sets.setdefault(str(partition), BitMap64()).add(offset)
 
     def add_range(self, partition: str, low: int, high: int) -> None:
-        """Add all offsets of [low, high)."""
         if low < high:
             self._sets.setdefault(partition, BitMap64()).add_range(low, high)
 
@@ -154,12 +150,7 @@ class OffsetSets:
 
     @classmethod
     def from_text(cls, text: str) -> OffsetSets:
-        """Return the sets of a text from `to_text`.
-
-        Raises:
-            UnknownVersionError: if the text has another format version.
-            CorruptError: if the text is damaged.
-        """
+        """Return the sets of a text from `to_text`. Raises UnknownVersionError and CorruptError."""
         try:
             result = from_json(text, _Version).version
             if result != OFFSETS_VERSION:

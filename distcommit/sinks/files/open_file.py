@@ -31,7 +31,6 @@ def with_origins(batch: pa.RecordBatch, origins: Origins) -> pa.RecordBatch:
 
 
 def without_origins(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without the temporary columns of origins."""
     return pa.schema(list(schema)[:-2]) if schema.names[-2:] == [*_names(_APART)] else schema
 
 
@@ -100,7 +99,6 @@ class OpenFile:
         return grown
 
     def add_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Record offsets at which the source has no record in the footer."""
         self._holes.update(offsets_of(holes))
 
     def add_filtered(self, filtered: Filtered) -> None:
@@ -188,7 +186,6 @@ class OpenFile:
 
 
 def _has_origin(rows: pa.Table, provenance: Provenance | None) -> bool:
-    """Return whether the records to write have the columns of their origin."""
     if provenance is None:
         return False
     for name, apart in zip(_names(provenance), _names(_APART), strict=True):

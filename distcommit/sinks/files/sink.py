@@ -209,7 +209,6 @@ class AttemptFiles(SinkWriter):
         Raises:
             ConfigurationError: if partition or provenance columns are missing, or the format has no type for a column.
             SourceError: if a row has no source offset.
-            OSError: if a file can't be written.
         """
         self._begin_change()
         if batch.schema.metadata:
@@ -319,7 +318,6 @@ class AttemptFiles(SinkWriter):
         return file is not None and not file.schema.equals(rows.schema, check_metadata=True)
 
     def _finish(self, keys: Sequence[str]) -> None:
-        """Finish files, several at a time if calls wait for a network."""
         files = [self._files[key] for key in keys]
         self._waiting_bytes -= sum(file.waiting_bytes for file in files)
         self._closed += run_parallel(self._fs.parallel_calls, OpenFile.finish, files)
@@ -376,7 +374,6 @@ class AttemptFiles(SinkWriter):
 
 
 def _slices(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield slices of about this size, each with its size in bytes; none if there are no rows."""
     plain_bytes = rows.nbytes  # read once, as it costs 15 µs
     if plain_bytes <= piece_bytes:
         if rows.num_rows:

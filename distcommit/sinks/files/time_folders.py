@@ -133,7 +133,7 @@ def _seconds(column: pa.Array) -> _Longs:
 
 
 def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) -> _Longs:
-    """Return the number of each instant's local year, month, day or hour since 1970; `_NEVER` if it has none."""
+    """Return each instant's local year, month, day or hour since 1970; `_NEVER` if it has none."""
     existing = (seconds >= _FIRST_S) & (seconds < _END_S)
     if not existing.all():
         seconds = np.where(existing, seconds, 0)
@@ -166,7 +166,6 @@ def _shifts(seconds: _Longs, zone: str) -> _Longs:
 
 @lru_cache(maxsize=4096)
 def _hour_shift(hour: int, zone: str) -> int | None:
-    """Return the shift of a whole hour; None if it changes within the hour."""
     first, last = _shift(hour * 3600, zone), _shift(hour * 3600 + 3599, zone)
     return first if first == last else None
 

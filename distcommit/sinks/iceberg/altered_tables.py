@@ -19,7 +19,6 @@ from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, holds, inner_fields
 
 
 def schema_of(table: Table, schema_id: int) -> Schema | None:
-    """Return the table's schema with this id; None if it was removed from the metadata."""
     return next((schema for schema in table.metadata.schemas if schema.schema_id == schema_id), None)
 
 

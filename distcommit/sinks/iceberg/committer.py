@@ -223,6 +223,5 @@ def _forget_overtaken(batch: _Batch, table: Table, ledgers: Ledgers) -> None:
 
 
 def data_files_of(table: Table, request: CommitRequest) -> list[DataFile]:
-    """Return the data files of a request as entries of the table's manifests."""
     specs, schemas = table.metadata.specs(), {schema.schema_id: schema for schema in table.metadata.schemas}
     return [data_file(file, specs[file["spec"]], schemas[file["schema"]]) for file in files_of(request)]

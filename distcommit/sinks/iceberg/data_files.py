@@ -30,7 +30,6 @@ def data_folder(table: Table) -> str:
 
 
 def folders_of(table: Table) -> tuple[str, str]:
-    """Return the folders below which a table's data files and its metadata files are."""
     return data_folder(table), table.metadata.properties.get(TableProperties.WRITE_METADATA_PATH, table.location())
 
 

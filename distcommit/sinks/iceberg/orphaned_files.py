@@ -44,7 +44,6 @@ def note_of(table: Table) -> tuple[str, str]:
 
 
 def orphaned_files(context: CommitterContext, sink: str, aborted: Sequence[AbortedAttempt]) -> OrphanedFiles:
-    """Return the data files of a sink's aborted attempts."""
     by_table: OrphanedFiles = {}
     for attempt in aborted:
         tables = {file["path"]: tuple(info["table"]) for info in attempt.infos for file in info["files"]}
@@ -81,7 +80,7 @@ def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[s
 
 
 def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
-    """Return the paths that this version of the table has. Reads all of its manifests, if there are paths."""
+    """Return the paths that this version of the table has. Reads all of its manifests."""
     snapshot = table.current_snapshot()
     if snapshot is None or not files:
         return set()

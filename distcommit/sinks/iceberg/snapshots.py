@@ -60,14 +60,8 @@ class NewSnapshot:
         properties: Mapping[str, str],
         trace: Mapping[str, str],
     ) -> Change | None:
-        """Write the snapshot's files, and return the change that makes it the newest one; None if the table lacks a
-        file of `removed`.
-
-        Args:
-            added: data files to add, of any of the table's partition specs.
-            removed: paths of data files to remove.
-            properties: properties of the table to set with the snapshot.
-            trace: entries of the snapshot's summary beside Iceberg's own.
+        """Write the snapshot's files, and return the change that makes it the newest one. Return None if the table
+        lacks a file of `removed`. `properties` of the table are set with the snapshot; `trace` is added to its summary.
         """
         metadata, table = self.table.metadata, self.table
         parent = metadata.snapshot_by_name(MAIN_BRANCH)
@@ -113,10 +107,8 @@ class NewSnapshot:
         return Change(table, updates, requirements)
 
     def is_replaced(self, now: Table) -> bool:
-        """Return whether other commits have surely taken the snapshot's place, so that the table will never contain it.
-
-        False also if that is unknown: older snapshots may have expired, and some catalogs list only the newest one.
-        """
+        """Return whether other commits have surely taken the snapshot's place. False also if that is unknown: older
+        snapshots may have expired, and some catalogs list only the newest one."""
         before, after = self.table.metadata, now.metadata
         newer = after.next_sequence_number() - before.next_sequence_number()
         parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in after.snapshots}

@@ -74,7 +74,6 @@ def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: p
 
 
 def _created(sink: IcebergSettings, tables: Tables, name: Identifier, requested: StructType) -> Table | None:
-    """Create a table; None if another writer was first."""
     if not sink.create:
         raise ConfigurationError(
             "the table does not exist",

@@ -104,12 +104,8 @@ class KafkaTarget:
         return results
 
     def topic_id(self, admin: AdminClient) -> str:
-        """Return the ledger topic's id; empty if the topic does not exist.
-
-        Raises:
-            KafkaException, TransientError: if the brokers can't describe it.
-            ConfigurationError: if it has another number of partitions than `ids`.
-        """
+        """Return the ledger topic's id; empty if the topic does not exist. Raises KafkaException or TransientError if
+        the brokers can't describe it, and ConfigurationError if it has another number of partitions than `ids`."""
         futures = admin.describe_topics(TopicCollection([self.ledger]), request_timeout=self.request_timeout_s)
         result = self.answers(futures)[self.ledger]
         if isinstance(result, KafkaException):
@@ -243,7 +239,6 @@ class KafkaTarget:
             consumer.close()
 
     def _value(self, futures: dict[Any, Any]) -> Any:
-        """Return the answer to one request, or raise it if it is an error."""
         (result,) = self.answers(futures).values()
         if isinstance(result, KafkaException):
             raise result
@@ -277,12 +272,8 @@ would be up to a gigabyte with the brokers' defaults."""
 
 @lru_cache(16)  # a worker may outlive many runs
 def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
-    """Return the id of the ledger topic, and create a missing topic; once in each process and run.
-
-    Raises:
-        ConfigurationError: if the topic has another number of partitions, or deletes rows by age.
-        TransientError: if the brokers can't describe or create it.
-    """
+    """Return the id of the ledger topic, and create a missing topic; once in each process and run. Raises
+    ConfigurationError if the topic has another number of partitions or deletes rows by age, and TransientError."""
     try:
         with target.admin() as admin:
             topic_id = target.topic_id(admin) or _created(target, admin)
@@ -325,7 +316,6 @@ def cluster_id(target: KafkaTarget) -> str:
 
 
 def _created(target: KafkaTarget, admin: AdminClient) -> str:
-    """Create the ledger topic, unless another client is first; return its id."""
     new_topic = NewTopic(target.ledger, target.ids, config={"cleanup.policy": _COMPACTED, **_SMALL})
     error = target.answers(admin.create_topics([new_topic]))[target.ledger]
     if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:

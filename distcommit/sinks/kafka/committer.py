@@ -268,7 +268,6 @@ class KafkaCommitter(SinkCommitter):
         return failures
 
     def _note(self, index: int, topic: str, failures: Failures, error: KafkaError | None, _: object) -> None:
-        """Record an error that concerns one message."""
         if error is not None and error.code() in _OF_A_MESSAGE:
             reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
             todo = _CHANGES.get(error.code())
@@ -325,7 +324,6 @@ def _send(
     note: Note,
     failures: Failures,
 ) -> None:
-    """Send messages until one has an error of its own. Raises KafkaException for other errors."""
     for message in messages:
         while not failures:
             try:

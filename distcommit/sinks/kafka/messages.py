@@ -53,11 +53,9 @@ class Mapping:
 
     @property
     def _object_columns(self) -> frozenset[str]:
-        """The columns that the object of format `json` lacks."""
         return frozenset((self.key, self.headers, self.timestamp, self.partition))
 
     def check(self, schema: pa.Schema) -> None:
-        """Check that records can be messages, or raise ConfigurationError."""
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
         predicate = [(setting, column, "bytes or text", is_text) for setting, column in text.items()]
         predicate += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]
@@ -155,7 +153,7 @@ class KafkaWriter(CoveringWriter):
             self._stage(messages.slice(start, rows_at_once))
 
     def _in_order(self) -> pa.RecordBatch:
-        """Return the messages of all waiting batches in order. Batches of equal schemas are converted together."""
+        """Return the messages of all waiting batches in order."""
         groups: list[tuple[list[pa.RecordBatch], list[int]]] = []
         for number, batch in enumerate(self._held):
             group = next((group for group in groups if group[0][0].schema.equals(batch.schema)), None)

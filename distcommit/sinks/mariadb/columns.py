@@ -92,7 +92,6 @@ class Column:
 
 
 def column_of(name: str, declared: str, *, nullable: bool) -> Column:
-    """Return a column from a type as SHOW COLUMNS writes it."""
     match = _TYPE.fullmatch(declared)
     kind, inside, after = match.groups() if match else (declared, None, "")
     sizes = tuple(int(size) for size in (inside or "").split(",") if size.strip().isdigit())

@@ -64,7 +64,6 @@ class MariadbSink(ServerSink):
         )
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns. Raises ConfigurationError."""
         NAMES.check(schema.names)
         super().check_schema(schema)
         with needing_client(self.type):

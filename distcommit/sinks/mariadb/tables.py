@@ -104,7 +104,6 @@ class Table:
         return int(execute(self.connection, statement).rowcount)
 
     def _statements(self, batches: Sequence[pa.RecordBatch], end: str) -> Iterator[tuple[int, bytes]]:
-        """Yield statements that insert all rows in order, each with its number of rows."""
         names = ", ".join(map(quoted, tagged(batches[0], self.tags).schema.names))
         head = f"INSERT INTO {quoted(self.shown)} ({names}) VALUES ".encode()
         ready: list[bytes] = []
@@ -195,7 +194,6 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
 
 
 def engine_of(connection: Connection[Cursor], name: str) -> str | None:
-    """Return the engine of a table; None for a view or a missing table."""
     return _described(connection, name)[0]
 
 

@@ -98,14 +98,11 @@ def check_durable(connection: Connection[Cursor]) -> None:
 
 @contextmanager
 def transaction(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a transaction that commits on normal exit and rolls back on an exception.
+    """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
+    server has rolled it back because of a conflict.
 
     A deadlock or an ALTER TABLE ends the transaction. Later statements are then committed one by one, and COMMIT raises
-    no error. So the transaction's state is checked before COMMIT.
-
-    Raises:
-        CollisionError: if the server has rolled it back because of a conflict.
-        TransientError: if a statement has ended it.
+    no error. So the transaction's state is checked before COMMIT, and TransientError is raised.
     """
     try:
         execute(connection, "BEGIN")
@@ -147,7 +144,7 @@ def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
 
 
 def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if it concerns others, too."""
+    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None

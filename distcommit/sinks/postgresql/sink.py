@@ -13,7 +13,6 @@ class PostgresqlSink(PostgresqlSettings):
     """Rows go to tables of PostgreSQL."""
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns. Raises ConfigurationError."""
         with needing_client(self.type):
             from distcommit.sinks.postgresql.columns import NAMES, column_type  # noqa: PLC0415
 

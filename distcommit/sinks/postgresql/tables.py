@@ -156,7 +156,6 @@ def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[s
 def _locked(
     connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int], *first: sql.Composable
 ) -> Table | None:
-    """Execute statements, then lock the table, all in one request to the server."""
     identifier = sql.Identifier(schema, name)
     locked = sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(identifier)
     statement = sql.SQL(_IDENTITY).format(sql.Literal(identifier.as_string(connection)))

@@ -42,14 +42,10 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Open a transaction that commits on normal exit and rolls back on an exception.
+    """Open a transaction that commits on normal exit and rolls back on an exception. Raises as `manual_transaction`.
 
     COMMIT of a failed transaction rolls it back without an error; only the command tag shows that. So the tag is
-    checked.
-
-    Raises:
-        CollisionError: if the server has rolled it back because of a conflict.
-        TransientError: if COMMIT has rolled it back.
+    checked, and TransientError is raised.
     """
     with manual_transaction(connection):
         yield
@@ -76,7 +72,7 @@ def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if it concerns others, too."""
+    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None

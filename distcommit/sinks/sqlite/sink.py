@@ -69,7 +69,6 @@ class SqliteSink(TableSink):
         return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns. Raises ConfigurationError."""
         NAMES.check(schema.names)
         super().check_schema(schema)
         for field in schema:

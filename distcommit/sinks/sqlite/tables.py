@@ -94,7 +94,6 @@ def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> 
 def make(
     connection: sqlite3.Connection, name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> Table:
-    """Create the table for rows of this schema."""
     tagged_schema = with_tags(rows, tags)
     columns = [f"{quoted(column.name)} {column_type(column)}" for column in tagged_schema]
     if keys:
@@ -110,6 +109,5 @@ def quoted(name: str) -> str:
 
 
 def _columns(connection: sqlite3.Connection, name: str) -> dict[str, Column]:
-    """Return the columns but generated ones."""
     rows = connection.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
     return {column: Column(column, declared, key > 0) for column, declared, key in rows}

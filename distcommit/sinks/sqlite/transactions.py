@@ -78,7 +78,7 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: sqlite3.Error, connection: sqlite3.Connection) -> CommitOutcome | None:
-    """Return the outcome of a request whose rows caused an error; None if it concerns others, too."""
+    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
     code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, plain_text(error, 1000)
     if not connection.in_transaction or code in _OF_THE_FILE:
         return None

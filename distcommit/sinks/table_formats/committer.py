@@ -64,7 +64,6 @@ class Batch(Generic[NameT]):
     failures: int = 0
 
     def answer_all(self, outcome: CommitOutcome) -> None:
-        """Set the outcome of all requests that have none."""
         self.answers |= dict.fromkeys(self.requests.keys() - self.answers.keys(), outcome)
 
     @property
@@ -98,8 +97,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         try checks whether the requests are committed.
         """
 
-    def end_commit(self, batches: Sequence[BatchT]) -> None:
-        """Finish the commit of batches whose outcomes are final."""
+    def end_commit(self, batches: Sequence[BatchT]) -> None: ...
 
     def commit_all(self, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
         batches: list[BatchT] = [
@@ -162,7 +160,6 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return rows
 
     def trace(self, **values: int) -> dict[str, str]:
-        """Return the properties that identify a commit to operators."""
         named = {f"distcommit.{name.replace('_', '-')}": str(value) for name, value in values.items()}
         return {"distcommit.store": self._context.store_id, **named}
 
@@ -267,8 +264,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         errors.raise_collected()
 
     def with_ledger(self, name: NameT, table: TableT | None) -> tuple[TableT, Ledger] | None:
-        """Return the table and its ledger, of the newest version if another writer has replaced the ledger; None
-        without a table. Raises CorruptError if a ledger file of the newest version is missing or damaged."""
+        """Return the table and its ledger, of the newest version if another writer has replaced the ledger meanwhile.
+        Raises CorruptError if a ledger file of the newest version is missing or damaged."""
         if table is None:
             return None
         try:

@@ -25,15 +25,9 @@ _OF_SINK = "sink "
 
 
 def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -> None:
-    """Record the location of a data file before the file is created, so that it is found if the attempt dies.
-
-    Args:
-        area: the attempt's staging folder.
-        sink: the sink's stored name; other sinks' committers do not delete the file.
-        name: the data file's name.
-        path: its location.
-        more: further lines for the sink's committer.
-    """
+    """Record the location of a data file in staging before the file is created, so that it is found if the attempt
+    dies. `sink` is the sink's stored name, as other sinks' committers must not delete the file. `more` are further
+    lines."""
     note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
     try:
         note.write("\n".join((path, *more, f"{_OF_SINK}{sink}")).encode())

@@ -86,16 +86,11 @@ class Ledgers:
 
     @property
     def name(self) -> str:
-        """The name under which a table has this store's ledger."""
         return f"distcommit.{self._store}"
 
     def read(self, text: str | None, table_uuid: str) -> Ledger:
-        """Return the ledger that a text describes; empty if `text` is None.
-
-        Raises:
-            CorruptError: if the text is not valid, or a file that it names is missing or damaged.
-            OSError: if a file can't be read now.
-        """
+        """Return the ledger that a text describes; empty if `text` is None. Raises CorruptError if the text is not
+        valid, or a file that it names is missing or damaged; OSError if a file can't be read now."""
         if text is None:
             return Ledger({})
         try:
@@ -147,7 +142,6 @@ class Ledgers:
         self._fs.put_if_absent(f"{self._folder}/{name}", data)
 
     def get(self, name: str) -> bytes:
-        """Return the bytes of a file. Raises CorruptError if it does not exist."""
         try:
             return self._fs.read(f"{self._folder}/{name}")
         except FileNotFoundError as error:

@@ -19,8 +19,7 @@ class TableAccess(ABC, Generic[NameT, TableT]):
     """The tables of one format. A value of `TableT` is a loaded version of a table."""
 
     @abstractmethod
-    def name_in(self, info: Mapping[str, Any]) -> NameT:
-        """Return the name of the table that a commit info names."""
+    def name_in(self, info: Mapping[str, Any]) -> NameT: ...
 
     @abstractmethod
     def name_for(self, dataset_urn: str) -> NameT: ...
@@ -38,8 +37,7 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         """Return the table's identity, which changes if the table is recreated."""
 
     @abstractmethod
-    def read_ledger(self, table: TableT) -> Ledger:
-        """Return the ledger of this version. Raises CorruptError if a ledger file is missing or damaged."""
+    def read_ledger(self, table: TableT) -> Ledger: ...
 
     @abstractmethod
     def has_ledger(self, table: TableT) -> bool: ...
@@ -93,22 +91,9 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         removed: Sequence[Mapping[str, Any]],
         trace: Mapping[str, str],
     ) -> bool:
-        """Change ledger rows and remove data files durably, on the version that was loaded.
-
-        Args:
-            name: the table's name.
-            table: the version that was loaded.
-            ledger: its ledger.
-            rows: the changed rows.
-            removed: data files as their commit infos describe them.
-            trace: properties of the commit, for operators.
-
-        Returns:
-            False if another writer has changed the table meanwhile; then this call has changed nothing.
-
-        Raises:
-            ConflictError: if a data file is not in the table any more.
-        """
+        """Change ledger rows and remove data files, as commit infos describe them, durably on the version that was
+        loaded. `trace` are properties of the commit, for operators. Return False, without changing anything, if another
+        writer has changed the table meanwhile. Raises ConflictError if a data file is not in the table any more."""
 
     def make_durable(self, name: NameT) -> None:
         """Make the present version durable, which another process may have committed."""

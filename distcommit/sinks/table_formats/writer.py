@@ -96,11 +96,9 @@ class DataFiles(ABC, Generic[PartitionT]):
         """Return a finished file's entry for the commit info."""
 
     def note(self) -> tuple[str, ...]:
-        """Return the lines to record in staging beside a file's location."""
         return ()
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows as one row group for each partition."""
         for key, partition, part in self.split(rows):
             file = self._open.pop(key, None) or self._begin(partition, part.schema)
             self._open[key] = file  # the file that was written to last comes last
@@ -182,12 +180,8 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
         """Return the commit info's entries for the table, and the folder of its data files."""
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Take records of the dataset.
-
-        Raises:
-            ConfigurationError: if the table can't take them, or is missing and may not be created.
-            SourceError: if a row has no source offset.
-        """
+        """Take records of the dataset. Raises ConfigurationError if the table can't take them or may not be created,
+        and SourceError if a row has no source offset."""
         if not batch.num_rows:
             return
         self._covering.add(batch, origins)

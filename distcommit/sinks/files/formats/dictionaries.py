@@ -49,7 +49,6 @@ def rarely_repeating_columns(rows: pa.Table, skipped: Collection[str] = ()) -> S
 
 
 def _is_short(values: pa.ChunkedArray) -> bool:
-    """Return whether values are short, and of a type that is compared fast."""
     kind, types = values.type, pa.types
     if types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind):
         all_bytes: int = pc.sum(pc.binary_length(values)).as_py() or 0

@@ -41,17 +41,13 @@ _NS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000}
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Check that ORC has types for the columns of a schema. Raises ConfigurationError."""
     for field in schema:
         _stored(field)
 
 
 def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], bloom_filters: Container[str]) -> bytes:
-    """Return a whole file as bytes. `bloom_filters` are the columns with a Bloom filter.
-
-    Raises:
-        ConfigurationError: if pyarrow would read back another timestamp (outside the years 1677 to 2262) or struct.
-    """
+    """Return a whole file as bytes. Raises ConfigurationError if pyarrow would read back another timestamp (outside the
+    years 1677 to 2262) or struct."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     stored = pa.schema([pa.field(f.name, _stored(f), f.nullable) for f in rows.schema])

@@ -27,7 +27,7 @@ _NULL = ""
 
 
 def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
-    """Return the rows as text in their order. The `first` rows of a CSV file have a header."""
+    """Return the rows as text. The `first` rows of a CSV file have a header."""
     if file_format == "jsonl":
         encode = msgspec.json.Encoder().encode_lines
         return b"".join(encode(_objects(batch)) for batch in rows.to_batches(max_chunksize=_ROWS))
@@ -42,7 +42,7 @@ def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
 
 
 def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_checksum: str) -> bytes:
-    """Return the frames behind the compressed text; `text_checksum` is the xxh3-64 of that text."""
+    """Return the frames behind the compressed text, whose xxh3-64 is `text_checksum`."""
     return _FRAMES[codec].framed(file_tail_of(dict(metadata), plain_fields(schema), text_checksum))
 
 

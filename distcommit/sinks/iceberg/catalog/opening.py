@@ -41,12 +41,8 @@ def opened(settings: CatalogSettings) -> Tables:
 
 
 def check_catalog(settings: CatalogSettings) -> str:
-    """Connect to a catalog without creating its tables, and describe it.
-
-    Raises:
-        ConfigurationError: if the folder of an SQLite catalog does not exist.
-        SinkUnavailableError: if the catalog can't be reached.
-    """
+    """Connect to a catalog without creating its tables, and describe it. Raises ConfigurationError if the folder of an
+    SQLite catalog does not exist, and SinkUnavailableError."""
     if settings.uri.startswith(_SQLITE):
         folder = os.path.dirname(settings.uri.removeprefix(_SQLITE))
         if not os.access(folder or ".", os.W_OK):

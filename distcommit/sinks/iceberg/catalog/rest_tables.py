@@ -126,8 +126,7 @@ class RestTables(Tables):
         self._rest.namespace_exists(namespace)
 
     def _read(self, name: Identifier) -> Table | Exception | None:
-        """Return the table; None if it does not exist; the error if only this table fails: reading it is forbidden, the
-        catalog fails repeatedly, or its answer is not valid."""
+        """Return the table; None if it does not exist; the error if only this table fails."""
         failed: Exception | None = None
         for _ in tries(_READS):
             try:

@@ -157,7 +157,6 @@ class SqlTables(Tables):
         return Table(new.name, metadata, target, self._io, self.catalog)
 
     def _insert(self, tables: Sequence[Table]) -> None:
-        """Insert the pointers of all these tables or of none."""
         rows = [
             self._sql._create_table_row(".".join(table.name()[:-1]), table.name()[-1], table.metadata_location)
             for table in tables

@@ -98,7 +98,7 @@ class Tables(ABC):
 
     @abstractmethod
     def probe(self, namespace: Identifier) -> None:
-        """Check that the catalog answers and accepts changes; raise its error otherwise."""
+        """Raise the catalog's error unless it answers and accepts changes."""
 
     def probe_locations(self, locations: Iterable[str]) -> None:
         """Check locations by writing and deleting a file; raise the error if that fails. Remote locations are skipped
@@ -129,7 +129,6 @@ class Tables(ABC):
 
 
 def readable(read: Table | Exception) -> Table:
-    """Return the table that was read, or raise the error that was returned instead."""
     if isinstance(read, Exception):
         raise read
     return read
@@ -146,7 +145,7 @@ class TableCache:
         self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """Return the table; None if it does not exist, or did not when `look_up` was called, but only once."""
+        """Return the table; None if it does not exist, or, only once, if it did not exist when `look_up` was called."""
         with self._lock:
             if name in self._missing:
                 self._missing.remove(name)
@@ -155,7 +154,6 @@ class TableCache:
         return readable(table) if table is not None else None
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Return the tables that exist. If a single table can't be read, the error is in its place."""
         with self._lock:
             uncached = [name for name in names if name not in self._known]
             if uncached and self._listed is None:
@@ -178,7 +176,6 @@ class TableCache:
             self._missing.update(name for name in new if name not in present)
 
     def put(self, name: Identifier, table: Table) -> None:
-        """Store the version of a table after a change."""
         with self._lock:
             self._known[name] = table
             self._missing.discard(name)

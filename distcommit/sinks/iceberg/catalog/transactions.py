@@ -44,15 +44,14 @@ def has_transactions(catalog: RestCatalog) -> bool:
 
 
 def commit_together(catalog: RestCatalog, changes: Sequence[Change]) -> None:
-    """Apply all changes.
+    """Apply all changes, or none if one of these errors is raised. After any other exception the outcome is unknown.
 
     Raises:
-        CommitFailedException: none was applied, as a table has changed meanwhile.
-        NoSuchTableError: none was applied, as a table is gone.
-        BadRequestError: none was applied, as the catalog rejects the request.
-        ForbiddenError: none was applied, as one is forbidden.
+        CommitFailedException: a table has changed meanwhile.
+        NoSuchTableError: a table is gone.
+        BadRequestError: the catalog rejects the request.
+        ForbiddenError: a change is forbidden.
         NoSuchCallError: the catalog has no such request.
-        Exception: the outcome is unknown.
     """
     body = f'{{"table-changes":[{",".join(map(_as_json, changes))}]}}'.encode()
     try:
