@@ -15,8 +15,8 @@ class ErrorCollector:
 
     Args:
         subject: what has failed, as the beginning of the error message.
-        probe: raises if the whole target is unavailable. Called after the first error; if it raises, the remaining
-            operations are not tried, as each might wait for a timeout.
+        probe: raises if the whole target is unavailable; called after the first error, so that the remaining operations
+            do not each wait for a timeout.
     """
 
     def __init__(self, subject: str, probe: Callable[[], None] | None = None) -> None:

@@ -1,13 +1,11 @@
 """The commit rule of every ledger: a commit is a compare-and-set from an epoch that the store knows.
 
 A request names its bases: the epochs that the target may have for the dataset before the commit. A row with any other
-epoch shows that the target or the store was restored from a copy, or recreated. A test of only `epoch > stored` would
-publish records twice if a bucket's log has lost its last records.
+epoch shows that the target or the store was restored from a copy, or recreated.
 
 Before a dataset's first commit its base is "no row", which a recreated, empty ledger also has. So a ledger that can be
-removed while its data stays has an identity: a text that is assigned when the ledger is created. Writers create a
-missing ledger and record its identity in their commit infos. Committers compare the identity while they lock the
-ledger's row. A different identity shows that the ledger was recreated since, and the commit is refused.
+removed while its data stays has an identity: a text that is assigned when the ledger is created. Writers record it in
+their commit infos. Committers compare it while they lock the ledger's row, and refuse requests of another ledger.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Table names from dataset URNs. Different datasets get different names, unless the template has no `{dataset}`."""
+"""Table names from dataset URNs, different for each dataset unless the template has no `{dataset}`."""
 
 from __future__ import annotations
 

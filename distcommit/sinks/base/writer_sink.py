@@ -30,10 +30,8 @@ class WriterSink(Sink):
 
 
 class RecordWriter(SinkWriter):
-    """A writer of single records, each a dict of Python values by column.
-
-    Use it for targets without an interface for batches: the conversion costs several times as much as writing a batch.
-    """
+    """A writer of single records, each a dict of Python values by column. Converting a record costs several times as
+    much as writing it in a batch."""
 
     @abstractmethod
     def write_record(self, record: dict[str, Any]) -> None: ...

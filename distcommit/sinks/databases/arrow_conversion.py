@@ -1,4 +1,4 @@
-"""Convert Arrow columns to types that databases have: without dictionaries, large offsets and odd units of time."""
+"""Convert Arrow columns to types that databases have."""
 
 from __future__ import annotations
 

@@ -157,13 +157,8 @@ class ServerSink(TableSink):
 
 
 class Driver(NamedTuple):
-    """The parts of a sink that need the database's client library.
-
-    Attributes:
-        connect: opens a connection by URL, password and `tls`.
-        committer: creates the committer.
-        two_phase: creates the committer of two-phase commit, which also gets a function that opens a second connection.
-    """
+    """The parts of a sink that need the database's client library. `two_phase` also gets a function that opens a second
+    connection."""
 
     connect: Callable[[str, str, Tls], Connection]
     committer: Callable[[Any, Any, CommitterContext], TableCommitter]

@@ -1,7 +1,6 @@
 """Base class of committers whose ledger is a table in the target database.
 
-SQL statements in this module have `%s` for each value, `{ledger}` for the ledger table and `{proofs}` for the table of
-proofs. Each database's subclass replaces these in its own syntax.
+SQL statements here have `%s` for values, `{ledger}` and `{proofs}` for tables, which subclasses replace.
 """
 
 from __future__ import annotations

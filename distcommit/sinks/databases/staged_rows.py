@@ -1,4 +1,4 @@
-"""Rows in files of the attempt's staging folder, until a committer inserts them into a table.
+"""Rows in staged files, until a committer inserts them into a table.
 
 A file has one Arrow stream for each series of batches with the same schema.
 """

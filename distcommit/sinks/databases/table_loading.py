@@ -1,4 +1,4 @@
-"""Base class of committers that load staged rows into tables: create tables, insert and delete rows."""
+"""Base class of committers that load staged rows into tables."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A Delta table's ledger: an app transaction of the table, one for each store, names the file with the ledger's text.
 
-An app transaction is a name and a number, of which the newest counts. Unlike a commit's metadata, it is in every
-checkpoint of the log, and so outlives old log entries. deltalake can't set domain metadata or properties in one commit
-with data. So the number is the beginning of the SHA-256 of a file in the job's output, which has the ledger's text.
+An app transaction is a name and a number, of which the newest counts. Unlike a commit's metadata, it outlives old log
+entries. Here the number is the beginning of the SHA-256 of a file in the job's output, because deltalake can't set
+properties in one commit with data.
 """
 
 from __future__ import annotations

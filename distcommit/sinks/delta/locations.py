@@ -1,8 +1,8 @@
 """The location of Delta tables: a local folder, or a prefix in an S3 bucket.
 
-On S3 commits are exclusive by a PUT with `If-None-Match`, which deltalake's client sends. Data files are written by
-this package's client, which can delete unfinished uploads of killed writers. Both clients take endpoint, region and
-credentials from the environment.
+On S3 deltalake's client commits by a PUT with `If-None-Match`. Data files are written by this package's client, which
+can delete unfinished uploads of killed writers. Both clients take endpoint, region and credentials from the
+environment.
 """
 
 from __future__ import annotations

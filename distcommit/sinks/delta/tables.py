@@ -1,7 +1,7 @@
 """Load Delta tables, and commit to exactly the version that was loaded.
 
-deltalake's own retry is disabled. It would commit on top of other commits, and accept an app transaction of any
-version. After a conflict the caller loads the table and decides again.
+deltalake's own retry, which would commit on top of other commits, is disabled. After a conflict the caller loads the
+table and decides again.
 """
 
 from __future__ import annotations

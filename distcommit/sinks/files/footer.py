@@ -1,8 +1,7 @@
 """The footer of published files: metadata with the origin of a file's records.
 
 It is JSON under the metadata key `distcommit` (Parquet: key-value metadata of the footer; Avro: file header; ORC: user
-metadata of the footer; JSON lines and CSV: behind the compressed text). With it an audit need not read records, and a
-lost store can be rebuilt from the files.
+metadata of the footer; JSON lines and CSV: behind the compressed text). A lost store can be rebuilt from it.
 """
 
 from __future__ import annotations

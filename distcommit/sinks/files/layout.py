@@ -1,4 +1,4 @@
-"""Settings of the layout of files: format, folders, order, and encoding of columns. They are checked at start."""
+"""Settings of the layout of files: format, folders, order, and encoding of columns."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class OpenFile:
         path: absolute path where it is written.
         target: absolute path where it will be published.
         final_path: `target` relative to the output root.
-        sort_by: columns and orders (`ascending`, `descending`) that its rows are sorted by.
+        sort_by: columns and orders (`ascending`, `descending`).
     """
 
     def __init__(

@@ -136,9 +136,8 @@ class FileSink(FileLayout, SinkSettings):
 class AttemptFiles(SinkWriter):
     """Writes the files of one attempt at one work unit in one branch. One file is open for each folder.
 
-    Rows wait in memory until there are enough for a row group. A file is created with its first row group, so that a
-    small file costs one write. Avro, ORC and sorted files are written from memory as a whole. After an error in `write`
-    or `prepare_commit`, only `abort` may be called. Not thread-safe.
+    Rows wait in memory until there are enough for a row group. Avro, ORC and sorted files are written from memory as a
+    whole. After an error in `write` or `prepare_commit`, only `abort` may be called. Not thread-safe.
 
     Args:
         area: the attempt's staging folder.

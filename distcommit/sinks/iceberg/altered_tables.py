@@ -1,8 +1,8 @@
 """Tables that were altered between writing data files and committing them.
 
 Iceberg reads a data file by the ids of its columns. If a column was dropped and added again, it has another id, and
-readers would find NULL in place of each staged value. So the table's present schema is compared with the schema of the
-files. Columns that were renamed, widened, or added without a value are accepted.
+readers would find NULL in place of each staged value. Columns that were renamed, widened, or added without a value are
+accepted.
 """
 
 from __future__ import annotations

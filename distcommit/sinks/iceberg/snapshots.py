@@ -1,7 +1,7 @@
 """A new snapshot of a table: the files of its metadata folder, and the updates that make it the newest one.
 
-pyiceberg's own commit retries without checking the ledger again. So this module creates the snapshot, and the caller
-commits it on exactly the version of the table that it was created from, or starts again.
+pyiceberg's own commit retries without checking the ledger again. Here the caller commits the snapshot on exactly the
+version of the table that it was created from, or starts again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A transactional id has one producer at a time: `init_transactions` ends the transaction of an older producer and fences
 the producer. Then the committer reads the ledger up to its end, including open transactions. As a dataset always has
-the same transactional id, the ledger then has all commits that other producers can ever have made for it.
+the same transactional id, the ledger then has all its commits.
 """
 
 from __future__ import annotations

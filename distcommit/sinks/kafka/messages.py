@@ -107,11 +107,8 @@ class Mapping:
 
 
 class KafkaWriter(CoveringWriter):
-    """Stages messages in Arrow files of about 32 MiB, which are built in memory.
-
-    The commit info has the path below the staging root and the xxh3-64 of each file under `files`, and the identity of
-    the ledger topic under `ledger`, which the committer compares.
-    """
+    """Stages messages in Arrow files of about 32 MiB. The commit info has path and xxh3-64 of each file under `files`,
+    and the identity of the ledger topic under `ledger`."""
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
         super().__init__(origin)

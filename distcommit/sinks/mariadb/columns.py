@@ -1,7 +1,7 @@
 """Convert Arrow columns to values that MariaDB stores unchanged.
 
 Even in strict mode the server rounds decimals, cuts off fractions of seconds and trailing spaces, pads binary values,
-and replaces NULL by the present time. So each value is sent in a form that the server does not change, or is refused.
+and replaces NULL by the present time. Values that it would change are refused.
 """
 
 from __future__ import annotations

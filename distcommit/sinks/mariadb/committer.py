@@ -61,8 +61,7 @@ class MariadbCommitter(SqlCommitter):
     """Commits on one connection.
 
     In MariaDB, creating or altering a table ends the transaction. So a dataset whose table needs that is rolled back to
-    its savepoint while the others are committed. Then the table is altered, and the dataset is committed in another
-    transaction.
+    its savepoint while the others are committed. Then the table is altered, and the dataset is committed separately.
     """
 
     driver_error: ClassVar = MySQLError

@@ -1,7 +1,5 @@
-"""Tables of MariaDB: found and checked within the transaction of the rows.
-
-They are created and altered outside of it, because these statements end a transaction.
-"""
+"""Tables of MariaDB: found and checked within the transaction of the rows, but created and altered outside of it,
+because these statements end a transaction."""
 
 from __future__ import annotations
 

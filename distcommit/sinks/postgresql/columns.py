@@ -1,7 +1,6 @@
 """Convert Arrow columns to the exact types of PostgreSQL columns.
 
-Binary COPY does not check types: the eight bytes of a float would become another number in a `bigint`. So each value is
-converted to the column's type, or refused.
+Binary COPY does not check types: the eight bytes of a float would become another number in a `bigint`.
 """
 
 from __future__ import annotations

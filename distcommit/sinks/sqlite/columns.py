@@ -1,7 +1,7 @@
 """Convert Arrow columns to values that SQLite stores unchanged.
 
 SQLite accepts any value in any column, and converts it by the column's type: text that looks like a number becomes one,
-and NaN becomes NULL. So each value is sent in a form that is not converted, or is refused.
+and NaN becomes NULL. Values that would change are refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""Data files in tables' folders: how they become durable, and how those of aborted attempts are found.
-
-Before a writer creates a file, it writes a note with the file's location into its staging folder.
-"""
+"""Data files in tables' folders: how they become durable, and how those of aborted attempts are found, by notes that
+writers stage before they create a file."""
 
 from __future__ import annotations
 

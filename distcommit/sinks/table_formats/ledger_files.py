@@ -2,9 +2,9 @@
 
 A small ledger is contained in the text. A larger one is in files, which the text names by their SHA-256: a base with
 all rows, and at most 16 deltas with the rows of later commits. The text is a property of an Iceberg table, or a file
-that a Delta table's transaction names. The files are in the job's output: in the table's folder, removal of orphan
-files would delete them. A file that the text no longer names is deleted once the commit of the new text is confirmed.
-If a named file is missing, the ledger is corrupt, and its content is never guessed.
+that a Delta table's transaction names. The files are in the job's output, where removal of a table's orphan files does
+not delete them. A file that the text no longer names is deleted once the commit of the new text is confirmed. If a
+named file is missing, the ledger is corrupt.
 """
 
 from __future__ import annotations
@@ -65,12 +65,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new text of a ledger.
-
-    Attributes:
-        put: name of the file that was written for the text; empty if none was.
-        superseded: names of files that the old text names and the new one does not.
-    """
+    """A new text of a ledger, the file that was written for it (if any), and the files that only the old text names."""
 
     text: str
     put: str = ""

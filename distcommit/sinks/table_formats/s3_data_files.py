@@ -1,5 +1,4 @@
-"""Data files in S3 buckets, with this package's client. Unlike the table formats' clients it can delete the parts of an
-unfinished upload of a killed writer."""
+"""Data files in S3 buckets, with this package's client, which can delete the parts of unfinished uploads."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class DataFiles(ABC, Generic[PartitionT]):
         sink: the sink's name and the size at which files are closed.
         schema_id: id of the table's schema that the files have.
         attempt: the attempt, which the file names contain.
-        area: the attempt's staging folder, for the notes with the files' locations.
+        area: the attempt's staging folder, for notes with the files' locations.
         begun: number of files that the attempt has created before.
         options: options of the Parquet writer.
     """

@@ -1,8 +1,5 @@
-"""Find columns of a Parquet file that should not have a dictionary.
-
-If values rarely repeat, a dictionary is larger than the values, and takes a third of the time of writing all other
-columns together.
-"""
+"""Find columns of a Parquet file whose values rarely repeat. A dictionary would be larger than these values, and take a
+third of the time of writing all other columns together."""
 
 from __future__ import annotations
 

@@ -112,9 +112,9 @@ def _refusal(schema: pa.Schema) -> str:
 class ParquetEncoder:
     """Encodes one row group after another, and the metadata last, in the footer.
 
-    A file with one row group of less than 1 MiB is encoded in memory and written with one call (for 100 rows: 200 µs
-    instead of 260). Below 16 KiB it is not compressed: zstd costs 300 µs for each column, and saves a disk block or
-    two. A column whose values hardly ever repeat in the first row group has no dictionary.
+    A file with one row group of less than 1 MiB is encoded in memory and written with one call. Below 16 KiB it is not
+    compressed: zstd costs 300 µs for each column, and saves a disk block or two. A column whose values rarely repeat in
+    the first row group has no dictionary.
     """
 
     def __init__(

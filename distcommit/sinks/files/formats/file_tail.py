@@ -1,6 +1,5 @@
-"""Metadata at the end of files whose format or client has no place for it.
-
-It is in frames that all readers of the format skip. So data and metadata are one file, which one rename publishes.
+"""Metadata at the end of files whose format or client has no place for it, in frames that all readers of the format
+skip.
 
 gzip (RFC 1952): empty members with an extra field. zstd (RFC 8878): a skippable frame. ORC (specification v1, "File
 Tail"): an item of user metadata that is appended to the file's footer, a message of Protocol Buffers; in a compressed

@@ -1,8 +1,7 @@
 """Convert Arrow columns to values of JSON and CSV and back, without loss.
 
-Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC. Values outside the years 1
-to 9999, or outside the day, are Arrow's numbers. Decimals are text, and so are `NaN`, `Infinity` and `-Infinity` of
-floats.
+Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC; values outside the years 1
+to 9999, or outside the day, are Arrow's numbers. Decimals, `NaN`, `Infinity` and `-Infinity` are text.
 """
 
 from __future__ import annotations

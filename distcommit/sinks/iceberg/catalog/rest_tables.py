@@ -1,7 +1,7 @@
 """Tables of a REST catalog: loaded by one request each, many concurrently, and changed by one request for many tables.
 
-Not all catalogs support the request for many tables, and not all apply it completely: Iceberg's own server reports
-success although a table has changed meanwhile, and skips that table's change. So the request is tested first.
+Not all catalogs apply a request for many tables completely: Iceberg's own server reports success although a table has
+changed meanwhile, and skips that table's change. So the request is tested first.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class RestTables(Tables):
     """Sends many requests concurrently.
 
     One request changes at most `_most` tables; 1 if the catalog does not apply requests completely. After a request
-    with an unknown outcome, each of its tables gets its own request (`_alone`), as one of them may be the cause.
-    `_most` is reduced, as the catalog may have had too little time for so many tables.
+    with an unknown outcome, each of its tables gets its own request (`_alone`), and `_most` is reduced.
     """
 
     lends_credentials = True
@@ -169,8 +168,7 @@ class RestTables(Tables):
 
     def _try(self, change: Change) -> bool | Exception:
         """Test whether the catalog applies requests completely: send a change together with another one of the same
-        table, and check both afterwards. A catalog that rejects two changes of one table passes, as it does not report
-        false success."""
+        table, and check both afterwards. A catalog that rejects two changes of one table passes."""
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
         same_table = AssertTableUUID(uuid=change.table.metadata.table_uuid)

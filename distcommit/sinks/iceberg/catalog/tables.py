@@ -1,8 +1,7 @@
 """The tables of a catalog: load, create and change many at a time.
 
 A catalog in a database loads many tables by one query, and changes all their pointers in one transaction, each by
-compare-and-set. A REST catalog gets one request for each table, many of them concurrently. Many changes go into one
-request if the catalog applies all of them or none.
+compare-and-set. A REST catalog gets many concurrent requests, or one for many changes if it applies all or none.
 """
 
 from __future__ import annotations
