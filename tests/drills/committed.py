@@ -97,12 +97,12 @@ def _compacted(folder: Path, kind: str, says: str) -> Drilled:
 
 @drill("COMMIT_NOT_REVERSIBLE: release the dataset with accept", quick=True)
 def iceberg_table_that_was_compacted(folder: Path) -> Drilled:
-    return _compacted(folder, "iceberg", "data files of the commit are no longer in the table")
+    return _compacted(folder, "iceberg", "data files of the commit can't be removed from the table")
 
 
 @drill("COMMIT_NOT_REVERSIBLE: release the dataset with accept", quick=True)
 def delta_table_that_was_compacted(folder: Path) -> Drilled:
-    return _compacted(folder, "delta", "data files of the commit can't be taken out of the table")
+    return _compacted(folder, "delta", "data files of the commit can't be removed from the table")
 
 
 @drill_of("COMMIT_NOT_REVERSIBLE: release the dataset with retry, or accept", kinds=["mariadb", "postgresql"])

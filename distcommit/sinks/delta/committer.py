@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError
+from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     AlreadyCommitted,
@@ -31,7 +31,7 @@ from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
 from distcommit.sinks.table_formats.data_files import data_files_of_attempt, sync_locations, warn_of_files_in_use
 from distcommit.sinks.table_formats.ledger_files import Ledger
-from distcommit.sinks.table_formats.refusals import was_dropped
+from distcommit.sinks.table_formats.refusals import FILES_REPLACED, not_removable, was_dropped
 
 
 @dataclass(slots=True)
@@ -206,13 +206,4 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
     def _check_live(self, table: DeltaTable, name: str, paths: AbstractSet[str]) -> None:
         append_only = table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true"
         if append_only or self.live_files(table, paths) != paths:
-            raise ConflictError(
-                "data files of the commit can't be taken out of the table",
-                id="COMMIT_NOT_REVERSIBLE",
-                table=name,
-                expected=f"all {len(paths)} of them in it, and delta.appendOnly not set",
-                found="delta.appendOnly"
-                if append_only
-                else "other files in their place: the table was compacted, or rows were deleted",
-                todo="release the dataset with accept",
-            )
+            raise not_removable(name, len(paths), "delta.appendOnly" if append_only else FILES_REPLACED)

@@ -11,7 +11,7 @@ from typing import Any
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 
-from distcommit.core.errors import ConflictError, CorruptError, error_text
+from distcommit.core.errors import CorruptError, error_text
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     CommitRequest,
@@ -29,11 +29,11 @@ from distcommit.sinks.iceberg.data_files import data_file, folders_of
 from distcommit.sinks.iceberg.orphaned_files import delete, existing, live_files, needed, orphaned_files
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
-from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
+from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of, shown
 from distcommit.sinks.table_formats.data_files import sync_locations
 from distcommit.sinks.table_formats.ledger_files import Change as LedgerChange
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-from distcommit.sinks.table_formats.refusals import was_dropped
+from distcommit.sinks.table_formats.refusals import FILES_REPLACED, not_removable, was_dropped
 
 _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
@@ -142,14 +142,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         change = snapshot.change([], paths, {self._ledgers.name: changed.text}, trace)
         if change is None:
             snapshot.forget()
-            raise ConflictError(
-                "data files of the commit are no longer in the table",
-                id="COMMIT_NOT_REVERSIBLE",
-                table=".".join(name),
-                expected=f"all {len(paths)} of them",
-                found="other files in their place: the table was compacted, or rows were deleted",
-                todo="release the dataset with accept",
-            )
+            raise not_removable(shown(name), len(paths), FILES_REPLACED)
         (is_applied,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, folders_of(table)))
         if is_applied:
             self._ledgers.delete(changed.superseded)

@@ -33,24 +33,27 @@ def folders_of(table: Table) -> tuple[str, str]:
     return data_folder(table), table.metadata.properties.get(TableProperties.WRITE_METADATA_PATH, table.location())
 
 
-def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str, Any]:
+def plain_file(
+    path: str,
+    size_bytes: int,
+    partition: Record,
+    sort_order: int | None,
+    statistics: dict[str, Any],
+    spec: PartitionSpec,
+    schema: Schema,
+) -> dict[str, Any]:
     """Return a file as plain data. Its statistics by column id are packed as bytes."""
-    types = _types(spec, schema)
-    values = [
-        None if value is None else to_bytes(kind, value)
-        for kind, value in zip(types, file.partition._data, strict=True)
-    ]
-    statistics = {name: getattr(file, name) for name in _STATISTICS}
+    values = zip(_types(spec, schema), partition._data, strict=True)
     return {
-        "path": file.file_path,
-        "bytes": file.file_size_in_bytes,
-        "rows": file.record_count,
+        "path": path,
+        "bytes": size_bytes,
+        "rows": statistics["record_count"],
         "schema": schema.schema_id,
         "spec": spec.spec_id,
-        "partition": values,
-        "sort_order": file.sort_order_id,
-        "splits": list(file.split_offsets or ()),
-        "statistics": msgspec.msgpack.encode(statistics),
+        "partition": [None if value is None else to_bytes(kind, value) for kind, value in values],
+        "sort_order": sort_order,
+        "splits": list(statistics["split_offsets"] or ()),
+        "statistics": msgspec.msgpack.encode({name: statistics[name] for name in _STATISTICS}),
     }
 
 

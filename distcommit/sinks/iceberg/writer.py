@@ -15,7 +15,6 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import Table
@@ -106,19 +105,15 @@ class IcebergFiles(DataFiles[PartitionKey | None]):
         )
         metadata = self.table.metadata
         is_sorted = self._sorted_by and file.row_groups == 1
-        data_file = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=file.path,
-            file_format=FileFormat.PARQUET,
-            partition=file.partition.partition if file.partition is not None else Record(),
-            file_size_in_bytes=size_bytes,
-            sort_order_id=metadata.default_sort_order_id if is_sorted else None,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
+        return plain_file(
+            file.path,
+            size_bytes,
+            file.partition.partition if file.partition is not None else Record(),
+            metadata.default_sort_order_id if is_sorted else None,
+            statistics.to_serialized_dict(),
+            metadata.spec(),
+            metadata.schema(),
         )
-        data_file.spec_id = metadata.default_spec_id
-        return plain_file(data_file, metadata.spec(), metadata.schema())
 
 
 def _can_be_folders(partition: PartitionKey) -> bool:

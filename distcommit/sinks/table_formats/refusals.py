@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from distcommit.core.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.work import MAIN_BRANCH
 
+FILES_REPLACED = "other files in their place: the table was compacted, or rows were deleted"
 ALWAYS_CHANGED = "other writers changed the table during each try"
 _READ_AGAIN = "release the dataset with abandon: the next run reads the same records again"
 _RESTART = "release the dataset with restart: the next run reads it from its beginning, into the present table"
@@ -27,6 +28,17 @@ def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> Conf
         expected=columns[:500],
         found="; ".join(problems[:5]),
         todo=todo,
+    )
+
+
+def not_removable(table: str, files: int, actual: str) -> ConflictError:
+    return ConflictError(
+        "data files of the commit can't be removed from the table",
+        id="COMMIT_NOT_REVERSIBLE",
+        table=table,
+        expected=f"a table with all {files} of them, from which files may be removed",
+        found=actual,
+        todo="release the dataset with accept",
     )
 
 

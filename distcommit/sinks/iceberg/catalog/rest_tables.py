@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from pyiceberg.catalog import Catalog
@@ -28,7 +29,7 @@ from requests.adapters import HTTPAdapter
 from distcommit.core.errors import TransientError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables
+from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables, results_or_errors
 from distcommit.sinks.iceberg.catalog.transactions import NoSuchCallError, commit_together, has_transactions
 
 logger = logging.getLogger(__name__)
@@ -88,10 +89,10 @@ class RestTables(Tables):
         return [answers[change.table.name()] is True for change in changes]
 
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        tables = run_parallel(_CALLS, self._create, list(definitions))
+        tables = results_or_errors(_CALLS, self._create, list(definitions))
         return {new.name: table for new, table in zip(definitions, tables, strict=True) if table is not None}
 
-    def _create(self, new: NewTable) -> Table | Exception | None:
+    def _create(self, new: NewTable) -> Table | None:
         make = partial(
             self._rest.create_table,
             new.name,
@@ -100,17 +101,13 @@ class RestTables(Tables):
             sort_order=new.order,
             properties=dict(new.properties),
         )
-        try:
+        with suppress(TableAlreadyExistsError):
             try:
-                table: Table = make()
+                return make()
             except NoSuchNamespaceError:
                 self.ensure_namespace(new.name[:-1])
-                table = make()
-        except TableAlreadyExistsError:
-            return None
-        except Exception as error:  # noqa: BLE001 - of one table: the others are created
-            return error
-        return table
+                return make()
+        return None
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         return {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -25,7 +24,7 @@ from distcommit.core.errors import TransientError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables
+from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables, results_or_errors
 from distcommit.sinks.table_formats.data_files import sync_locations
 
 logger = logging.getLogger(__name__)
@@ -35,12 +34,6 @@ _ROWS = cast(SqlTable, IcebergTables.__table__)
 
 _Written: TypeAlias = tuple[str, TableMetadata]
 """Location and content of a changed table's metadata file."""
-
-
-@dataclass(frozen=True, slots=True)
-class _NotCreated:
-    name: Identifier
-    error: Exception
 
 
 class SqlTables(Tables):
@@ -57,12 +50,12 @@ class SqlTables(Tables):
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         with self._engine.connect() as connection:
             locations = self._locations(connection, names)
-        tables = run_parallel(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
+        tables = results_or_errors(self.parallel_calls, lambda item: self._read(*item), list(locations.items()))
         return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
         """Apply changes. If the metadata of one can't be written, all others are applied before the error is raised."""
-        written = run_parallel(self.parallel_calls, self._tried_write, changes)
+        written = results_or_errors(self.parallel_calls, self._write, changes)
         created = [
             (change, result) for change, result in zip(changes, written, strict=True) if isinstance(result, tuple)
         ]
@@ -96,10 +89,10 @@ class SqlTables(Tables):
                 catalog=self._catalog_name,
             )
         moved_on = [(change, after) for (change, (_, after)), ok in zip(created, same, strict=True) if ok]
-        run_parallel(self.parallel_calls, self._forget_old, moved_on)
+        run_parallel(self.parallel_calls, self._delete_old_metadata_files, moved_on)
         return same
 
-    def _forget_old(self, moved: tuple[Change, TableMetadata]) -> None:
+    def _delete_old_metadata_files(self, moved: tuple[Change, TableMetadata]) -> None:
         """Delete metadata files that the table does not name any more, if its properties say so."""
         change, after = moved
         try:
@@ -112,13 +105,10 @@ class SqlTables(Tables):
             self.ensure_namespace(namespace)
             self._folders[namespace] = self._sql._get_default_warehouse_location(".".join(namespace), "")
         # in one order, so that two sessions that create the same tables do not deadlock
-        started = run_parallel(self.parallel_calls, self._begin, sorted(definitions, key=lambda new: new.name))
-        errors = {
-            table_or_failure.name: table_or_failure.error
-            for table_or_failure in started
-            if isinstance(table_or_failure, _NotCreated)
-        }
-        remaining = [table for table in started if isinstance(table, Table)]
+        ordered = sorted(definitions, key=lambda new: new.name)
+        results = results_or_errors(self.parallel_calls, self._write_first_metadata, ordered)
+        errors = {new.name: error for new, error in zip(ordered, results, strict=True) if isinstance(error, Exception)}
+        remaining = started = [table for table in results if isinstance(table, Table)]
         sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in remaining))
         for _ in tries():
             try:
@@ -135,25 +125,22 @@ class SqlTables(Tables):
                 catalog=self._catalog_name,
             )
         created = {table.name() for table in remaining}
-        forgotten = [t.metadata_location for t in started if isinstance(t, Table) and t.name() not in created]
-        run_parallel(self.parallel_calls, self._forget, forgotten)
+        unused = [table.metadata_location for table in started if table.name() not in created]
+        run_parallel(self.parallel_calls, self._delete_quietly, unused)
         return {**errors, **{table.name(): table for table in remaining}}
 
-    def _begin(self, new: NewTable) -> Table | _NotCreated:
-        try:
-            location = f"{self._folders[new.name[:-1]]}{new.name[-1]}"
-            properties = dict(new.properties)
-            target = load_location_provider(location, properties).new_table_metadata_file_location()
-            metadata = new_table_metadata(
-                location=location,
-                schema=new.schema,
-                partition_spec=new.spec,
-                sort_order=new.order,
-                properties=properties,
-            )
-            ToOutputFile.table_metadata(metadata, self._io.new_output(target))
-        except Exception as error:  # noqa: BLE001 - of one table: the others continue
-            return _NotCreated(new.name, error)
+    def _write_first_metadata(self, new: NewTable) -> Table:
+        location = f"{self._folders[new.name[:-1]]}{new.name[-1]}"
+        properties = dict(new.properties)
+        target = load_location_provider(location, properties).new_table_metadata_file_location()
+        metadata = new_table_metadata(
+            location=location,
+            schema=new.schema,
+            partition_spec=new.spec,
+            sort_order=new.order,
+            properties=properties,
+        )
+        ToOutputFile.table_metadata(metadata, self._io.new_output(target))
         return Table(new.name, metadata, target, self._io, self.catalog)
 
     def _insert(self, tables: Sequence[Table]) -> None:
@@ -165,7 +152,7 @@ class SqlTables(Tables):
             with self._engine.begin() as connection:
                 connection.execute(insert(_ROWS), rows)
 
-    def _forget(self, location: str) -> None:
+    def _delete_quietly(self, location: str) -> None:
         with suppress(Exception):  # removal of orphan files deletes it
             self._io.delete(location)
 
@@ -212,21 +199,9 @@ class SqlTables(Tables):
                 locations |= {(*space, name): location for name, location in connection.execute(query)}
         return locations
 
-    def _tried(self, name: Identifier, location: str) -> Table | Exception:
-        try:
-            return self._read(name, location)
-        except Exception as error:  # noqa: BLE001 - of one table: the others continue
-            return error
-
     def _read(self, name: Identifier, location: str) -> Table:
         metadata = FromInputFile.table_metadata(self._io.new_input(location))
         return Table(name, metadata, location, self._io, self.catalog)
-
-    def _tried_write(self, change: Change) -> _Written | Exception:
-        try:
-            return self._write(change)
-        except Exception as error:  # noqa: BLE001 - of one table: the others continue
-            return error
 
     def _write(self, change: Change) -> _Written:
         table = change.table

@@ -24,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from distcommit.core.support.parallel import run_parallel
+from distcommit.core.support.parallel import Item, Result, run_parallel
 from distcommit.protocol.paths.temporary_and_probes import table_probe_name
 from distcommit.sinks.table_formats.data_files import PROBE_BYTES, local_path, probe_folder
 
@@ -131,6 +131,18 @@ def readable(read: Table | Exception) -> Table:
     if isinstance(read, Exception):
         raise read
     return read
+
+
+def results_or_errors(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result | Exception]:
+    """Return the results of `run_parallel`, with the error in place of a result if `act` raises one for an item."""
+
+    def attempt(item: Item) -> Result | Exception:
+        try:
+            return act(item)
+        except Exception as error:  # noqa: BLE001 - of one table: the others continue
+            return error
+
+    return run_parallel(calls, attempt, items)
 
 
 class TableCache:

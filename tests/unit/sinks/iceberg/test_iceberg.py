@@ -605,7 +605,7 @@ def test_compacted_commit_can_not_be_rolled_back(target: Target) -> None:
     target.commit(sink, request)
     table = target.table("t")
     table.overwrite(table.scan().to_arrow())
-    with pytest.raises(ConflictError, match="no longer in the table"):
+    with pytest.raises(ConflictError, match="be removed from the table"):
         target.committer(sink).abort([request])
     assert target.rows("t") == [1, 2]
     assert target.commit(sink, request) == [AlreadyCommitted()]
