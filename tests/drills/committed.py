@@ -77,7 +77,7 @@ def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
         def put_back() -> None:
             tables.do(f"INSERT INTO {NAME} SELECT * FROM aside")
 
-        says = "the rows that were committed are not all there any more"
+        says = "some of the committed rows are missing"
         return _refused_and_released(situation, says, "accept", put_back)
 
 
@@ -121,7 +121,7 @@ def prepared_rows_that_were_rolled_back(folder: Path, kind: str) -> Drilled:
         unblock(situation, NAME)
         situation.run(1)
         printed = Printed(situation)
-        printed.type(printed.problem("prepared transactions are neither there nor committed")["command"])
+        printed.type(printed.problem("transactions are neither prepared nor committed")["command"])
         situation.run(0)
         return printed.ended()
 

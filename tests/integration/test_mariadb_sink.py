@@ -106,7 +106,7 @@ BAD_ROWS: list[tuple[str, pa.RecordBatch, str]] = [
     ("n double", numbers(1), "has the type int64, which does not go into the table's n double"),
     ("n float", of(0.1), "has the type double, which does not go into the table's n float"),
     ("n double(5,2)", of(0.123), "has the type double"),
-    ("n double", of(math.nan), "no number"),
+    ("n double", of(math.nan), "NaN or infinity"),
     ("n decimal(3,0)", numbers(1000), "'n' does not go into the table's n decimal(3,0)"),
     ("n decimal(5,1)", of(Decimal("1.25")), "'n' does not go into the table's n decimal(5,1)"),
     ("n varchar(3)", of("abcd"), "longer than 3"),

@@ -46,7 +46,7 @@ class ProofCommitter(SqlCommitter):
         )
         return {proof: ((dataset, branch), of) for proof, dataset, branch, of in rows.fetchall()}
 
-    def forget(self, proofs: Collection[str]) -> None:
+    def delete_proofs(self, proofs: Collection[str]) -> None:
         if proofs:
             self.execute(f"DELETE FROM {{proofs}} WHERE id IN ({placeholders(proofs)})", [*proofs])
 

@@ -44,7 +44,7 @@ class RefusedError(Exception):
     """Rows can never be written without a change. The text names the reason and the remedy."""
 
 
-class _NotWholeError(Exception):
+class _NotAtomicError(Exception):
     """Requests that must be committed together can't all be committed. The transaction is rolled back."""
 
     def __init__(self, outcomes: Sequence[CommitOutcome]) -> None:
@@ -92,7 +92,7 @@ class TableCommitter(SinkCommitter):
         """Return the outcome of a request whose rows caused this error; None if the error concerns other
         requests, too."""
 
-    def forgo(self, request: CommitRequest) -> None:
+    def roll_back_prepared(self, request: CommitRequest) -> None:
         """Roll back prepared rows of an uncommitted request. Raises ConflictError if a part is already visible and
         can't be deleted; then nothing was changed."""
 
@@ -100,19 +100,19 @@ class TableCommitter(SinkCommitter):
         """Check that the rows of a request still exist, or raise LostError. Called for all requests of an atomic commit
         before any of them is loaded, for databases where `load` can't be rolled back."""
 
-    def unlocked(self, keys: Iterable[Key]) -> None:
+    def delete_unused_rows(self, keys: Iterable[Key]) -> None:
         """Called at the end of a transaction with the locked keys for which no ledger row was written."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes: list[CommitOutcome] = []
         for begin in range(0, len(requests), _DATASETS_AT_ONCE):
-            outcomes += self._tried(requests[begin : begin + _DATASETS_AT_ONCE])
+            outcomes += self._with_retries(requests[begin : begin + _DATASETS_AT_ONCE])
         return outcomes
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         try:
-            return self._tried(requests, atomic=True)
-        except _NotWholeError as error:
+            return self._with_retries(requests, atomic=True)
+        except _NotAtomicError as error:
             return error.outcomes
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
@@ -127,7 +127,7 @@ class TableCommitter(SinkCommitter):
                 if row is not None and row.epoch == request.epoch:
                     self.unload(request)
                 else:
-                    self.forgo(request)
+                    self.roll_back_prepared(request)
                 self.record(rows[key])
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
@@ -139,7 +139,7 @@ class TableCommitter(SinkCommitter):
                 if row is not None and row != rows.get(key):
                     self.record(row)
 
-    def _tried(self, requests: Sequence[CommitRequest], *, atomic: bool = False) -> list[CommitOutcome]:
+    def _with_retries(self, requests: Sequence[CommitRequest], *, atomic: bool = False) -> list[CommitOutcome]:
         for number in tries(_TRIES):
             self.retry_count += 1 if number > 1 else 0
             try:
@@ -154,14 +154,14 @@ class TableCommitter(SinkCommitter):
             keys = _keys(requests)
             rows, identity = self.locked(keys), self.identity()
             if atomic:
-                _check_whole(requests, [self._looked_at(request, rows, identity) for request in requests])
+                _check_committable(requests, [self._prior_outcome(request, rows, identity) for request in requests])
             outcomes = [self._commit(request, rows, identity) for request in requests]
             if atomic:
-                _check_whole(requests, outcomes)
-            self.unlocked(key for key in keys if key not in rows)
+                _check_committable(requests, outcomes)
+            self.delete_unused_rows(key for key in keys if key not in rows)
         return outcomes
 
-    def _looked_at(self, request: CommitRequest, rows: Mapping[Key, LedgerRow], identity: str) -> CommitOutcome:
+    def _prior_outcome(self, request: CommitRequest, rows: Mapping[Key, LedgerRow], identity: str) -> CommitOutcome:
         outcome = _answered(rows.get((request.dataset_urn, request.branch)), request, identity)
         try:
             if outcome is None:
@@ -203,7 +203,7 @@ def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) 
     noted = of_another_ledger(request, identity)
     if noted and (row is None or row.epoch < request.epoch):
         raise ConflictError(
-            "it can't be told whether the commit was made",
+            "it is unknown whether the commit was made",
             id="COMMIT_UNCONFIRMED",
             dataset=request.dataset_urn,
             epoch=request.epoch,
@@ -213,19 +213,20 @@ def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) 
 
 def _other_ledger(noted: str, identity: str) -> str:
     return (
-        f"this is not the ledger {noted} that rows were written for, but {identity or 'one without identity'}. That"
-        " ledger was removed, and this one does not know whether the rows are committed. Nothing was written. Look for"
-        " the rows in the table. If they are there, release the dataset with accept; if not, make this ledger count as"
-        f" the same (UPDATE {LEDGER} SET commit_id = '{noted}' WHERE store = '') and release the dataset with retry"
+        f"the rows were written for the ledger {noted}, but the present ledger is {identity or 'without identity'}. The"
+        " old ledger was removed, and the present one does not know whether the rows are committed. Nothing was"
+        " written. Look for the rows in the table. If it has them, release the dataset with accept; if not, make this"
+        f" ledger count as the old one (UPDATE {LEDGER} SET commit_id = '{noted}' WHERE store = '') and release the"
+        " dataset with retry"
     )
 
 
-def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOutcome]) -> None:
+def _check_committable(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOutcome]) -> None:
     for refusal, retryable in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
         for request, refused in zip(requests, outcomes, strict=True):
             if isinstance(refused, refusal):
                 by = HeldBack(request.dataset_urn)
-                raise _NotWholeError([by if isinstance(outcome, retryable) else outcome for outcome in outcomes])
+                raise _NotAtomicError([by if isinstance(outcome, retryable) else outcome for outcome in outcomes])
 
 
 def _keys(requests: Sequence[CommitRequest]) -> list[Key]:

@@ -72,7 +72,7 @@ class RowLoadingCommitter(TableCommitter):
         otherwise than transactions have left them."""
 
     @abstractmethod
-    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> Table:
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> Table:
         """Create the table for rows of this schema, unless another session has done so."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class RowLoadingCommitter(TableCommitter):
         deleted = 0 if table is None else table.delete(tags)
         if deleted != expected:
             raise ConflictError(
-                "the rows that were committed are not all there any more",
+                "some of the committed rows are missing",
                 id="COMMIT_NOT_REVERSIBLE",
                 dataset=urn,
                 epoch=epoch,
@@ -152,12 +152,12 @@ class RowLoadingCommitter(TableCommitter):
         _, identity = self._targets.get(key, (None, None))
         is_known = row is not None and row.epoch > 0 and identity is not None
         if table is None and self._settings.create and not is_known and not self._is_shared_and_was_there(shown):
-            return self.make(name, rows, tags, key)
+            return self.create_table(name, rows, tags)
         if table is None or (is_known and table.identity != identity):
-            actual = "there is none" if table is None else "it was dropped and made again"
-            reason = f"the ledger says that it was there: {actual} now" if is_known or self._settings.create else actual
+            actual = "does not exist" if table is None else "was dropped and recreated"
+            but = ", although the ledger has commits to it" if is_known or self._settings.create else ""
             raise RefusedError(
-                f"table {shown}: {reason}. Nothing was written. Restore it with its rows, or create it; set"
+                f"table {shown} {actual}{but}. Nothing was written. Restore it with its rows, or create it; set"
                 f" {self.forgotten} to null in {LEDGER} if a new table is to count as the same. Then release the"
                 " dataset with retry"
             )
@@ -202,8 +202,8 @@ def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: 
 
 def dropped_rows_error(shown: str, sent: int, inserted: int) -> RefusedError:
     return RefusedError(
-        f"a trigger of table {shown} leaves out rows: {sent} were sent, {inserted} came in; remove it, then release the"
-        " dataset with retry"
+        f"a trigger of table {shown} drops rows: {sent} were sent, {inserted} were inserted; remove the trigger, then"
+        " release the dataset with retry"
     )
 
 

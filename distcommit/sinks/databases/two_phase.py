@@ -79,7 +79,7 @@ class TwoPhaseCommitter(ProofCommitter):
         """Return the names of all prepared transactions, of all stores."""
 
     @abstractmethod
-    def settle(self, name: Name, *, commit: bool) -> bool:
+    def end_prepared(self, name: Name, *, commit: bool) -> bool:
         """Commit or roll back a prepared transaction durably, on the second connection; False if it does not exist."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class TwoPhaseCommitter(ProofCommitter):
         proofs = self.proofs_before(epoch)
         rows = self.ledger() if proofs else ()
         committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
-        self.forget([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
+        self.delete_proofs([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
         """Prepare a transaction with staged rows durably, and return its commit info.
@@ -141,7 +141,7 @@ class TwoPhaseCommitter(ProofCommitter):
         with self.transaction():
             rows_by_key = self.locked([key])
             table = self._table(request, rows_by_key.get(key), rows)
-            self.unlocked([key] if key not in rows_by_key else [])
+            self.delete_unused_rows([key] if key not in rows_by_key else [])
         return table.identity
 
     def _ready(self, request: CommitRequest, rows: pa.Schema) -> int:
@@ -158,7 +158,7 @@ class TwoPhaseCommitter(ProofCommitter):
         or a fenced writer."""
         if not self.prove(attempt, self._proof(attempt.attempt)):
             raise FencedError(
-                "this attempt was given up: its transaction would neither be committed nor rolled back",
+                "this attempt was aborted: its transaction would neither be committed nor rolled back",
                 dataset=attempt.dataset_urn,
                 attempt=attempt.attempt,
             )
@@ -201,14 +201,14 @@ class TwoPhaseCommitter(ProofCommitter):
             request.infos[-1]["table"],
         )
         for name in waiting:
-            if not self.settle(name, commit=True) and not self.proven([self._proof(name.attempt)]):
+            if not self.end_prepared(name, commit=True) and not self.proven([self._proof(name.attempt)]):
                 raise _lost(request, [name])
-        self.forget([self._proof(name.attempt) for name in self._names(request)])
+        self.delete_proofs([self._proof(name.attempt) for name in self._names(request)])
 
     def require(self, request: CommitRequest) -> None:
         self._waiting(request)
 
-    def forgo(self, request: CommitRequest) -> None:
+    def roll_back_prepared(self, request: CommitRequest) -> None:
         """Roll back the prepared transactions of a request in the order of commits, so that a process that is still
         committing finds the first one missing and stops.
 
@@ -220,7 +220,7 @@ class TwoPhaseCommitter(ProofCommitter):
             raise _visible(request)
         rows = 0
         for info, name in zip(request.infos, names, strict=True):
-            if self.settle(name, commit=False):
+            if self.end_prepared(name, commit=False):
                 continue
             if self.proven([self._proof(name.attempt)]):
                 rows += rows_of([info])
@@ -228,12 +228,12 @@ class TwoPhaseCommitter(ProofCommitter):
                     raise _visible(request)
         if rows:
             self.delete_committed(request, rows)
-        self.forget([self._proof(name.attempt) for name in names])
+        self.delete_proofs([self._proof(name.attempt) for name in names])
         if not request.infos:
             key = self._key_of(request)
             for name in sorted(self.in_doubt()):
                 if name.key == key and name.epoch <= request.epoch:
-                    self.settle(name, commit=False)
+                    self.end_prepared(name, commit=False)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
         raise NotImplementedError(
@@ -249,15 +249,15 @@ class TwoPhaseCommitter(ProofCommitter):
             if name.attempt in attempts:
                 still_prepared.add(name)
                 with one_by_one.collecting(name.text):
-                    self.settle(name, commit=False)
+                    self.end_prepared(name, commit=False)
                     still_prepared.remove(name)
-        unsettled = {name.attempt for name in still_prepared}
+        not_ended = {name.attempt for name in still_prepared}
         with self.transaction():
             self.bar(
                 {
                     self._proof(attempt.attempt): attempt.epoch
                     for attempt in aborted_attempts
-                    if attempt.attempt not in unsettled
+                    if attempt.attempt not in not_ended
                 }
             )
         one_by_one.raise_collected()
@@ -292,7 +292,7 @@ class TwoPhaseCommitter(ProofCommitter):
 
 def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
     return LostError(
-        "prepared transactions are neither there nor committed: another client has rolled them back, or the database"
+        "transactions are neither prepared nor committed: another client has rolled them back, or the database"
         " was restored from a copy",
         id="PREPARED_ROWS_LOST",
         dataset=request.dataset_urn,

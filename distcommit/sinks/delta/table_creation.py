@@ -31,7 +31,7 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
     for _ in tries(_TRIES):
         table = tables.load(name)
         if table is None:
-            _make(sink, tables, name, required)
+            _create(sink, tables, name, required)
             continue
         check_writable(table, name)
         have = columns_of(table)
@@ -43,7 +43,7 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
     raise TransientError(ALWAYS_CHANGED, id="TABLE_CHANGED_CONCURRENTLY", table=name)
 
 
-def _make(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Schema) -> None:
+def _create(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Schema) -> None:
     path = tables.uri(name)
     if not sink.create:
         raise ConfigurationError(

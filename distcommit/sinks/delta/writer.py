@@ -100,7 +100,7 @@ class DeltaFiles(DataFiles[Partition]):
             return partition_text(value)
         except ValueError as error:
             raise ConfigurationError(
-                "a value can't be that of a partition: Delta reads it as null",
+                "a value can't be a partition value, because Delta reads it as null",
                 id="RECORDS_NOT_STORABLE",
                 table=self._name,
                 column=column,

@@ -182,7 +182,7 @@ def _check_sorted(schema: pa.Schema, name: str) -> None:
     raise ConfigurationError(
         "records can't be sorted",
         id="SINK_COLUMN_INVALID",
-        expected="one column of that name, of no list, struct, map or dictionary",
+        expected="one column of that name, which is not a list, struct, map or dictionary",
         found=str(kind) if kind is not None else f"columns {', '.join(schema.names)}",
         todo="set sink.sort_by to such columns",
         column=name,
@@ -206,7 +206,7 @@ def _orc_filters(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> Se
     results = [name for name, settings in columns.items() if settings.bloom_filter]
     for name in results:
         if pa.types.is_nested(schema.field(name).type):
-            raise _not_for(schema.field(name), "a Bloom filter of a column that is no list, struct or map")
+            raise _not_for(schema.field(name), "a column that is not a list, struct or map, for a Bloom filter")
     return results
 
 
@@ -250,7 +250,7 @@ def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
 
 def _not_for(field: pa.Field, expected: str, reason: str = "") -> ConfigurationError:
     return ConfigurationError(
-        "a setting is not for such a column",
+        "a setting of sink.columns does not apply to this column",
         id="SINK_COLUMN_INVALID",
         expected=expected,
         found=f"{field.type}{reason}",

@@ -257,10 +257,10 @@ def _wrong_type(column: str, value: pa.DataType, expected: str) -> Configuration
 
 def _no_origin(provenance: Provenance, actual: str) -> SourceError:
     return SourceError(
-        "a record does not say where it comes from",
+        "a record has no source offset",
         expected=f"a partition in {provenance.partition_column!r} and an offset >= 0 in {provenance.offset_column!r}",
         found=actual,
-        todo="find the source or the converter that made this row",
+        todo="find the source or the converter that returns this row",
     )
 
 

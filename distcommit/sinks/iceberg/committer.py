@@ -141,7 +141,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         snapshot, paths = NewSnapshot.of(table), {file["path"] for file in removed}
         change = snapshot.change([], paths, {self._ledgers.name: changed.text}, trace)
         if change is None:
-            snapshot.forget()
+            snapshot.delete_files()
             raise not_removable(shown(name), len(paths), FILES_REPLACED)
         (is_applied,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, folders_of(table)))
         if is_applied:
@@ -210,7 +210,7 @@ def _forget_overtaken(batch: _Batch, table: Table, ledgers: Ledgers) -> None:
     snapshot, batch.snapshot = batch.snapshot, None
     if snapshot is None or not snapshot.is_replaced(table):
         return
-    snapshot.forget()
+    snapshot.delete_files()
     if batch.ledger is not None and batch.ledger.put:
         ledgers.delete([batch.ledger.put])
 

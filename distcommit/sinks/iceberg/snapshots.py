@@ -117,7 +117,7 @@ class NewSnapshot:
             current, existing = parents[current], existing + 1
         return current == before.current_snapshot_id and 0 < existing == newer
 
-    def forget(self) -> None:
+    def delete_files(self) -> None:
         """Delete the written files. Call it only if no version of the table has the snapshot."""
         for path in self.written:
             with contextlib.suppress(Exception):  # removal of orphan files deletes it

@@ -65,11 +65,11 @@ Note = Callable[[KafkaError | None, Message | None], None]
 
 
 class _TooLargeError(Exception):
-    """A ledger row is larger than a message may be; `number` is its index among the rows to send."""
+    """A ledger row is larger than a message may be; `index` is its index among the rows to send."""
 
-    def __init__(self, text: str, number: int) -> None:
+    def __init__(self, text: str, index: int) -> None:
         super().__init__(text)
-        self.number = number
+        self.index = index
 
 
 class KafkaCommitter(SinkCommitter):
@@ -177,17 +177,17 @@ class KafkaCommitter(SinkCommitter):
             " and release the datasets that were prepared for the old one",
         )
 
-    def _commit_by_id(self, lane: int, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
+    def _commit_by_id(self, number: int, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
         """Try until the outcomes are known. If the producer was fenced or got no answer, read the ledger again."""
         denied = False
-        for number in tries(_TRIES, first_wait_s=0.2):
-            self.retry_count += 1 if number > 1 else 0
+        for tried in tries(_TRIES, first_wait_s=0.2):
+            self.retry_count += 1 if tried > 1 else 0
             try:
-                return self._try(lane, requests, atomic=atomic, denied=denied)
+                return self._try(number, requests, atomic=atomic, denied=denied)
             except (KafkaException, TransientError, SystemError) as error:
                 denied = denied or error.args[:1] == (KafkaError.TOPIC_AUTHORIZATION_FAILED,)
                 # SystemError: the client raises that it was fenced, and then runs callbacks of its messages.
-                if number == _TRIES:
+                if tried == _TRIES:
                     text = str(error) if isinstance(error, DistcommitError) else self._target.text(error)
                     return [RetryLater(f"Kafka: {text}")] * len(requests)
         raise AssertionError("unreachable")
@@ -258,7 +258,7 @@ class KafkaCommitter(SinkCommitter):
             try:
                 _send_rows(producer, self._target.ledger, number, rows)
             except _TooLargeError as error:
-                failures[list(requests)[error.number]] = RetryLater(str(error))
+                failures[list(requests)[error.index]] = RetryLater(str(error))
         if not failures:
             _flush(producer, self._target.request_timeout_s)
         if failures:
@@ -340,12 +340,12 @@ def _send(
             return
 
 
-def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
+def _send_rows(producer: CatchableProducer, ledger: str, partition: int, rows: Mapping[bytes, LedgerRow]) -> None:
     """Send ledger rows. Raises _TooLargeError if a row is larger than a message may be."""
-    for number, (key, row) in enumerate(rows.items()):
+    for index, (key, row) in enumerate(rows.items()):
         sent = msgspec.json.encode(row)
         try:
-            producer.produce(ledger, sent, key, partition=lane)
+            producer.produce(ledger, sent, key, partition=partition)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                 raise
@@ -353,7 +353,7 @@ def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mappin
                 f"the row of {row.dataset_urn!r} in the ledger {ledger} has {len(sent)} bytes, more than a message may"
                 " have: its offsets have many gaps, for instance as single records are filtered. Nothing was lost."
                 " Raise max.message.bytes and segment.bytes of that topic, and message.max.bytes in sink.client",
-                number,
+                index,
             ) from error
 
 

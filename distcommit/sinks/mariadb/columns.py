@@ -166,7 +166,7 @@ def _changed(array: pa.Array, column: Column) -> str:
         return "" if _all(pc.and_(pc.greater_equal(array, low), pc.less_equal(array, high))) else "out of range"
     if kind in ("float", "double"):
         if not _all(pc.is_finite(array)):
-            return "no number, which MariaDB does not have"
+            return "NaN or infinity, which MariaDB does not have"
         return "-0.0, which MariaDB stores as 0" if has_negative_zero(array) else ""
     if kind in _TEXTS or kind in _BYTES:
         return _too_long(array, column)

@@ -175,7 +175,7 @@ class MariadbCommitter(SqlCommitter):
         )
         return self.take_rows(cursor.fetchall())
 
-    def unlocked(self, keys: Iterable[Key]) -> None:
+    def delete_unused_rows(self, keys: Iterable[Key]) -> None:
         ids = [value for key in keys for value in self.row_values(self._context.store_id, key)]
         if ids:
             self.execute(f"DELETE FROM {{ledger}} WHERE id IN ({placeholders(ids)}) AND epoch = 0 AND revoked = 0", ids)
@@ -190,7 +190,7 @@ class MariadbCommitter(SqlCommitter):
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, name, tags, self._most_bytes)
 
-    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> tables.Table:
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
         raise tables.AlterTableFirst(tables.create_statement(self._connection, name, rows, self._settings.keys, tags))
 
     def shown(self, name: str) -> str:
@@ -229,5 +229,5 @@ class MariadbCommitter(SqlCommitter):
 def _retry_outcome(statement: str) -> CommitOutcome:
     """Return the outcome of a request whose table needs the same change again after it was made."""
     return FailedForGood(
-        f"the table is not as it should be after {statement}: alter it, then release the dataset with retry"
+        f"the table needs {statement} again after it was executed: alter the table, then release the dataset with retry"
     )

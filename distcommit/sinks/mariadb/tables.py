@@ -82,7 +82,7 @@ class Table:
         for rows, statement in self._statements(batches, ""):
             inserted = self._insert(statement)
             if inserted != rows:
-                raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {inserted} came in")
+                raise RefusedError(f"table {self.shown} drops rows: {rows} were sent, {inserted} were inserted")
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
         """Replace rows with the same keys by newer ones. The server sets one column after another, and each expression
@@ -154,9 +154,9 @@ class Table:
             name for name, index in indexes.items() if index not in on_keys and not self._is_counted(index, names)
         ]
         if not on_keys or other_columns:
-            problem = f"there is {', '.join(other_columns)}, too" if other_columns else "there is none"
+            problem = f"it also has {', '.join(other_columns)}" if other_columns else "it has none"
             raise RefusedError(
-                f"table {self.shown} needs a unique index on {', '.join(keys)}, and no other one: {problem}. Alter the"
+                f"table {self.shown} must have a unique index on {', '.join(keys)} and no other one; {problem}. Alter the"
                 " table, then release the dataset with retry"
             )
 

@@ -112,7 +112,7 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
                 "the transaction was not committed",
                 id="TARGET_UNAVAILABLE",
                 expected="a transaction",
-                found="none any more",
+                found="none",
             )
         execute(connection, "COMMIT")
     except MySQLError as error:

@@ -64,7 +64,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         names = (_name(begin, data) for kind, begin, _, data in rows if kind == _FORMAT)
         return frozenset(name for name in names if name is not None)
 
-    def settle(self, name: Name, *, commit: bool) -> bool:
+    def end_prepared(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or not self._second.open:
             self._second = self._connects()
         for _ in tries():  # until the server has ended the writer's session
@@ -115,7 +115,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
             )
         # Deleting by this condition would wait for locks of other rows.
         statement = "SELECT id FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s"
-        self.forget([proof for (proof,) in self.execute(statement, (store, epoch)).fetchall()])
+        self.delete_proofs([proof for (proof,) in self.execute(statement, (store, epoch)).fetchall()])
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)

@@ -164,7 +164,7 @@ def _changed(array: pa.Array, column: Column) -> str:
     kind = column.kind.removeprefix("_")
     infinite = _INFINITE.get(kind.removesuffix("tz"))
     if infinite is not None and pc.any(pc.equal(array.view(_NUMBERS[array.type.bit_width]), infinite)).as_py():
-        return "a time that is `-infinity` there"
+        return "a time that PostgreSQL reads as `-infinity`"
     if column.modifier < 0 or not len(array):
         return ""
     if kind in _FRACTIONS:

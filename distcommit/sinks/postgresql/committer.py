@@ -81,7 +81,7 @@ class PostgresqlCommitter(SqlCommitter):
         )
         return self.take_rows(cursor.fetchall())
 
-    def unlocked(self, keys: Iterable[Key]) -> None:
+    def delete_unused_rows(self, keys: Iterable[Key]) -> None:
         named = [*keys]
         if named:
             self.execute(
@@ -93,8 +93,8 @@ class PostgresqlCommitter(SqlCommitter):
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, self._schema, name, tags)
 
-    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> tables.Table:
-        return tables.make(self._connection, self._schema, name, rows, self._settings.keys, tags)
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
+        return tables.create(self._connection, self._schema, name, rows, self._settings.keys, tags)
 
     def shown(self, name: str) -> str:
         return f"{self._schema}.{name}"

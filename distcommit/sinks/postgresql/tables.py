@@ -174,7 +174,7 @@ def _locked(
     return Table(connection, schema, name, oid, _columns(connection, oid), tags)
 
 
-def make(
+def create(
     connection: psycopg.Connection,
     schema: str,
     name: str,

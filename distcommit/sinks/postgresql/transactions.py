@@ -77,7 +77,7 @@ def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOu
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None
     if error.diag.schema_name == "pg_catalog":  # CREATE TABLE IF NOT EXISTS of two sessions at once
-        return RetryLater(f"others were making the same table: {_text(error)}")
+        return RetryLater(f"another session was creating the same table: {_text(error)}")
     if state[:2] in ("22", "23", "44") or state == "P0001":  # values, constraints, errors of triggers
         return FailedForGood(
             f"the table does not take the rows: {_text(error)}. Alter the table and release the dataset with retry; or"

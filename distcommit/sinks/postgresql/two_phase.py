@@ -60,7 +60,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         rows = self.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
         return frozenset(name for (gid,) in rows if (name := Name.parsed(gid)) is not None)
 
-    def settle(self, name: Name, *, commit: bool) -> bool:
+    def end_prepared(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or self._second.closed:
             self._second = self._connects()
         statement = sql.SQL("COMMIT PREPARED {}" if commit else "ROLLBACK PREPARED {}")

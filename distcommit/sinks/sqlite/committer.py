@@ -67,8 +67,8 @@ class SqliteCommitter(SqlCommitter):
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, name, tags)
 
-    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> tables.Table:
-        return tables.make(self._connection, name, rows, self._settings.keys, tags)
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
+        return tables.create(self._connection, name, rows, self._settings.keys, tags)
 
     def shown(self, name: str) -> str:
         return name

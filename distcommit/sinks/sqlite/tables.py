@@ -91,7 +91,7 @@ def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> 
     return Table(connection, name, _columns(connection, name), tags, identity_in(row[1]))
 
 
-def make(
+def create(
     connection: sqlite3.Connection, name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> Table:
     tagged_schema = with_tags(rows, tags)

@@ -54,7 +54,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
                 "the transaction was not committed",
                 id="TARGET_UNAVAILABLE",
                 expected="a transaction",
-                found="none any more",
+                found="none",
             )
         connection.execute("COMMIT")
     except BaseException:

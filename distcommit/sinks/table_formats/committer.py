@@ -175,7 +175,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     def _missing(self, table: TableT, request: CommitRequest) -> FailedForGood | None:
         missing = self.missing_files(table, request)
-        return FailedForGood(f"data files are gone, or were replaced: {', '.join(missing[:3])}") if missing else None
+        return FailedForGood(f"data files are missing or were replaced: {', '.join(missing[:3])}") if missing else None
 
     def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
         """Return the requests' data files that are in the table although their ledger row was removed. The table's

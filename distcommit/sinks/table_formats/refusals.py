@@ -53,7 +53,7 @@ def was_altered(table: str, problems: Sequence[str]) -> FailedForGood | None:
 
 
 def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
-    return FailedForGood(f"there is no table {table} any more. {_way_out(request)}")
+    return FailedForGood(f"table {table} does not exist any more. {_way_out(request)}")
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:

@@ -93,7 +93,7 @@ class RestTables(Tables):
         return {new.name: table for new, table in zip(definitions, tables, strict=True) if table is not None}
 
     def _create(self, new: NewTable) -> Table | None:
-        make = partial(
+        make: partial[Table] = partial(
             self._rest.create_table,
             new.name,
             new.schema,

@@ -192,7 +192,7 @@ def test_trigger_that_drops_rows_is_detected(target: Target) -> None:
     target.sql("CREATE TABLE bad (n INTEGER)")
     target.sql("CREATE TRIGGER leaves BEFORE INSERT ON bad WHEN NEW.n = 2 BEGIN SELECT RAISE(IGNORE); END")
     sink = target.sink()
-    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "3 were sent, 2 came in")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "3 were sent, 2 were inserted")
     assert target.rows("bad") == []
 
 
