@@ -156,8 +156,8 @@ class Table:
         if not on_keys or other_columns:
             problem = f"it also has {', '.join(other_columns)}" if other_columns else "it has none"
             raise RefusedError(
-                f"table {self.shown} must have a unique index on {', '.join(keys)} and no other one; {problem}. Alter the"
-                " table, then release the dataset with retry"
+                f"table {self.shown} must have a unique index on {', '.join(keys)} and no other one; {problem}. Alter"
+                " the table, then release the dataset with retry"
             )
 
     def _is_counted(self, index: Sequence[tuple[Any, ...]], names: Sequence[str]) -> bool:
