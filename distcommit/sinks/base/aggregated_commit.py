@@ -62,19 +62,14 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
 
     @abstractmethod
     def combine(self, requests: Sequence[CommitRequest]) -> Aggregated:
-        """Return the content of one commit, without changing the target. Some requests may be committed already, and
-        their staged files be deleted. Raises RefusedError if one of the requests can never be committed."""
+        """Return the content of one commit, without changing the target. Requests may be committed already, and their
+        staged files be deleted. Raises RefusedError if one of the requests can never be committed."""
 
     @abstractmethod
     def commit_aggregated(self, aggregated: Aggregated) -> Sequence[CommitOutcome]:
-        """Commit durably all requests that are not committed yet, in one transaction with their ledger rows.
-
-        Returns:
-            one outcome for each request, in the order in which `combine` got them.
-
-        Raises:
-            RefusedError: if one of the requests can never be committed. The target must then be unchanged.
-        """
+        """Commit durably all requests that are not committed yet, in one transaction with their ledger rows. Return one
+        outcome for each request, in the order of `combine`. Raises RefusedError, with the target unchanged, if one of
+        the requests can never be committed."""
 
     def _by_halves(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         try:

@@ -34,7 +34,7 @@ class CommitterSink(Sink):
 
     @property
     def discards(self) -> bool:
-        """Whether writers leave data at the target before a commit. `discard` deletes the data of aborted attempts."""
+        """Whether writers leave data at the target before a commit, which `discard` deletes for aborted attempts."""
         return False
 
     @property

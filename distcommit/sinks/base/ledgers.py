@@ -77,8 +77,7 @@ def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[C
 
 
 def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
-    """Return the ledger row that permits a revoked request again, because another target could not revoke it. The
-    dataset's older epochs stay revoked."""
+    """Return the ledger row that permits a revoked request again, because another target could not revoke it."""
     if row is None or row.revoked != request.epoch:
         return row
     return replace(row, revoked=request.epoch - 1)

@@ -88,10 +88,8 @@ def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tupl
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """Sum the coverage of commits: one entry for each source incarnation and list of branches, the last part's last.
-
-    Offsets that are in two parts of an entry are counted in `duplicates`.
-    """
+    """Sum the coverage of commits: one entry for each source incarnation and list of branches. Offsets that are in two
+    parts of an entry are counted in `duplicates`."""
     sums: dict[_Kind, Covered] = {}
     for part in parts:
         earlier = sums.pop(_kind(part), None)

@@ -33,10 +33,8 @@ def table_name(
     basic_characters: bool = False,
     selected: tuple[str, ...] = (),
 ) -> str:
-    """Return the name of a dataset's table: the template with the dataset's URN.
-
-    A name that the database would change or cut off, or that ends like a hash, is replaced by one that ends in its
-    hash.
+    """Return the name of a dataset's table: the template with the dataset's URN. A name that the database would change
+    or cut off, or that ends like a hash, is replaced by one that ends in its hash.
 
     Args:
         template: accepted by `check_template`.

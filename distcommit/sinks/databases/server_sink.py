@@ -112,12 +112,8 @@ class ServerSink(TableSink):
         return self.two_phase
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        """Open a writer. With `two_phase`, announce the run to the server first.
-
-        Raises:
-            ConfigurationError: if the server can't prepare transactions, or the attempt has no store id.
-            FencedError: if a newer run writes to the database.
-        """
+        """Open a writer. With `two_phase`, announce the run first: raises ConfigurationError if the server can't
+        prepare transactions, and FencedError if a newer run writes to the database."""
         if not self.two_phase:
             return super().open_writer(attempt, area, origin)
         if not attempt.store_id:

@@ -42,10 +42,10 @@ class SqlCommitter(RowLoadingCommitter):
     store, which contains the ledger's identity.
 
     Attributes:
-        driver_error: base class of the errors that the driver raises.
+        driver_error: base class of the driver's errors.
         identity_column: ledger column with the identity of the table that a commit went to.
         now: SQL expression of the present time.
-        row_columns: ledger columns that identify a row, as an INSERT names them.
+        row_columns: ledger columns that identify a row.
         row_condition: SQL condition of one ledger row, with `%s` for each value of `row_values`.
     """
 

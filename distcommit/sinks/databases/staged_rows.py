@@ -30,7 +30,7 @@ class StagedRows(CoveringWriter):
 
     - `files`: path below the staging root and xxh3-64 checksum of each file, in order.
     - `rows`: number of rows.
-    - `covered`: source offsets of the rows, as `OffsetCoverage.covered` returns them.
+    - `covered`: result of `OffsetCoverage.covered`.
     - `ledger`: identity of the ledger that must commit the rows.
     - `epochs`: if the rows are reprocessed from error files, the epochs in which they were rejected.
     - `by_reading`: true if positions count the records read, instead of being stored by the source.

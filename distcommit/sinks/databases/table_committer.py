@@ -93,8 +93,8 @@ class TableCommitter(SinkCommitter):
         requests, too."""
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
-        """Roll back prepared rows of an uncommitted request. Raises ConflictError if a part is already visible and
-        can't be deleted; then nothing was changed."""
+        """Roll back prepared rows of an uncommitted request. Raises ConflictError, without changing anything, if a part
+        is visible and can't be deleted."""
 
     def require(self, request: CommitRequest) -> None:
         """Check that the rows of a request still exist, or raise LostError. Called for all requests of an atomic commit

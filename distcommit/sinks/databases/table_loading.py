@@ -144,8 +144,8 @@ class RowLoadingCommitter(TableCommitter):
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if it is missing, or not the
-        one that the ledger row names."""
+        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if the ledger row names
+        another one."""
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
         table, shown = self.find(name, tags), self.shown(name)
@@ -242,8 +242,8 @@ def missing_columns(
 
 
 def new_identity() -> str:
-    """Return a random mark for the definition of a created table. It serves as identity in databases that have no ids
-    of tables. It survives ALTER TABLE, but a recreated table has another one or none."""
+    """Return a random mark for the definition of a created table: its identity in databases without ids of tables. It
+    survives ALTER TABLE; a recreated table has another one or none."""
     return f"distcommit:{secrets.randbits(60):015x}"
 
 

@@ -147,8 +147,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         """Open a committer for one batch of requests, and create a missing ledger."""
 
     def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
-        """Return a function that returns the identity of the ledger, which is read once for each process and run. The
-        function raises TransientError if the database is unavailable."""
+        """Return a function that returns the identity of the ledger, which is read once for each process and run, or
+        raises TransientError."""
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
 
 

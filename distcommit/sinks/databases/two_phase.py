@@ -104,13 +104,9 @@ class TwoPhaseCommitter(ProofCommitter):
         self.delete_proofs([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
-        """Prepare a transaction with staged rows durably, and return its commit info.
-
-        Raises:
-            ConfigurationError: if the table does not take the rows.
-            FencedError: if a newer run has begun, or this attempt was aborted.
-            TransientError: if the database is unavailable, or has no room for the transaction.
-        """
+        """Prepare a transaction with staged rows durably, and return its commit info. Raises ConfigurationError if the
+        table does not take the rows, FencedError if a newer run has begun or this attempt was aborted, and
+        TransientError."""
         request = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
         name = Name(self._key_of(request), attempt.epoch, attempt.attempt)
         try:
@@ -210,10 +206,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
         """Roll back the prepared transactions of a request in the order of commits, so that a process that is still
-        committing finds the first one missing and stops.
-
-        For a request without infos, roll back all transactions of its dataset and branch up to its epoch.
-        """
+        committing finds the first one missing and stops. Without infos, roll back all of the dataset and branch up to
+        the epoch."""
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:

@@ -36,13 +36,8 @@ from distcommit.sinks.table_formats.refusals import FILES_REPLACED, not_removabl
 
 @dataclass(slots=True)
 class _Batch(Batch[str]):
-    """The requests for one table, and the ledger files of their commit.
-
-    Attributes:
-        put: ledger files of tries that may not have committed.
-        version: the table's version when they were written.
-        superseded: ledger files that the commit has replaced.
-    """
+    """The requests for one table, and the ledger files of their commit: files of tries that may not have committed
+    (`put`, at the table's `version`), and files that the commit has replaced."""
 
     put: list[str] = field(default_factory=list)
     version: int = -1

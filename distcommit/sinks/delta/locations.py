@@ -48,7 +48,7 @@ class Location(Protocol):
         """Create a file. On S3 it exists once it is closed."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, and parts of an unfinished upload. A missing file is not an error."""
+        """Delete a file and parts of an unfinished upload. A missing file is not an error."""
 
     def check(self) -> None:
         """Raise SinkUnavailableError unless the location exists, can be listed and, if local, permits writing."""

@@ -47,8 +47,8 @@ _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.st
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in Delta's types, all nullable, without columns that are null in every row. Raises
-    ConfigurationError if Delta has no type for a column, or rejects its name."""
+    """Return the schema in Delta's types without columns that are null in every row. Raises ConfigurationError if Delta
+    has no type for a column, or rejects its name."""
     fields = []
     for field in schema:
         if pa.types.is_null(field.type):

@@ -21,12 +21,9 @@ _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.t
 
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
-    """Return the table. Create it, or add columns, if the schema requires that and the settings allow it.
-
-    Raises:
-        ConfigurationError: if the table may not be created, or can't take the records or data files.
-        TransientError: if other writers change it during each try, or the location is unavailable.
-    """
+    """Return the table, created or with added columns if the schema requires that. Raises ConfigurationError if the
+    settings do not allow it or the table can't take the records, and TransientError if other writers change it during
+    each try."""
     required, tables = storable(schema), DeltaTables(sink.location)
     for _ in tries(_TRIES):
         table = tables.load(name)

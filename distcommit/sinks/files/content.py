@@ -1,7 +1,7 @@
 """The content sum: a checksum of a file's records that does not depend on their order.
 
-It is the sum modulo 2^64 of one hash for each record. The hash covers all columns of the record together, and the
-offset of its origin, so the sum changes if two records exchange a value. (An exclusive or would cancel two equal
+It is the sum modulo 2^64 of one hash for each record. The hash covers all columns of the record together, including
+those of its origin, so the sum changes if two records exchange a value. (An exclusive or would cancel two equal
 records.) The sums of files add up to the sum of a dataset's sequence. The keys are in this module, so the sum does not
 detect deliberate changes.
 
@@ -14,8 +14,7 @@ It is computed from Arrow data before writing, and again after reading. So it co
 - lists and maps with lengths and order, structs with their fields;
 - the values of dictionaries, and the storage of extension types.
 
-It does not cover the order of records and of columns, columns that are all null, metadata, and columns of types that no
-format supports.
+Columns that are all null, or of types that no format supports, are not covered.
 """
 
 from __future__ import annotations

@@ -44,8 +44,7 @@ def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None
 
 
 def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the rows of each folder in their order, with the folder's path. Raises ConfigurationError as
-    `check_partitions`, or if a value is too long for a folder's name."""
+    """Yield the rows of each folder in their order, with the folder's path. Raises ConfigurationError."""
     if not partitions:
         yield "", batch
         return

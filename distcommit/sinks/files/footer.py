@@ -69,21 +69,20 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             `makes_several`.
         makes_several: whether one input record may have several output records.
         stripped: whether the records lack the columns with their own offsets.
-        holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`; empty for none.
-            Other files of the attempt may have further ones.
+        holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`. Other files of the
+            attempt may have further ones.
         incarnation: incarnation of the source that the offsets belong to (a Kafka topic id); empty if unknown.
-        content_sum: checksum of the records in any order (`sinks.files.content`), as 16 hexadecimal digits.
+        content_sum: checksum of the records (`sinks.files.content`), as 16 hexadecimal digits.
         branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
         branches: all branches of the job.
-        filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`. One file of the
-            attempt has them for all branches.
+        filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`; only in one file
+            of the attempt.
         filtered_by: number of records that each converter or checker filtered out.
         number: number of the file among those of the attempt and branch, from 1.
         replaces: epochs of the error files whose reprocessed records are in this file, and of the files that had the
-            records before; empty for records that were read from the source. A tombstone of the same attempt supersedes
-            the error files.
-        publish: empty if the file was added to the published ones; else how it replaces older files, which a
-            replacement of the same epoch names (`stores.folders.tombstones`).
+            records before; empty for records that were read from the source.
+        publish: how the file replaces older files, which a replacement of the same epoch names
+            (`stores.folders.tombstones`); empty if it does not.
     """
 
     version: int = FOOTER_VERSION
@@ -158,12 +157,8 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file without its records; None if another program has written the file.
-
-    Raises:
-        FileNotFoundError: if the file does not exist.
-        CorruptError: if the file is not complete, or its footer is damaged.
-    """
+    """Read the footer of a file without its records; None if another program has written the file. Raises
+    FileNotFoundError, and CorruptError if the file is not complete or its footer is damaged."""
     if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
@@ -171,13 +166,8 @@ def read_footer(fs: FileSystem, path: str) -> Footer | None:
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
-    """Read all records of a file.
-
-    Raises:
-        ValueError: if its name has the ending of no format.
-        FileNotFoundError: if the file does not exist.
-        CorruptError: if the file is damaged.
-    """
+    """Read all records of a file. Raises ValueError for an unknown ending of its name, FileNotFoundError, and
+    CorruptError."""
     if (form := _form_of(path)) is None:
         raise ValueError(f"{path!r} must have the ending of a published file")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
@@ -215,7 +205,7 @@ def read_batches(
 
 def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
     """Return the columns of a file, and whether it may have a record that matches. Reads only the footer of a Parquet
-    file, but all of others. Raises the errors of `read_records`."""
+    file. Raises the errors of `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:

@@ -49,7 +49,7 @@ class ClosedFile:
 
 
 class OpenFile:
-    """A file of rows of one schema. It is created with its first bytes.
+    """A file of rows of one schema, which is created with its first bytes.
 
     Args:
         path: absolute path where it is written.

@@ -145,7 +145,7 @@ class AttemptFiles(SinkWriter):
         identity: the attempt, for names and footers of the files.
         origin: the origin of the records, for footers of the files.
         row_group_bytes: memory of a folder's rows above which they are written.
-        max_waiting_bytes: memory of all waiting rows above which the folders with the most rows are written first.
+        max_waiting_bytes: memory of all waiting rows above which the largest row groups are written.
         max_open_files: number of open files above which the least recently written one is finished.
     """
 
@@ -203,12 +203,8 @@ class AttemptFiles(SinkWriter):
         self.note_filtered(filtered)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Take records of the dataset.
-
-        Raises:
-            ConfigurationError: if partition or provenance columns are missing, or the format has no type for a column.
-            SourceError: if a row has no source offset.
-        """
+        """Take records of the dataset. Raises ConfigurationError if partition or provenance columns are missing, or the
+        format has no type for a column, and SourceError if a row has no source offset."""
         self._begin_change()
         if batch.schema.metadata:
             batch = batch.replace_schema_metadata(None)  # else this would include the footer of a file that was read
@@ -232,11 +228,8 @@ class AttemptFiles(SinkWriter):
         return self._fs.parallel_calls > 1
 
     def prepare_commit(self) -> Prepared:
-        """Finish all files and give them their final names. The caller then syncs the tree.
-
-        The files for each folder of the output are in a staged folder of their own, so that one rename can publish
-        them.
-        """
+        """Finish all files and give them their final names; the caller then syncs the tree. The files for each folder
+        of the output are in a staged folder of their own, so that one rename can publish them."""
         self._begin_change()
         self._finish(list(self._files))
         by_target: dict[str, list[ClosedFile]] = {}

@@ -60,9 +60,8 @@ class NewSnapshot:
         properties: Mapping[str, str],
         trace: Mapping[str, str],
     ) -> Change | None:
-        """Write the snapshot's files, and return the change that makes it the newest one. Return None if the table
-        lacks a file of `removed`. `properties` of the table are set with the snapshot; `trace` is added to its summary.
-        """
+        """Write the snapshot's files, and return the change that makes it the newest one; None if the table lacks a
+        file of `removed`. `properties` of the table are set with the snapshot; `trace` is added to its summary."""
         metadata, table = self.table.metadata, self.table
         parent = metadata.snapshot_by_name(MAIN_BRANCH)
         manifests = parent.manifests(table.io) if parent is not None else []

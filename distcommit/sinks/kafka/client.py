@@ -149,8 +149,8 @@ class KafkaTarget:
         return reason
 
     def rows(self, admin: AdminClient, number: int) -> dict[bytes, LedgerRow]:
-        """Return the ledger rows of all datasets of a transactional id by key. Wait for the end of transactions that
-        are open now.
+        """Return the ledger rows of all datasets of a transactional id by key, once the transactions that are open now
+        have ended.
 
         Raises:
             KafkaException: if no broker answers.

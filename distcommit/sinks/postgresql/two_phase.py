@@ -1,7 +1,7 @@
 """Two-phase commit of PostgreSQL: writers send PREPARE TRANSACTION, the committer sends COMMIT PREPARED.
 
-psycopg's `tpc_*` methods are not used. They raise no error if PREPARE of a failed transaction rolls it back. After an
-error "name is in use" their rollback would roll back the other transaction of that name.
+psycopg's `tpc_*` methods are not used: they raise no error if PREPARE of a failed transaction rolls it back, and their
+rollback after "name is in use" would roll back the other transaction of that name.
 """
 
 from __future__ import annotations

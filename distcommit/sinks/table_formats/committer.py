@@ -91,11 +91,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     @abstractmethod
     def try_batches(self, batches: Sequence[BatchT]) -> None:
-        """Try once to commit each batch, and set the outcomes of its requests.
-
-        Set no outcome if another writer commits first. Report an error, whose outcome is unknown, to `failed`: the next
-        try checks whether the requests are committed.
-        """
+        """Try once to commit each batch, and set the outcomes of its requests. Set none if another writer commits
+        first. Report an error to `failed`: its outcome is unknown, and the next try checks whether the requests are
+        committed."""
 
     def end_commit(self, batches: Sequence[BatchT]) -> None: ...
 

@@ -32,12 +32,8 @@ _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text: all rows, or the names of the files with the rows.
-
-    Attributes:
-        base: file with all rows at the time of its commit; empty if there are no files.
-        deltas: files with rows that later commits changed, oldest first.
-    """
+    """The text: all rows, or the file with all rows at the time of its commit (`base`) and the files with rows that
+    later commits changed (`deltas`, oldest first)."""
 
     version: int = _VERSION
     rows: tuple[LedgerRow, ...] = ()

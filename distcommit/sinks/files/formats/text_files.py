@@ -47,8 +47,8 @@ def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_
 
 
 def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[str, str]:
-    """Return the metadata of a file; empty if another program has written it, or it is truncated. Raises ValueError if
-    the metadata is damaged."""
+    """Return the metadata of a file; empty if it is truncated, or not of this program. Raises ValueError if it is
+    damaged."""
     tail_and_end = _FRAMES[codec].read(file, file.size())
     return {} if tail_and_end is None else tail_and_end[0].metadata
 

@@ -81,8 +81,7 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column from results of `values_of`. Raises ValueError or other built-in errors if a value is
-    not valid."""
+    """Return a column from results of `values_of`. Raises ValueError or other built-in errors."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         missing = [value is None for value in values]

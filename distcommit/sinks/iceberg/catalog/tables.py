@@ -76,16 +76,14 @@ class Tables(ABC):
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, at most one for each table, and return for each whether it was applied. A change is not
-        applied if its table has changed meanwhile. After an exception the outcome is unknown.
-
-        `sync` is called when all new files are written, before any table changes.
+        """Apply changes, at most one for each table, and return for each whether it was applied; not if the table has
+        changed meanwhile. `sync` is called when all new files are written. After an exception the outcome is unknown.
         """
 
     @abstractmethod
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables and their namespaces, and return them. If a single table can't be created, the error is in its
-        place. Tables that another client has created meanwhile are not returned."""
+        """Create tables and their namespaces, and return them, or the error of a single table in its place. Tables that
+        another client has created meanwhile are not returned."""
 
     @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
