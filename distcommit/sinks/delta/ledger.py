@@ -20,18 +20,12 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base.file_names import ledger_text_name
 from distcommit.sinks.delta.tables import table_id
-from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-
-_VERSION = 1
+from distcommit.sinks.table_formats.ledger_files import LEDGER_VERSION, Ledger, LedgerFile, Ledgers
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that a transaction names: the ledger's text of a table and store. The nonce makes its number unique."""
+class _File(LedgerFile, frozen=True, kw_only=True):
+    """The file that a transaction names."""
 
-    version: int = _VERSION
-    table: str
-    store: str
-    nonce: str
     text: str
 
 
@@ -63,7 +57,7 @@ class TableLedgers:
         if _number_of(data) != number:
             raise self._files.corrupt(f"other bytes in {name}")
         file = from_json(data, _File)
-        if (file.version, file.table, file.store) != (_VERSION, identity, self._store):
+        if (file.version, file.table, file.store) != (LEDGER_VERSION, identity, self._store):
             raise self._files.corrupt(f"{name} of the table {file.table} and the store {file.store}")
         ledger = self._files.read(file.text, identity)
         return Ledger(ledger.rows, (name, *ledger.files))

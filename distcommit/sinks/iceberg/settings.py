@@ -13,7 +13,7 @@ from distcommit.core.support.setting_errors import SettingError, SettingsModel, 
 from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.sinks.base.table_names import table_of
-from distcommit.sinks.table_formats.data_file_sink import DataFileTables, Evolution
+from distcommit.sinks.table_formats.data_file_sink import DataFileSink, Evolution
 
 _TERM = re.compile(r"(?:(\w+)\((?:(\d+),\s*)?([^(),]+)\)|([^(),]+))")
 _TRANSFORMS = frozenset({"bucket", "truncate", "year", "month", "day", "hour"})
@@ -51,7 +51,7 @@ class CatalogSettings(SettingsModel):
         return {"type": self.type, "uri": uri, **extra}
 
 
-class IcebergSettings(DataFileTables):
+class IcebergSettings(DataFileSink):
     """The Iceberg tables of datasets, and how missing ones are created.
 
     Attributes:

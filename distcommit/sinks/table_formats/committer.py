@@ -29,7 +29,7 @@ from distcommit.sinks.base.error_collection import ErrorCollector
 from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.table_formats.data_file_sink import DataFileTables
+from distcommit.sinks.table_formats.data_file_sink import DataFileSink
 from distcommit.sinks.table_formats.data_files import warn_of_gone_table
 from distcommit.sinks.table_formats.ledger_files import Key, Ledger
 from distcommit.sinks.table_formats.refusals import ALWAYS_CHANGED, was_altered, was_emptied, was_recreated
@@ -84,7 +84,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     new_batch: ClassVar[Any]
     ledger_can_be_unset: ClassVar[bool] = False
 
-    def __init__(self, settings: DataFileTables, context: CommitterContext) -> None:
+    def __init__(self, settings: DataFileSink, context: CommitterContext) -> None:
         self._settings, self._context = settings, context
 
     # -- committing

@@ -26,7 +26,7 @@ from distcommit.sinks.base.file_names import ledger_file_name
 
 Key = tuple[str, str]
 """Dataset and branch."""
-_VERSION = 1
+LEDGER_VERSION = 1
 _INLINE_BYTES = 4096
 _MOST_DELTAS = 16
 
@@ -35,19 +35,22 @@ class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The text: all rows, or the file with all rows at the time of its commit (`base`) and the files with rows that
     later commits changed (`deltas`, oldest first)."""
 
-    version: int = _VERSION
+    version: int = LEDGER_VERSION
     rows: tuple[LedgerRow, ...] = ()
     base: str = ""
     deltas: tuple[str, ...] = ()
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of rows of a table and store. The nonce is random, so that no two files have the same name."""
+class LedgerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a table and a store. The nonce is random, so that no two files have the same name."""
 
-    version: int = _VERSION
+    version: int = LEDGER_VERSION
     table: str
     store: str
     nonce: str
+
+
+class _File(LedgerFile, frozen=True, kw_only=True):
     rows: tuple[LedgerRow, ...]
 
 
@@ -88,7 +91,7 @@ class Ledgers:
             named = from_json(text, _LedgerRoot)
         except msgspec.MsgspecError as error:
             raise self.corrupt(f"{text[:80]!r}: {error}") from error
-        if named.version != _VERSION:
+        if named.version != LEDGER_VERSION:
             raise self.corrupt(f"format version {named.version}")
         if not named.base:
             return Ledger(_by_key(named.rows))

@@ -22,7 +22,7 @@ from distcommit.schemas.coercion import SchemaCoercion
 from distcommit.sinks.base.clients import Connection
 from distcommit.sinks.base.file_names import data_file_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
-from distcommit.sinks.table_formats.data_file_sink import DataFileTables
+from distcommit.sinks.table_formats.data_file_sink import DataFileSink
 from distcommit.sinks.table_formats.data_files import leave_note, sync_locations
 
 _WAITING_BYTES = 64 << 20
@@ -64,7 +64,7 @@ class DataFiles(ABC, Generic[PartitionT]):
 
     def __init__(
         self,
-        sink: DataFileTables,
+        sink: DataFileSink,
         schema_id: str | int,
         attempt: AttemptIdentity,
         area: StagingArea,

@@ -164,7 +164,7 @@ class TableSinkCases:
         with pytest.raises(ConflictError, match="can't be taken back"):
             target.abort(plain, requests[plain])
         target.sql("DELETE FROM b WHERE n = 2")
-        with pytest.raises(ConflictError, match="not all there any more"):
+        with pytest.raises(ConflictError, match="some of the committed rows are missing"):
             target.abort(tagged, requests[tagged])
         assert (target.rows("a"), target.rows("b")) == ([(1,), (2,), (3,)], [(1,), (3,)])
         assert target.ledger() == [("a", 1), ("b", 1)]
