@@ -13,6 +13,7 @@ from distcommit.schemas.column_names import ColumnNames, check_fields
 from distcommit.schemas.evolution import wider_type
 from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
 from distcommit.schemas.type_tables import ALL_LISTS, TypeTable, UnstorableTypeError, is_decimal128_in_scale
+from distcommit.sinks.table_formats.refusals import no_columns
 
 _TYPES = TypeTable(
     {
@@ -65,12 +66,7 @@ def storable(schema: pa.Schema) -> pa.Schema:
             )
         fields.append(pa.field(field.name, kind))
     if not fields:
-        raise ConfigurationError(
-            "a table must have a column",
-            id="COLUMN_UNSUPPORTED",
-            expected="records with a column that is not always null",
-            found=str(schema),
-        )
+        raise no_columns(str(schema))
     _NAMES.check([field.name for field in fields])
     check_fields(pa.schema(fields), _NAMES.database)
     return pa.schema(fields)

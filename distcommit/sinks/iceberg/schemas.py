@@ -14,6 +14,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.column_names import ColumnNames, check_fields
 from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
+from distcommit.sinks.table_formats.refusals import no_columns
 
 FORMAT_VERSION: Final = 2
 _NAMES = ColumnNames("Iceberg")
@@ -46,12 +47,7 @@ def required_struct(schema: pa.Schema) -> StructType:
         fields.append(nested_field)
     check_names(storable(schema))
     if not fields:
-        raise ConfigurationError(
-            "a table must have a column",
-            id="COLUMN_UNSUPPORTED",
-            expected="records with a column that is not always null",
-            found=str(schema),
-        )
+        raise no_columns(str(schema))
     return StructType(*fields)
 
 

@@ -31,10 +31,11 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
+from distcommit.sinks.base.table_names import DATASET
 from distcommit.sinks.databases.staged_rows import files_of
 from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, ledger_problems
 from distcommit.sinks.kafka.messages import staged_messages
-from distcommit.sinks.kafka.names import DATASET, id_number, ledger_key, row_name, topic_of
+from distcommit.sinks.kafka.names import id_number, ledger_key, row_name, topic_of
 from distcommit.sinks.kafka.producers import CatchableProducer
 
 _TRIES = 4

@@ -10,8 +10,8 @@ import xxhash
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.core.support.decoding import from_json
+from distcommit.sinks.base.table_names import DATASET
 
-DATASET = "{dataset}"
 NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors of decoding JSON that another program wrote."""
 _MOST = 249

@@ -17,8 +17,9 @@ from distcommit.core.support.setting_errors import SettingError, SettingsModel, 
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.table_names import DATASET
 from distcommit.sinks.kafka import messages
-from distcommit.sinks.kafka.names import DATASET, id_number, is_topic, topic_of
+from distcommit.sinks.kafka.names import id_number, is_topic, topic_of
 
 if TYPE_CHECKING:
     from distcommit.sinks.kafka.client import KafkaTarget

@@ -31,6 +31,15 @@ def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> Conf
     )
 
 
+def no_columns(schema: str) -> ConfigurationError:
+    return ConfigurationError(
+        "a table must have a column",
+        id="COLUMN_UNSUPPORTED",
+        expected="records with a column that is not always null",
+        found=schema,
+    )
+
+
 def not_removable(table: str, files: int, actual: str) -> ConflictError:
     return ConflictError(
         "data files of the commit can't be removed from the table",
