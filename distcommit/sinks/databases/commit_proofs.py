@@ -24,7 +24,8 @@ class ProofCommitter(SqlCommitter):
 
     @abstractmethod
     def bar(self, aborted_epochs: Mapping[str, int]) -> None:
-        """Insert bars under these proof ids, each with its attempt's epoch. Wait for other sessions as `prove` does."""
+        """Insert rows with these proof ids and their attempts' epochs, so that the proofs can't be inserted any more.
+        Wait for other sessions as `prove` does."""
 
     @abstractmethod
     def make_newest(self, epoch: int) -> None:
@@ -39,7 +40,7 @@ class ProofCommitter(SqlCommitter):
         return {proof for (proof,) in self.execute(statement, [*proofs]).fetchall()}
 
     def proofs_before(self, epoch: int) -> dict[str, tuple[Key, int]]:
-        """Return dataset and branch, and epoch, of this store's proofs of older epochs, by id."""
+        """Return this store's proofs of older epochs: id, dataset and branch, and epoch."""
         rows = self.execute(
             "SELECT id, dataset, branch, epoch FROM {proofs} WHERE store = %s AND what = 'proof' AND epoch < %s",
             (self._context.store_id, epoch),

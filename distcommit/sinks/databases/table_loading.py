@@ -46,8 +46,8 @@ class Table(Protocol):
         """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones; of several new ones the last counts. Raises RefusedError as
-        `copy`."""
+        """Replace rows with the same keys by newer ones; of several new rows with the same keys the last counts. Raises
+        RefusedError as `copy`."""
 
     def delete(self, tags: Mapping[str, int]) -> int:
         """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""

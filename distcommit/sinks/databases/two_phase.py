@@ -206,8 +206,8 @@ class TwoPhaseCommitter(ProofCommitter):
 
     def roll_back_prepared(self, request: CommitRequest) -> None:
         """Roll back the prepared transactions of a request in the order of commits, so that a process that is still
-        committing finds the first one missing and stops. Without infos, roll back all of the dataset and branch up to
-        the epoch."""
+        committing finds the first one missing and stops. If the request has no commit infos, roll back all transactions
+        of its dataset and branch up to its epoch."""
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
         if visible and not self._settings.takes_back:

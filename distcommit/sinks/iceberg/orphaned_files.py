@@ -39,7 +39,7 @@ _CLIENT = {
 
 
 def note_of(table: Table) -> tuple[str, str]:
-    """Return the lines of the note of a new file in the table."""
+    """Return the lines of the note that is staged before a file of the table is created."""
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 

@@ -32,8 +32,8 @@ _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text: all rows, or the file with all rows at the time of its commit (`base`) and the files with rows that
-    later commits changed (`deltas`, oldest first)."""
+    """The text of a ledger: either all rows, or the name of a file with all rows at the time of its commit (`base`) and
+    names of files with rows that later commits changed (`deltas`, oldest first)."""
 
     version: int = LEDGER_VERSION
     rows: tuple[LedgerRow, ...] = ()

@@ -232,8 +232,8 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
 
 def _as_in_file(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows in the file's schema. Arrow has several types for one Parquet type, so they may differ from earlier
-    rows."""
+    """Cast rows to the file's schema. Arrow has several types for one Parquet type, so rows may have other Arrow types
+    than the file's first rows."""
     return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 

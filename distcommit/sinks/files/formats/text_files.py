@@ -42,7 +42,8 @@ def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
 
 
 def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_checksum: str) -> bytes:
-    """Return the frames behind the compressed text, whose xxh3-64 is `text_checksum`."""
+    """Return schema and metadata in frames, which must follow the compressed text of the file. `text_checksum` is the
+    xxh3-64 of that text."""
     return _FRAMES[codec].framed(file_tail_of(dict(metadata), plain_fields(schema), text_checksum))
 
 
