@@ -337,8 +337,8 @@ class TableSinkCases:
         ((name,),) = target.sql("SELECT commit_id FROM distcommit_ledger WHERE store = ''")
         drop_ledger(target)
         for _ in range(2):
-            refused(target.commit(sink, first)[0], "not the ledger", name, "accept")
-        refused(target.commit_atomically(sink, first)[0], "not the ledger")
+            refused(target.commit(sink, first)[0], "but the present ledger is", name, "accept")
+        refused(target.commit_atomically(sink, first)[0], "but the present ledger is")
         with pytest.raises(ConflictError, match="it is unknown"):
             target.abort(sink, first)
         assert target.rows("a") == [(1,), (2,), (3,)]
@@ -353,7 +353,7 @@ class TableSinkCases:
         first = target.prepare(sink, "a", 1, bases=(0,))
         assert target.commit(sink, first) == [Committed()]
         target.sql("DELETE FROM distcommit_ledger")
-        refused(target.commit(sink, first)[0], "not the ledger")
+        refused(target.commit(sink, first)[0], "but the present ledger is")
         assert target.rows("a") == [(1,), (2,), (3,)]
 
     def test_ledger_belongs_to_one_store_and_does_not_grow_with_runs(self, target: TableTarget) -> None:
