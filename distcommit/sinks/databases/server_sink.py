@@ -133,32 +133,30 @@ class ServerSink(TableSink):
         if self.two_phase:
             return self.open_two_phase(context)
         driver = self._driver()
-        return committing_by(self._connected(driver), lambda connection: driver.committer(connection, self, context))
+        return committing_by(self._connect(driver), lambda connection: driver.committer(connection, self, context))
 
     def open_two_phase(self, context: CommitterContext) -> TwoPhaseCommitter:
         driver = self._driver()
-        again = partial(self._connected, driver)
-        return committing_by(again(), lambda connection: driver.two_phase(connection, self, context, again))
+        return committing_by(self._connect(driver), lambda connection: driver.two_phase(connection, self, context))
 
     def check_connection(self) -> str:
-        with closing(self._connected(self._driver())):
+        with closing(self._connect(self._driver())):
             return f"{self.server} accepts the user"
 
     def _driver(self) -> Driver:
         with needing_client(self.type):
             return self.driver()
 
-    def _connected(self, driver: Driver) -> Connection:
+    def _connect(self, driver: Driver) -> Connection:
         return driver.connect(self.url, self.password_text, self.tls)
 
 
 class Driver(NamedTuple):
-    """The parts of a sink that need the database's client library. `two_phase` also gets a function that opens a second
-    connection."""
+    """The parts of a sink that need the database's client library."""
 
     connect: Callable[[str, str, Tls], Connection]
     committer: Callable[[Any, Any, CommitterContext], TableCommitter]
-    two_phase: Callable[[Any, Any, CommitterContext, Callable[[], Any]], TwoPhaseCommitter]
+    two_phase: Callable[[Any, Any, CommitterContext], TwoPhaseCommitter]
 
 
 @lru_cache(maxsize=64)

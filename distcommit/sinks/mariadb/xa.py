@@ -7,7 +7,7 @@ A prepared transaction survives a restart of the server, and prevents ALTER and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pyarrow as pa
@@ -19,12 +19,12 @@ from distcommit.core.errors import TransientError
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.retries import tries
+from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import PROOFS
-from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.tables import AlterTableFirst
-from distcommit.sinks.mariadb.transactions import code_of, execute
+from distcommit.sinks.mariadb.transactions import code_of, connected, execute
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -39,16 +39,11 @@ _FORMAT = 1
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
     """Stores the proofs in a table beside the ledger."""
 
-    def __init__(
-        self,
-        connection: Connection[Cursor],
-        settings: TableSink,
-        context: CommitterContext,
-        connects: Callable[[], Connection[Cursor]],
-    ) -> None:
+    _second: Connection[Cursor] | None = None
+
+    def __init__(self, connection: Connection[Cursor], settings: ServerSink, context: CommitterContext) -> None:
         super().__init__(connection, settings, context)
-        self._connects = connects
-        self._second: Connection[Cursor] | None = None
+        self._server = settings
         self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
@@ -66,7 +61,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
     def end_prepared(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or not self._second.open:
-            self._second = self._connects()
+            self._second = connected(self._server.url, self._server.password_text, self._server.tls)
         for _ in tries():  # until the server has ended the writer's session
             try:
                 execute(self._second, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")

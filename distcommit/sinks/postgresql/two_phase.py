@@ -6,7 +6,7 @@ rollback after "name is in use" would roll back the other transaction of that na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
@@ -18,7 +18,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
-from distcommit.sinks.postgresql.transactions import manual_transaction
+from distcommit.sinks.postgresql.transactions import connected, manual_transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -31,18 +31,12 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
     """Stores the proofs in a table beside the ledger."""
 
-    def __init__(
-        self,
-        connection: psycopg.Connection,
-        settings: PostgresqlSettings,
-        context: CommitterContext,
-        connects: Callable[[], psycopg.Connection],
-    ) -> None:
-        super().__init__(connection, settings, context)
-        self._connects, self._second = connects, None
-        self.create_missing("proofs", _CREATED)
+    _second: psycopg.Connection | None = None
 
-    _second: psycopg.Connection | None
+    def __init__(self, connection: psycopg.Connection, settings: PostgresqlSettings, context: CommitterContext) -> None:
+        super().__init__(connection, settings, context)
+        self._server = settings
+        self.create_missing("proofs", _CREATED)
 
     def begin(self, epoch: int) -> None:
         (most,) = self.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
@@ -62,7 +56,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
     def end_prepared(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or self._second.closed:
-            self._second = self._connects()
+            self._second = connected(self._server.url, self._server.password_text, self._server.tls)
         statement = sql.SQL("COMMIT PREPARED {}" if commit else "ROLLBACK PREPARED {}")
         try:
             self._second.execute(statement.format(sql.Literal(name.text)))
