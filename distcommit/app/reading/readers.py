@@ -170,7 +170,7 @@ class Snapshot:
 
     def _require_unexpired(self) -> None:
         if self._store.fs.status(snapshot_manifest_path(self._store.roots.store, self._manifest.name)) is None:
-            raise self._expired_error("its root is deleted")
+            raise self._expired_error("its snapshot manifest is deleted")
 
     def _expired_error(self, actual: str) -> SnapshotExpiredError:
         return SnapshotExpiredError(
@@ -221,7 +221,7 @@ def read_store(store: JobStore, location: str, branch: str, datasets: Iterable[s
                 raise SnapshotExpiredError(
                     "the snapshot was deleted while it was opened",
                     store=store.roots.store,
-                    expected=f"the pieces of epoch {root.epoch}, phase {root.phase}",
+                    expected=f"the snapshot deltas of epoch {root.epoch}, phase {root.phase}",
                     found=str(error),
                     todo="read a newer one",
                 ) from error
@@ -241,7 +241,10 @@ def _opened(job: str | Path | Mapping[str, str], branch: str | None) -> tuple[Jo
     if isinstance(job, Mapping):
         if job.keys() != {"store", "output"}:
             raise ConfigurationError(
-                "a job's folders are two", id="ARGUMENT_INVALID", expected="store and output", found=str(sorted(job))
+                "the mapping of a job's folders has wrong keys",
+                id="ARGUMENT_INVALID",
+                expected="store and output",
+                found=str(sorted(job)),
             )
         locations = {name: normal_location(location, Path.cwd()) for name, location in job.items()}
         fs = open_file_system(locations["store"], durable=False)

@@ -47,8 +47,10 @@ def _none_at_all(store: JobStore, fold: Fold) -> NotSettledError:
     return NotSettledError(
         "there is no snapshot to read",
         store=store.roots.store,
-        expected="a snapshot, of which each run makes two",
-        found=f"epoch {newest[0]}, which left none" if newest else "a store in which no run has come that far",
+        expected="a snapshot; each run writes two",
+        found=f"epoch {newest[0]}, which left none"
+        if newest
+        else "a store in which no run has reached its first snapshot",
         todo=(
             "run the job, or `distcommit recover`; after a rebuild or a rebucket the next run makes the first snapshot"
         ),
@@ -147,7 +149,7 @@ def _after_run(store: JobStore, fold: Fold, roots: Iterator[SnapshotManifest], e
         expected="a run that has ended and left nothing open, or whose rest a later run has finished",
         found=f"epoch {fold.fence_epoch}, {'which has ended' if fold.has_ended else 'under way, or dead'}, and"
         " something open, or a bucket that could not be read",
-        todo="wait for the run, or give `distcommit recover`; what is quarantined, `distcommit status` names",
+        todo="wait for the run, or give `distcommit recover`; `distcommit status` lists quarantined datasets",
     )
 
 
