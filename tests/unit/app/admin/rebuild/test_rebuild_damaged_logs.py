@@ -114,5 +114,5 @@ def test_snapshot_opened_before_a_rebuild_raises_cut_gone_error_instead_of_a_par
     (path,) = snapshot.paths("a")["a"]
     tear(machine, segments(machine)[0], gone=True)
     assert rebuild(machine).set_aside == [path]
-    with pytest.raises(SnapshotExpiredError, match="its root is deleted"):
+    with pytest.raises(SnapshotExpiredError, match="its snapshot manifest is deleted"):
         snapshot.paths("a")
