@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.connected import ConnectedSource
@@ -117,6 +117,13 @@ class Extraction(ABC):
     @abstractmethod
     def bytes_read(self) -> int:
         """Return the payload bytes read so far."""
+
+    def problems(self) -> Sequence[str]:
+        """Return problems of the input that the run must report, whether or not they fail the work unit.
+
+        Called once, after the iteration has ended or failed. The default returns none.
+        """
+        return ()
 
     def superseded_notes(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
         """Return the filtered input records and holes that superseded files record, so that the files that replace them
@@ -387,6 +394,15 @@ class SourceSettings(Source):
     def rejection_check(self) -> Converter | None:
         """Return the converter that rejects unreadable records before all other constructs, if any can occur."""
         return None
+
+    @property
+    def diverts_unreadable(self) -> bool:
+        """Return whether records that `rejection_check` rejects go to the error branch, whatever `on_rejected` is."""
+        return False
+
+    def with_on_rejected(self, on_rejected: Literal["fail", "divert"]) -> SourceSettings:
+        """Return the source as it reads in a job with this setting `on_rejected`. The default returns itself."""
+        return self
 
     staged_by: ClassVar[str] = ""
     """Function, as `module:function`, of a source that needs the driver's Spark session before planning. It is called

@@ -18,8 +18,10 @@ from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import (
     FILTERED,
+    INPUT_PROBLEM,
     MAIN_BRANCH,
     BranchResult,
+    CheckOutcome,
     ConstructCounts,
     SchemaIds,
     SkippedRange,
@@ -191,6 +193,11 @@ class Branches:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
             area.fs.make_folder(area.folder)
         return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
+
+    def note_problems(self, problems: Sequence[str]) -> None:
+        """Report problems of the source's input as failed checks, which fail nothing."""
+        outcomes = (CheckOutcome(INPUT_PROBLEM, passed=False, mandatory=False, detail=text) for text in problems)
+        self._pipelines[0].outcomes = (*self._pipelines[0].outcomes, *outcomes)
 
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
         """Run the task checkers, and pass the filtered records to the writers. Only `prepare` may follow.

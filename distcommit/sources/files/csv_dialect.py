@@ -23,12 +23,18 @@ class Dialect:
         quote: encloses columns that have delimiters or line ends; a quote within is doubled. Empty for no quoting.
         escape: makes the character behind it literal. Empty for no escaping.
         nulls: texts that mean null where they are not quoted.
+        names: the column names that a file must have; empty for the names in its header.
+        has_header: whether the first row names the columns. If not, `names` are its columns, in order.
+        encoding: Python's name of the encoding.
     """
 
     delimiter: str = ","
     quote: str = '"'
     escape: str = ""
     nulls: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    has_header: bool = True
+    encoding: str = "utf-8"
 
     def parsing(self) -> pa_csv.ParseOptions:
         """Return Arrow's options that split a file into rows and columns."""

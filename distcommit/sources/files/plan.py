@@ -17,7 +17,13 @@ from distcommit.core.errors import printable
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress, UnreadFiles
+from distcommit.sources.files.progress import (
+    FilesWatermark,
+    ListedFile,
+    Progress,
+    SkippedFilesWatermark,
+    UnreadFiles,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +32,9 @@ FILES = "files"
 LISTED = "files"
 """Property of a work unit that holds its files as JSON."""
 WATERMARKS = FilesWatermark()
+SKIPPED = "skipped-"
+"""Begin of the names of the partitions, one a work unit, whose positions name unreadable files that were skipped."""
+SKIPPED_WATERMARKS = SkippedFilesWatermark()
 ROW_PARTITIONS = 16
 """Work units of a dataset in one run, at most."""
 _MOST_FILES = 20_000
@@ -37,7 +46,10 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules of a dataset's plan: see `source.FilesSource`. Files changed after `settled_ns` wait for the next run."""
+    """Rules of a dataset's plan: see `source.FilesSource`.
+
+    Files changed after `settled_ns` wait for the next run. `may_skip`: whether unreadable files may be skipped.
+    """
 
     bytes_per_work_unit: int
     bytes_per_dataset: int
@@ -45,6 +57,7 @@ class Rules:
     remembered: int
     late: Literal["read", "fail"]
     changed: Literal["fail", "read_again"]
+    may_skip: bool = False
 
 
 def plan_dataset(
@@ -70,11 +83,17 @@ def plan_dataset(
     positions = stored.positions if stored is not None else {}
     try:
         progress = WATERMARKS.from_position(positions[FILES]) if positions else Progress()
+        skipped = [
+            entry
+            for partition, position in positions.items()
+            if partition.startswith(SKIPPED)
+            for entry in SKIPPED_WATERMARKS.from_position(position)[1]
+        ]
     except KeyError:
         return DatasetProblem(urn, _NOT_KNOWN) if files else None
     except ValueError as error:
         return DatasetProblem(urn, f"its watermark can't be read: {error}")
-    files_unread = progress.unread_files(files)
+    files_unread = progress.unread_files(files, skipped)
     if problem := _problem(progress, files_unread, rules):
         return DatasetProblem(urn, problem)
     chosen = _chosen(files_unread, rules, retried_end)
@@ -88,6 +107,9 @@ def plan_dataset(
         for file in run:
             end = end.after(file, rules.remembered)
         low = {FILES: WATERMARKS.to_position(at), str(number): positions.get(str(number), 0)}
+        if rules.may_skip:
+            own = f"{SKIPPED}{number}"
+            low[own] = positions.get(own, SKIPPED_WATERMARKS.to_position((0, ())))
         high = {FILES: WATERMARKS.to_position(end)}
         size, listed = sum(map(_cost, run)), msgspec.json.encode(run).decode()
         units.append(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import struct
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -116,9 +116,15 @@ class Progress:
         candidates = ((file, names.get((file.mtime_ns, file.entry.contents))) for file in files)
         return [file for file, name in candidates if name not in (None, file.entry.name)]
 
-    def unread_files(self, files: Iterable[ListedFile]) -> UnreadFiles:
-        """Return the files that are not read, each kind in reading order."""
+    def unread_files(self, files: Iterable[ListedFile], skipped: Collection[Entry] = ()) -> UnreadFiles:
+        """Return the files that are not read, each kind in reading order.
+
+        Args:
+            files: the existing files.
+            skipped: unreadable files that were skipped. If one of them has changed since, it counts as a new file.
+        """
         read, names = set(self.recent), {entry.name for entry in self.recent}
+        replaceable = {entry.name for entry in read.intersection(skipped)}
         newest = self.recent[-1][:2] if self.recent else self.floor
         files_unread = UnreadFiles()
         for file in files:
@@ -126,6 +132,8 @@ class Progress:
             if entry in read:
                 if entry.name == self.half:
                     files_unread.half = file
+            elif entry.name in replaceable:
+                files_unread.new.append(file)
             elif entry.name in names:
                 files_unread.changed.append(file)
             elif entry[:2] > self.floor:
@@ -178,6 +186,25 @@ class FilesWatermark(WatermarkType[Progress]):
                     if tuple(sorted(recent)) == recent:
                         return Progress(files, rows, path, (mtime_ns, name), recent, _half(half, rows))
         raise ValueError(f"{position!r:.200} is not a position in files")
+
+
+class SkippedFilesWatermark(WatermarkType[tuple[int, tuple[Entry, ...]]]):
+    """Unreadable files that were skipped, as a list: their number so far, and the newest ones (Base64 of 20 bytes
+    each)."""
+
+    name = "skipped files"
+
+    def to_position(self, value: tuple[int, tuple[Entry, ...]]) -> Position:
+        count, entries = value
+        return (count, base64.b64encode(b"".join(_ENTRY.pack(*entry) for entry in entries)).decode())
+
+    def from_position(self, position: Position) -> tuple[int, tuple[Entry, ...]]:
+        match position:
+            case (int() as count, str() as packed):
+                data = base64.b64decode(packed, validate=True)
+                if count >= 0 and len(data) % _ENTRY.size == 0:
+                    return count, tuple(Entry(*item) for item in _ENTRY.iter_unpack(data))
+        raise ValueError(f"{position!r:.200} is not a position in skipped files")
 
 
 def _half(results: Sequence[Scalar], rows: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 from collections.abc import Iterator
@@ -30,23 +31,61 @@ _NEWLINE = 10
 def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in order. The same file gives the same batches each time.
 
-    JSON lines are bytes, one row per line that is not empty. CSV columns are text, named by the first line. Batches
-    with unreadable CSV rows have one column more (`csv_rows.UNPARSED`).
+    JSON lines are bytes, one row per line that is not empty. CSV columns are text. Batches with unreadable CSV rows
+    have one column more (`csv_rows.UNPARSED`).
 
     Raises:
         Exception: of the format's reader, if the file is damaged or compressed in another way.
     """
-    if is_compressed and format_ in ("jsonl", "csv"):
-        stream = cast("BinaryIO", io.BufferedReader(gzip.GzipFile(fileobj=stream), _BLOCK_BYTES))
     match format_:
         case "jsonl":
-            return _lines(stream)
+            return _lines(_uncompressed(stream) if is_compressed else stream)
         case "csv":
-            return _csv(stream, dialect)
+            return _csv(csv_stream(stream, is_compressed, dialect), dialect)
         case "parquet":
             return _parquet(stream)
         case "avro":
             return container_reader.read_batches(stream)
+
+
+def csv_stream(stream: BinaryIO, is_compressed: bool, dialect: Dialect) -> BinaryIO:
+    """Return the contents of a CSV file, uncompressed and in UTF-8."""
+    plain = _uncompressed(stream) if is_compressed else stream
+    return plain if codecs.lookup(dialect.encoding).name == "utf-8" else cast("BinaryIO", _Transcoded(plain, dialect))
+
+
+def _uncompressed(stream: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", io.BufferedReader(gzip.GzipFile(fileobj=stream), _BLOCK_BYTES))
+
+
+class _Transcoded(io.RawIOBase):
+    """A stream of text in another encoding, read as UTF-8. `seek` only goes to the start."""
+
+    def __init__(self, stream: BinaryIO, dialect: Dialect) -> None:
+        self._stream, self._encoding = stream, dialect.encoding
+        self._decoder, self._bytes_read = codecs.getincrementaldecoder(self._encoding)(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if offset or whence:
+            raise io.UnsupportedOperation("seek within transcoded text")
+        self._decoder.reset()
+        self._bytes_read = 0
+        return self._stream.seek(0)
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            block = self._stream.read(size)
+            try:
+                text = self._decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                at = f"in the {len(block):,} bytes after byte {self._bytes_read:,}"
+                raise ValueError(f"not {self._encoding}, {at}: {error.reason}") from error
+            self._bytes_read += len(block)
+            if text or not block:
+                return text.encode()
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
@@ -93,7 +132,8 @@ def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     names = names_in(stream, dialect)
     if not names:
         return
-    read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+    own_names = None if dialect.has_header else list(names)
+    read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=own_names)
     yielded, last, check = 0, None, QuoteCheck(dialect)
     try:
         with _Unclosed(stream, check) as complete:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +11,7 @@ from itertools import takewhile
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract_description import Extract, TableType
@@ -29,9 +30,18 @@ from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
 from distcommit.sources.files.patterns import PathPattern, check_folder, listed
-from distcommit.sources.files.plan import FILES, LISTED, WATERMARKS, Rules, plan_dataset
+from distcommit.sources.files.plan import (
+    FILES,
+    LISTED,
+    SKIPPED,
+    SKIPPED_WATERMARKS,
+    WATERMARKS,
+    Rules,
+    plan_dataset,
+)
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import VALUE, FileFormat
+from distcommit.sources.files.unreadable import OnUnreadableFile, RejectFiles
 
 _OTHER_PATHS = (
     "put them back, in their order: files that are read are remembered by the number of their pattern and their path"
@@ -54,10 +64,18 @@ class FilesSource(SettingsModel, SourceSettings):
             of CSV are rejected (`on_rejected`).
         delimiter: separates the columns of CSV; one ASCII character, like the next two.
         quote: encloses columns of CSV that have delimiters or line ends; a quote within is doubled. Empty for no
-            quoting. Rows with text behind a closing quote are rejected.
+            quoting. Rows with text behind a closing quote are unreadable.
         escape: makes the character behind it literal, such as a backslash. Empty for no escaping. With it, files are
             read row by row, which takes several times as long.
         nulls: texts that mean null where they are not quoted, such as `\\N`. An empty column is empty text.
+        header: whether the first row of CSV names the columns. If not, set `columns`.
+        columns: names of the columns of CSV. A header must have exactly these names, in any order. Without a header
+            they name the columns in their order.
+        encoding: encoding of CSV, by a name of Python's, such as `latin-1`, `cp1252` or `utf-16`.
+        on_unreadable_file: what happens to a file that is damaged, has a wrong header or is in another format. `fail`
+            fails its dataset in this run, and the report names all such files. `skip` leaves the file out and reports
+            it. `divert` also puts one record, with the file's name and the reason, into the error branch. With
+            `on_rejected: fail` a file with an unreadable CSV row is unreadable, too.
         bytes_per_work_unit: target size of work units.
         bytes_per_dataset: bytes of a dataset that one run reads, 0 for all; whole files, at least one.
         min_file_age_s: files that were changed within this time, by the clock of the planning machine, wait for the
@@ -83,12 +101,17 @@ class FilesSource(SettingsModel, SourceSettings):
     quote: str = Field(default='"', max_length=1)
     escape: str = Field(default="", max_length=1)
     nulls: tuple[str, ...] = ()
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    on_unreadable_file: OnUnreadableFile = "fail"
     bytes_per_work_unit: int = Field(default=128 << 20, ge=1)
     bytes_per_dataset: int = Field(default=0, ge=0)
     min_file_age_s: float = Field(default=5, ge=0)
     tracked_files: int = Field(default=100, ge=1, le=10_000)
     on_late_file: Literal["read", "fail"] = "read"
     on_changed_file: Literal["fail", "read_again"] = "fail"
+    _unreadable_row_fails: bool = PrivateAttr(default=False)
 
     @field_validator("paths")
     @classmethod
@@ -115,13 +138,25 @@ class FilesSource(SettingsModel, SourceSettings):
             elif mark and mark in used:
                 yield SettingError(f"must differ from {used[mark]}", name)
             used.setdefault(mark, name)
-        for name, unset in (("quote", '"'), ("escape", ""), ("nulls", ())):
-            if self.format != "csv" and getattr(self, name) != unset:
+        for name in ("delimiter", "quote", "escape", "nulls", "header", "columns", "encoding"):
+            if self.format != "csv" and getattr(self, name) != type(self).model_fields[name].default:
                 yield SettingError("must only be set with format: csv", name)
+
+    @rule
+    def _names_columns(self) -> Iterator[SettingError]:
+        if not self.header and not self.columns:
+            yield SettingError("must name the columns of files without a header", "columns")
+        if twice := sorted({name for name in self.columns if self.columns.count(name) > 1}):
+            yield SettingError("must not have a name twice", "columns", actual=", ".join(twice))
+        try:
+            "".encode(self.encoding)
+        except (LookupError, UnicodeError):
+            yield SettingError("must be a text encoding of Python", "encoding", actual=repr(self.encoding))
 
     @property
     def _dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.quote, self.escape, self.nulls)
+        encoding = codecs.lookup(self.encoding).name
+        return Dialect(self.delimiter, self.quote, self.escape, self.nulls, self.columns, self.header, encoding)
 
     @property
     def batch_schema(self) -> pa.Schema | None:
@@ -130,7 +165,19 @@ class FilesSource(SettingsModel, SourceSettings):
     @property
     def rejection_check(self) -> Converter | None:
         added = [field.name for field in LINE_SCHEMA if field.name != VALUE.name]
-        return UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
+        rows = UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
+        return RejectFiles(rows, FILE) if self.on_unreadable_file == "divert" else rows
+
+    @property
+    def diverts_unreadable(self) -> bool:
+        return self.on_unreadable_file == "divert"
+
+    def with_on_rejected(self, on_rejected: Literal["fail", "divert"]) -> FilesSource:
+        if self.format != "csv" or on_rejected != "fail":
+            return self
+        source = self.model_copy()
+        source._unreadable_row_fails = True
+        return source
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """The patterns from their first wildcard on, which name datasets and files.
@@ -175,6 +222,7 @@ class FilesSource(SettingsModel, SourceSettings):
             self.tracked_files,
             self.on_late_file,
             self.on_changed_file,
+            may_skip=self.on_unreadable_file != "fail",
         )
         listing = listed(self._patterns(), self.dataset, owned)
         yield from (DatasetProblem(urn, reason) for urn, reason in listing.problems.items())
@@ -210,12 +258,18 @@ class FilesSource(SettingsModel, SourceSettings):
                         WATERMARKS.from_position(position)
                     except ValueError as error:
                         yield f"{urn!r}: {error}"
+                elif partition.startswith(SKIPPED):
+                    try:
+                        SKIPPED_WATERMARKS.from_position(position)
+                    except ValueError as error:
+                        yield f"{urn!r}: {error}"
                 elif type(position) is not int or position < 0:
                     yield f"{urn!r}: {position!r}, for partition {partition!r}, is no number of rows"
 
     def open(self) -> Extractor:
         folders = tuple(InputFolder(pattern.folder) for pattern in self._patterns())
-        return FilesExtractor(folders, self.format, self._dialect, self.tracked_files)
+        unreadable = self.on_unreadable_file, self._unreadable_row_fails
+        return FilesExtractor(folders, self.format, self._dialect, self.tracked_files, *unreadable)
 
     def _patterns(self) -> tuple[PathPattern, ...]:
         return tuple(map(PathPattern.parse, self.paths))

@@ -175,13 +175,13 @@ class FlowSettings(ChainSettings):
 
     def task_flow(self) -> TaskFlow:
         """Return the flow."""
-        stages, fork, rejection_check = self.stages(self.on_rejected), self.fork, self.source.rejection_check
+        source = self.source.with_on_rejected(self.on_rejected)
+        stages, fork, rejection_check = self.stages(self.on_rejected), self.fork, source.rejection_check
         if rejection_check is not None:
-            stages = (Stage(_UNREAD, rejection_check, on_failure=self.on_rejected), *stages)
+            on_failure: OnRejected = "divert" if source.diverts_unreadable else self.on_rejected
+            stages = (Stage(_UNREAD, rejection_check, on_failure=on_failure), *stages)
         if fork is None:
-            return TaskFlow(
-                self.source, (Branch(self.sink, checks=self.checks()),), (*stages, *self._at_sink(self.sink))
-            )
+            return TaskFlow(source, (Branch(self.sink, checks=self.checks()),), (*stages, *self._at_sink(self.sink)))
         branches = tuple(
             Branch(
                 branch.sink,
@@ -192,7 +192,7 @@ class FlowSettings(ChainSettings):
             )
             for name, branch in fork.branches.items()
         )
-        return TaskFlow(self.source, branches, stages, fork.operator, self.on_rejected)
+        return TaskFlow(source, branches, stages, fork.operator, self.on_rejected)
 
     def _at_sink(self, sink: SinkSettings) -> tuple[Stage, ...]:
         """Return the check of records that a sink can't take, as the last stage before it."""
