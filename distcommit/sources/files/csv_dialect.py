@@ -36,6 +36,10 @@ class Dialect:
     has_header: bool = True
     encoding: str = "utf-8"
 
+    @property
+    def header_rows(self) -> int:
+        return 1 if self.has_header else 0
+
     def parsing(self) -> pa_csv.ParseOptions:
         """Return Arrow's options that split a file into rows and columns."""
         return pa_csv.ParseOptions(

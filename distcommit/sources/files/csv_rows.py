@@ -67,7 +67,7 @@ def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
 def line_of_row(stream: BinaryIO, dialect: Dialect, row: int) -> int:
     """Return the line, from 1, at which a row begins. Rows are counted from 0, without the header."""
     stream.seek(0)
-    rows = islice(_numbered_rows(stream, dialect), dialect.has_header + row, None)
+    rows = islice(_numbered_rows(stream, dialect), dialect.header_rows + row, None)
     return next(line for line, _ in rows)
 
 
@@ -78,7 +78,7 @@ def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip
         ValueError: if a row has more than 64 MiB, because the start of the next one is unknown then.
     """
     stream.seek(0)
-    rows = (row for _, row in islice(_numbered_rows(stream, dialect), dialect.has_header + skip, None))
+    rows = (row for _, row in islice(_numbered_rows(stream, dialect), dialect.header_rows + skip, None))
     pending, size = list[bytes](), 0
     for row in rows:
         pending.append(row)

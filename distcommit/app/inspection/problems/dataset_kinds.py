@@ -200,5 +200,5 @@ INPUT_PROBLEM_REPORTED = ProblemKind(
     cause="Source files were skipped or diverted, or they failed their dataset (source.on_unreadable_file).",
     impact="Records of the named files are missing from the output.",
     action="Repair the files. A changed file is read by the next run as a new one. The command lists all named files.",
-    command="report",
+    command="runs {epoch}",
 )

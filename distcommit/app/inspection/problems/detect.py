@@ -327,12 +327,14 @@ def _behind_target(
 
 def _input_problems(result: StatusResult, command: Command) -> Iterator[Problem]:
     """Report input that the newest run could not read."""
-    noted = result.last_run.notes if result.last_run is not None else Reasons()
-    of = {note.subject: note.text for note in reversed(noted.entries) if note.kind == INPUT_PROBLEM}
+    if result.last_run is None:
+        return
+    noted = result.last_run.notes.entries
+    of = {note.subject: note.text for note in reversed(noted) if note.kind == INPUT_PROBLEM}
     for first, text in list(of.items())[-1:]:
         names = f"{len(of):,} datasets" if len(of) > 1 else "a dataset"
         yield of_dataset.INPUT_PROBLEM_REPORTED.report(
-            command, names=names, dataset=first, reason=text, datasets=len(of)
+            command, names=names, dataset=first, reason=text, datasets=len(of), epoch=result.last_run.epoch
         )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
+from distcommit.constructs.settings import RowCheckerSettings, StageSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import Converter, ForkOperator
 from distcommit.core.interfaces.sink import SinkSettings
 from distcommit.core.interfaces.source import SourceSettings
@@ -56,9 +56,12 @@ class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
     def stages(self, on_rejected: OnRejected) -> tuple[Stage, ...]:
         """Return the flow's stages: converters, then row checkers."""
         names = _named([str(getattr(construct, "type", "")) for construct in (*self.converters, *self.row_checkers)])
-        converters = [Stage(next(names), converter, on_failure=on_rejected) for converter in self.converters]
+        converters = [
+            Stage(next(names), converter, on_failure=on_rejected, datasets=_datasets(converter))
+            for converter in self.converters
+        ]
         checkers = [
-            Stage(next(names), checker, checker.level == "mandatory", checker.on_failure)
+            Stage(next(names), checker, checker.level == "mandatory", checker.on_failure, checker.only_datasets)
             for checker in self.row_checkers
         ]
         return (*converters, *checkers)
@@ -67,8 +70,8 @@ class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
         """Return the flow's task checkers."""
         names = _named([task_checker_settings.type for task_checker_settings in self.task_checkers])
         return tuple(
-            Check(next(names), task_checker_settings, task_checker_settings.level == "mandatory")
-            for task_checker_settings in self.task_checkers
+            Check(next(names), checker, checker.level == "mandatory", checker.only_datasets)
+            for checker in self.task_checkers
         )
 
 
@@ -204,6 +207,10 @@ class FlowSettings(ChainSettings):
         if self.fork is None:
             return {"sink": self.sink}
         return {f"fork.branches.{name}.sink": branch.sink for name, branch in self.fork.branches.items()}
+
+
+def _datasets(converter: Converter) -> Sequence[str]:
+    return converter.only_datasets if isinstance(converter, StageSettings) else ()
 
 
 def _shows(sink: Any) -> bool:

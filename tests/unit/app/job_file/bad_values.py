@@ -160,6 +160,9 @@ BAD: dict[str, Bad] = {
     "FilesSource._has_distinct_characters": Bad(
         FILES % "format: csv, ▶quote: ','", "source.quote", "must differ from delimiter"
     ),
+    "FilesSource._names_columns": Bad(
+        FILES % "format: csv, ▶encoding: latin-99", "source.encoding", "must be a text encoding of Python"
+    ),
     "KafkaSource._compile": Bad(
         "source: {type: kafka, brokers: b, topic_patterns: [▶'(']}",
         "source.topic_patterns.0",
