@@ -319,6 +319,9 @@ BAD: dict[str, Bad] = {
     "Cast._are_scalars": Bad(
         "converters: [{type: cast, columns: {▶a: [string]}}]", "converters.0.columns.a", "must not be a list, a struct"
     ),
+    "Parse._has_consistent_forms": Bad(
+        "converters: [{type: parse, ▶thousands: '.'}]", "converters.0.thousands", "must differ from decimal"
+    ),
     "EvolutionSettings._schema_goes_with_evolution": Bad(
         "converters: [{type: avro, registry: {url: 'http://r'}, ▶schema: {subject: s, version: 1}}]",
         "converters.0.schema",
