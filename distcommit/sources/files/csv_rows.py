@@ -1,6 +1,6 @@
-"""CSV read row by row, for files that can't be read block by block. Unreadable rows are kept as bytes among the others.
+"""Row-by-row CSV reader, for files that cannot be read block by block. Unreadable rows are returned as bytes.
 
-Rows are those of Arrow's reader: a quote counts at the start of a column, and empty lines are not rows.
+It splits rows as Arrow's reader does: a quote counts only at the start of a column, and empty lines are not rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
-"""Column of the bytes of unreadable rows, null for other rows. Only batches with unreadable rows have it. The other
-columns of an unreadable row are null. A file's own columns are text, so that no file has this column itself."""
+"""Added column with the bytes of unreadable rows. It is null in readable rows, and absent from batches without
+unreadable rows. In an unreadable row all columns of the file are null. No file has a binary column, so the type marks
+the column.
+"""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
@@ -28,17 +30,17 @@ _BATCH_ROWS = 64 << 10
 
 
 class LineError(ValueError):
-    """A line of a text file cannot be read. `line` counts from 1."""
+    """An unreadable line of a text file. Lines count from 1."""
 
     def __init__(self, line: int, problem: object) -> None:
         super().__init__(f"line {line}: {problem}")
 
 
 def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
-    """Return the column names of a file; none if the file has only line ends.
+    """Return a file's column names; none if the file has only line ends.
 
     Raises:
-        LineError: if the header is unreadable, has a name twice, or lacks a name of the dialect or has another one.
+        LineError: if the header is unreadable, has a name twice, or differs from the names that the dialect requires.
     """
     stream.seek(0)
     first = next(_numbered_rows(stream, dialect), None)
@@ -72,10 +74,10 @@ def line_of_row(stream: BinaryIO, dialect: Dialect, row: int) -> int:
 
 
 def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file after its header, if any, and `skip` rows. `names` are the column names.
+    """Yield the rows of a file, without the header and the first `skip` rows after it.
 
     Raises:
-        ValueError: if a row has more than 64 MiB, because the start of the next one is unknown then.
+        LineError: if a row has more than 64 MiB, because the start of the next row is then unknown.
     """
     stream.seek(0)
     rows = (row for _, row in islice(_numbered_rows(stream, dialect), dialect.header_rows + skip, None))
@@ -91,7 +93,7 @@ def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip
 
 
 def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
-    """Return why a row can't be read as one of `columns` columns; empty if it can."""
+    """Return why a row cannot be read as this number of columns; empty if it can."""
     if problem := _quoting_problem(row, dialect):
         return problem
     try:
@@ -105,7 +107,6 @@ def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
 
 
 def _quoting_problem(row: bytes, dialect: Dialect) -> str:
-    """Return the problem of a row's quotes; empty if there is none."""
     if not dialect.quote or dialect.quote.encode() not in row:
         return ""
     match = patterns(dialect).row.fullmatch(row)
@@ -116,7 +117,14 @@ def _quoting_problem(row: bytes, dialect: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnparsedRows(Converter):
-    """Converter that rejects unreadable rows. `added`: columns of the source, which name the file and the row."""
+    """Converter that rejects unreadable rows.
+
+    Attributes:
+        dialect: the dialect of the files.
+        added: all columns that the source adds to those of the file.
+        file: the added column with the file's name.
+        row: the added column with the row's number.
+    """
 
     dialect: Dialect
     added: Sequence[str]
@@ -145,7 +153,9 @@ class UnparsedRows(Converter):
 
 
 def first_unparsed(batch: pa.RecordBatch, dialect: Dialect) -> tuple[int, str] | None:
-    """Return the first unreadable row of a batch without added columns, and the reason; None if all are readable."""
+    """Return the index of the first unreadable row and the reason; None if all rows are readable. `batch` must have
+    no column that the source adds.
+    """
     at = _unparsed_in(batch.schema)
     if at < 0:
         return None
@@ -160,9 +170,9 @@ def _unparsed_in(schema: pa.Schema) -> int:
 
 
 def _numbered_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[tuple[int, bytes]]:
-    """Yield the first line and the bytes, without the line end, of each row that is not empty, the header included.
+    """Yield each non-empty row with the number of its first line, the header included, without line ends.
 
-    A row with an open quote ends with the file.
+    If a quote is not closed, the row ends with the file.
     """
     ended, at, has_ended, line = patterns(dialect).ended, 0, False, 1
     data = stream.read(_BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
@@ -195,7 +205,6 @@ def _batch(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.
 
 
 def _parsed(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:
-    """Parse readable rows with Arrow's reader."""
     if not rows:
         return pa.RecordBatch.from_arrays([pa.array([], pa.string())] * len(names), list(names))
     data = b"".join(row + b"\n" for row in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,9 @@ from distcommit.sources.files.unreadable import (
 logger = logging.getLogger(__name__)
 
 PARTITION, OFFSET, FILE, ROW = "_partition", "_offset", "_file", "_row"
-"""Added columns: the record's position, its file, and the number of rows before it in the file."""
+"""Columns that the source adds: partition and offset of the record, name of its file, and number of rows before it
+in the file.
+"""
 _ADDED = [
     pa.field(PARTITION, pa.string()),
     pa.field(OFFSET, pa.int64()),
@@ -39,24 +42,21 @@ _ADDED = [
     pa.field(ROW, pa.int64()),
 ]
 LINE_SCHEMA = pa.schema([VALUE, *_ADDED])
-"""Schema of JSON lines."""
 
 
 _HELD_BYTES = 64 << 20
-"""Bytes of a checked file that are kept in memory, so that smaller files are read once."""
+"""Size up to which a checked file stays in memory, so that it is read only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesExtractor(Extractor):
-    """Extractor of files below the folders of a job's patterns.
+    """Extractor of files below the folders of a job's path patterns.
 
     Attributes:
-        folders: the folders by index of the pattern.
-        format: format of the files.
-        dialect: of CSV files.
-        remembered: number of files that a position names.
-        on_unreadable: what happens to an unreadable file.
-        unreadable_row_fails: whether an unreadable CSV row makes its file unreadable.
+        folders: one folder for each pattern, in order.
+        dialect: how CSV files are read.
+        remembered: the number of files that a watermark names individually.
+        unreadable_row_fails: whether an unreadable CSV row makes its whole file unreadable.
     """
 
     folders: tuple[InputFolder, ...]
@@ -74,7 +74,7 @@ class FilesExtractor(Extractor):
 
 
 class FilesExtraction(Extraction):
-    """The rows of a work unit's files. A file must be as planned when it is opened and when it is closed."""
+    """One read of a work unit's files. It fails if a file differs from the planned one when it is opened or closed."""
 
     def __init__(self, extractor: FilesExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -109,7 +109,7 @@ class FilesExtraction(Extraction):
                 self._at, self._open = self._at.after(file, self._extractor.remembered), None
 
     def actual_high(self) -> Watermark:
-        """Return the position after the last row that was yielded. Raises SourceError if its file has changed."""
+        """Return the position after the last row yielded. Raises SourceError if the open file has changed."""
         if self._open is not None:
             self._require_unchanged(self._open)
         positions: dict[str, Position] = {
@@ -144,7 +144,7 @@ class FilesExtraction(Extraction):
             raise self._failed(file, "a file has fewer rows than were read from it", f"{row} rows, not {skip}")
 
     def _checked(self, file: ListedFile) -> Iterable[pa.RecordBatch]:
-        """Read a whole file before any of its rows is used. Raises UnreadableFileError."""
+        """Check a whole file, then return its rows. Raises UnreadableFileError."""
         held, size = list[pa.RecordBatch](), 0
         for batch in self._batches(file):
             size += batch.nbytes
@@ -152,22 +152,23 @@ class FilesExtraction(Extraction):
         return held if size <= _HELD_BYTES else self._batches(file)
 
     def _batches(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file without added columns.
+        """Yield a file's rows without the columns that the source adds.
 
         Raises:
-            UnreadableFileError: if its contents are unreadable.
-            SourceError: if its storage fails.
+            UnreadableFileError: if the contents are unreadable.
+            SourceError: if the storage fails.
         """
         extractor, row, guard = self._extractor, 0, None
         is_compressed = file.path.endswith(".gz")
         try:
             with extractor.folders[file.pattern].open(file.path) as stream:
                 guard = GuardedStream(stream)
-                for batch in batches(guard, extractor.format, is_compressed, extractor.dialect):
+                guarded = cast("BinaryIO", guard)
+                for batch in batches(guarded, extractor.format, is_compressed, extractor.dialect):
                     _check_names(batch.schema.names)
                     bad = first_unparsed(batch, extractor.dialect) if extractor.unreadable_row_fails else None
                     if bad is not None:
-                        text = csv_stream(guard, is_compressed, extractor.dialect)
+                        text = csv_stream(guarded, is_compressed, extractor.dialect)
                         raise LineError(line_of_row(text, extractor.dialect, row + bad[0]), bad[1])
                     row += batch.num_rows
                     yield batch
@@ -181,7 +182,7 @@ class FilesExtraction(Extraction):
             raise UnreadableFileError(cause) from error
 
     def _check(self, files: Iterable[ListedFile]) -> None:
-        """Read files only to report all unreadable ones at once. Storage errors end the check."""
+        """Read the files only to report those that are unreadable. A storage error ends the check."""
         for file in files:
             try:
                 for _ in self._batches(file):
@@ -198,7 +199,7 @@ class FilesExtraction(Extraction):
         self._unreadable.add(name, error)
 
     def _skip(self, file: ListedFile, error: UnreadableFileError) -> Iterator[pa.RecordBatch]:
-        """Count a file as read, and yield the record that stands for it if it is diverted."""
+        """Count an unreadable file as read. If files are diverted, yield the record that stands for it."""
         self._at, self._open = self._at.after(file, self._extractor.remembered), None
         self._skipped_count += 1
         tracked = [entry for entry in self._skipped if entry.name != file.entry.name]
@@ -213,7 +214,6 @@ class FilesExtraction(Extraction):
         return pa.RecordBatch.from_arrays([*rows.columns, *added], schema=pa.schema([*rows.schema, *_ADDED]))
 
     def _added(self, count: int, file: ListedFile, row: int) -> list[pa.Array]:
-        """Return the added columns of `count` rows from `row` of a file on."""
         offset = self._low + self._rows
         return [
             pa.repeat(pa.scalar(self._partition), count),
@@ -244,7 +244,6 @@ class FilesExtraction(Extraction):
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Raise ValueError if a file has a column name twice, or the name of an added column."""
     all_names = [*names, *(field.name for field in _ADDED)]
     if len(set(all_names)) < len(all_names):
         twice = ", ".join(sorted({name for name in all_names if all_names.count(name) > 1}))

@@ -1,7 +1,7 @@
-"""Plan of one dataset of files: its new files in consecutive work units.
+"""Planner of one dataset: puts its new files into consecutive work units.
 
-All work units share the partition `files`, in which each begins at the end of the one before. Each work unit also has a
-partition of its own, `0` to `15`, which numbers its rows, because their count is unknown at planning.
+All work units share the partition `files`: each begins where the one before ends. Each work unit numbers its rows in
+another partition, `0` to `15`, because the number of rows is unknown at planning.
 """
 
 from __future__ import annotations
@@ -28,27 +28,30 @@ from distcommit.sources.files.progress import (
 logger = logging.getLogger(__name__)
 
 FILES = "files"
-"""Partition whose position says which files are read."""
+"""Partition whose position defines which files have been read."""
 LISTED = "files"
-"""Property of a work unit that holds its files as JSON."""
+"""Work unit property with the files to read, as JSON."""
 WATERMARKS = FilesWatermark()
 SKIPPED = "skipped-"
-"""Begin of the names of the partitions, one a work unit, whose positions name unreadable files that were skipped."""
+"""Prefix of the partitions, one for each work unit, whose positions name unreadable files that were skipped."""
 SKIPPED_WATERMARKS = SkippedFilesWatermark()
 ROW_PARTITIONS = 16
-"""Work units of a dataset in one run, at most."""
+"""Maximum number of work units of a dataset in one run."""
 _MOST_FILES = 20_000
-"""Files of a dataset in one run, at most."""
+"""Maximum number of files of a dataset in one run."""
 _OPENING_BYTES = 256 << 10
-"""Bytes that could be read in the time that opening a file takes."""
+"""Cost of opening a file, as the number of bytes that could be read in that time."""
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules of a dataset's plan: see `source.FilesSource`.
+    """Settings for planning, from `source.FilesSource`.
 
-    Files changed after `settled_ns` wait for the next run. `may_skip`: whether unreadable files may be skipped.
+    Attributes:
+        settled_ns: files changed after this time wait for the next run; nanoseconds since 1970.
+        remembered: the number of files that a watermark names individually.
+        may_skip: whether unreadable files are skipped or diverted.
     """
 
     bytes_per_work_unit: int
@@ -67,15 +70,15 @@ def plan_dataset(
     rules: Rules,
     retried_end: Watermark | None = None,
 ) -> DatasetPlan | DatasetProblem | None:
-    """Return the plan of one dataset from its stored watermark on; None if it has no new files.
+    """Return the plan of a dataset; None if it has no new files.
 
     Args:
         urn: the dataset.
-        stored: its stored progress.
-        files: all its existing files.
-        rules: the job's rules.
-        retried_end: end of a failed range that is read again first, up to the newest of its files that still exists. It
-            is ignored if none of them exists.
+        stored: its stored watermark.
+        files: all files that exist now.
+        rules: settings of the source.
+        retried_end: the end of a range that an earlier run failed to read. The plan then ends with the newest existing
+            file of that range. If none exists, this argument is ignored.
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
@@ -176,7 +179,7 @@ def _names(files: Sequence[ListedFile]) -> str:
 
 
 def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | None) -> list[ListedFile]:
-    """Return the files to read now, in order: as many bytes as the rules allow, at least one file."""
+    """Return the files to read in this run, in order: at least one, and at most the bytes that the rules allow."""
     files = [files_unread.half] if files_unread.half is not None else []
     unread_files = [*files_unread.new, *files_unread.late, *files_unread.changed]
     files += sorted((file for file in unread_files if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
@@ -194,7 +197,6 @@ def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | No
 
 
 def _failed(retried_end: Watermark | None) -> Progress | None:
-    """Return the progress at the end of the failed range."""
     try:
         return WATERMARKS.from_position(retried_end.positions[FILES]) if retried_end is not None else None
     except (KeyError, ValueError):
@@ -202,7 +204,7 @@ def _failed(retried_end: Watermark | None) -> Progress | None:
 
 
 def _runs(files: Sequence[ListedFile], target_bytes: int) -> list[list[ListedFile]]:
-    """Split consecutive files into at most `ROW_PARTITIONS` runs of about the same size."""
+    """Split files into at most `ROW_PARTITIONS` groups of about the same size, in order."""
     target_bytes = max(target_bytes, -(-sum(map(_cost, files)) // ROW_PARTITIONS))
     runs: list[list[ListedFile]] = [[]]
     filled = 0

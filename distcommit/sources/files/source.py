@@ -1,4 +1,4 @@
-"""Source of files: settings and planning."""
+"""Settings of the source `files`."""
 
 from __future__ import annotations
 
@@ -180,10 +180,10 @@ class FilesSource(SettingsModel, SourceSettings):
         return source
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """The patterns from their first wildcard on, which name datasets and files.
+        """Return the patterns from their first wildcard on, because they define the names of datasets and files.
 
-        The folders before it may move if files keep their times. Patterns that are alike from there on may only move
-        together.
+        The folders before the first wildcard may move if files keep their times. Patterns that are equal from there on
+        may only move together.
         """
         folders = (
             {"paths (folders)": FixedSetting(" ".join(self._own_folders), _OTHER_PATHS)} if self._own_folders else {}
@@ -197,8 +197,9 @@ class FilesSource(SettingsModel, SourceSettings):
 
     @property
     def _own_folders(self) -> list[str]:
-        """Return the folders, below their common folder, of patterns that are alike from their first wildcard on. Files
-        are remembered by the index of their pattern."""
+        """Return the folders of patterns that differ only in their folders, relative to their common folder.
+        Positions name a file by its pattern's index, so the order of these folders must not change.
+        """
         patterns = self._patterns()
         times = Counter(map(str, patterns))
         folders = [pattern.folder.split("/") for pattern in patterns if times[str(pattern)] > 1]
@@ -210,7 +211,9 @@ class FilesSource(SettingsModel, SourceSettings):
         return least is not None and any(pattern.may_match_in(target.name, least) for pattern in self._patterns())
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Rows are identified by the added columns. A row of a file that is read again counts as another one."""
+        """Return an append-only table whose keys are the added columns. If a file is read again, its rows get new
+        keys.
+        """
         return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, (PARTITION, OFFSET), (OFFSET,))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
@@ -238,7 +241,6 @@ class FilesSource(SettingsModel, SourceSettings):
                 yield planned
 
     def check_connection(self) -> str:
-        """List the folder of each pattern, without the folders in it."""
         folders = dict.fromkeys(pattern.folder for pattern in self._patterns())
         for folder in folders:
             check_folder(folder)
@@ -248,7 +250,7 @@ class FilesSource(SettingsModel, SourceSettings):
         return sum(file.size_bytes for file in from_json(unit.properties[LISTED], list[ListedFile]))
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of positions that are neither a position of `files` nor a number of rows."""
+        """Yield the problems of positions that are not valid for their partition."""
         for urn, positions in datasets.items():
             if FILES not in positions:
                 yield f"{urn!r}: there is no position of {FILES!r}"

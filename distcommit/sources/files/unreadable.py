@@ -1,4 +1,4 @@
-"""Unreadable files: how they are found, reported, skipped, and diverted to the error branch."""
+"""Unreadable files: collected for the report, and passed to the error branch."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 
 OnUnreadableFile = Literal["fail", "skip", "divert"]
 UNREADABLE = pa.field("_unreadable", pa.large_string())
-"""Column of the record that stands for a diverted file: why the file cannot be read. Only its batch has the column, of
-a type that no file's column has."""
+"""Column of the record that stands for a diverted file, with the reason. Its type marks it: no file has such a
+column.
+"""
 MAX_NAMED_FILES = 100
-"""Unreadable files of a work unit that are named; the others are counted."""
+"""Maximum number of unreadable files of a work unit that are named. The others are counted."""
 _FILES_PER_TEXT = 10
 _CAUSE_CHARACTERS = 250
 
 
 class UnreadableFileError(Exception):
-    """The contents of a file cannot be read, although its storage can."""
+    """A file whose contents cannot be read, although its storage works."""
 
 
 @dataclass(slots=True)
 class UnreadableFiles:
-    """The unreadable files of a work unit, with causes: the first ones by name, the others by number."""
+    """Unreadable files of a work unit with their causes. A bounded number is named."""
 
     named: list[str]
     count: int = 0
@@ -40,7 +41,6 @@ class UnreadableFiles:
             self.named.append(f"{name}, {reason_text(cause, _CAUSE_CHARACTERS)}")
 
     def texts(self) -> list[str]:
-        """Return texts that name the files, a few files each."""
         parts = [self.named[at : at + _FILES_PER_TEXT] for at in range(0, len(self.named), _FILES_PER_TEXT)]
         texts = ["; ".join(part) for part in parts]
         if self.count > len(self.named):
@@ -60,7 +60,7 @@ class UnreadableFiles:
 
 
 class GuardedStream(io.RawIOBase):
-    """A stream that remembers the first error of its storage, which is not an error of the contents."""
+    """Stream that records the first error of its storage, so that it is not taken for damaged contents."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -92,11 +92,11 @@ class GuardedStream(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class RejectFiles(Converter):
-    """Converter that rejects the record of a diverted file, and passes all others to the next check of the source.
+    """Converter that rejects the records of diverted files.
 
     Attributes:
-        rows: the check of other records; None if they need none.
-        file: column of the file's name.
+        rows: the source's check of all other records, if any.
+        file: the column with the file's name.
     """
 
     rows: Converter | None
@@ -125,7 +125,6 @@ def _unreadable_in(schema: pa.Schema) -> int:
 
 
 def batch_of(cause: str, added: Sequence[pa.Array], fields: Sequence[pa.Field]) -> pa.RecordBatch:
-    """Return the batch with the record of a diverted file. `added`: values of the source's added columns, `fields`."""
     return pa.RecordBatch.from_arrays(
         [pa.array([cause], UNREADABLE.type), *added], schema=pa.schema([UNREADABLE, *fields])
     )
