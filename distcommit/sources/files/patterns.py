@@ -118,7 +118,7 @@ class Listing:
     def add(self, urn: str, index: int, path: str, name: str, file: InputFile) -> None:
         """Add a file. If another pattern has matched the same full name, report a problem of its dataset."""
         if self._patterns.setdefault((urn, name), index) != index:
-            self.problems[urn] = f"a file is matched by two of source.paths, and would be read twice: {name}"
+            self.problems[urn] = f"two of source.paths match a file, which would be read twice: {name}"
         self.files.setdefault(urn, {})[index, path] = file
 
 
@@ -201,7 +201,7 @@ def _joined(path: str, name: str) -> str:
 
 def _unlistable(path: str, actual: str) -> SourceError:
     return SourceError(
-        "a folder of files can't be listed",
+        "a folder of source files cannot be listed",
         id="SOURCE_FILE_UNREADABLE",
         path=path,
         found=actual,

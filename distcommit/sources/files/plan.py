@@ -82,7 +82,7 @@ def plan_dataset(
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
-        return DatasetProblem(urn, f"a file's name is no valid Unicode: {wrong!r}. Rename it, or take it away")
+        return DatasetProblem(urn, f"the name of a file is not valid Unicode: {wrong!r}. Rename or remove the file")
     positions = stored.positions if stored is not None else {}
     try:
         progress = WATERMARKS.from_position(positions[FILES]) if positions else Progress()
@@ -136,9 +136,9 @@ def _warn_of(alike: Sequence[ListedFile], urn: str) -> None:
 
 
 _NOT_KNOWN = (
-    "it is not known which of its files are read: its watermark was made from published files, which do not say it. Set"
-    " it (distcommit dataset set-watermark) with a position of `files` beside the others, as source-files.md says, or"
-    " to null to read all files again"
+    "the watermark has no position `files`, so it is not known which of its files are read. A rebuild cannot restore"
+    " this position. Set the watermark with it (distcommit dataset set-watermark; source-files.md has the form), or set"
+    " it to null to read all files again"
 )
 
 
@@ -157,18 +157,18 @@ def _problem(progress: Progress, files_unread: UnreadFiles, rules: Rules) -> str
         and all(file.entry.name != progress.half for file in files_unread.changed)
     ):
         return (
-            f"a file is gone of which {progress.rows} rows are published: {progress.path}. Put it back as it was, or"
-            " set the watermark"
+            f"a partly read file is gone, of which {progress.rows} rows are published: {progress.path}. Restore it with"
+            " its time, or set the watermark (distcommit dataset set-watermark)"
         )
     if files_unread.changed and rules.changed == "fail":
         return (
-            f"files were changed after they were read: {_names(files_unread.changed)}. Put them back as they were, with"
-            " their times; or have them read once more, with all their rows, by source.on_changed_file: read_again"
+            f"files were changed after they were read: {_names(files_unread.changed)}. Restore them with their times;"
+            " or set source.on_changed_file to read_again, which publishes all their rows a second time"
         )
     if files_unread.late and rules.late == "fail":
         return (
-            f"files came late: they are older than others that are read: {_names(files_unread.late)}. To read them, set"
-            " source.on_late_file: read"
+            f"unread files are older than files that were read: {_names(files_unread.late)}. To read them, set"
+            " source.on_late_file to read"
         )
     return ""
 

@@ -223,4 +223,4 @@ def _half(results: Sequence[Scalar], rows: int) -> int | None:
             return None
         case [int() as name] if name >= 0 and rows > 0:
             return name
-    raise ValueError(f"a position in files must not end with {results!r:.200} after {rows} rows of a file")
+    raise ValueError(f"a position with {rows} rows of a partly read file must not end with {results!r:.200}")

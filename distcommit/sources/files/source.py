@@ -44,9 +44,9 @@ from distcommit.sources.files.readers import VALUE, FileFormat
 from distcommit.sources.files.unreadable import OnUnreadableFile, RejectFiles
 
 _OTHER_PATHS = (
-    "put them back, in their order: files that are read are remembered by the number of their pattern and their path"
-    " below its folder, so that by others they might be read again, or passed over. To read by others, give the job new"
-    " folders (paths): all files are new there, or those from a time on, by"
+    "restore the patterns and their order. A watermark names a file by the number of its pattern and its path below the"
+    " pattern's folder, so other patterns could read files twice or skip them. To use other patterns, give the job new"
+    " folders (section paths). All files are then new, or those from a time on:"
     " `distcommit dataset set-watermark --new`"
 )
 
@@ -253,7 +253,7 @@ class FilesSource(SettingsModel, SourceSettings):
         """Yield the problems of positions that are not valid for their partition."""
         for urn, positions in datasets.items():
             if FILES not in positions:
-                yield f"{urn!r}: there is no position of {FILES!r}"
+                yield f"{urn!r}: the position {FILES!r} is missing"
             for partition, position in positions.items():
                 if partition == FILES:
                     try:
@@ -266,7 +266,7 @@ class FilesSource(SettingsModel, SourceSettings):
                     except ValueError as error:
                         yield f"{urn!r}: {error}"
                 elif type(position) is not int or position < 0:
-                    yield f"{urn!r}: {position!r}, for partition {partition!r}, is no number of rows"
+                    yield f"{urn!r}: {position!r}, for partition {partition!r}, is not a number of rows"
 
     def open(self) -> Extractor:
         folders = tuple(InputFolder(pattern.folder) for pattern in self._patterns())
