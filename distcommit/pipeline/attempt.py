@@ -84,12 +84,8 @@ class Attempt:
         counters: ProgressCounters | None = None,
     ) -> None:
         self.unit = unit
-        self._flow, self._area, self._identity, self._clock = (
-            flow.for_dataset(unit.dataset_urn),
-            area,
-            identity,
-            clock,
-        )
+        self._flow = flow.for_dataset(unit.dataset_urn)
+        self._area, self._identity, self._clock = area, identity, clock
         self._schema_store, self._live = schema_store, counters or ProgressCounters()
         self._failed = self._state = _initial_state(unit, identity, clock)
         self._finished_ms = self._failed.started_ms
