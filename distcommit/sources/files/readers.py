@@ -152,8 +152,8 @@ def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
 
 
 def _may_be_open(last: pa.RecordBatch) -> bool:
-    """Return whether a quote in the last row may be unclosed. The last column then contains the appended line end."""
-    return bool(last.num_rows) and str(last.columns[-1][-1]).endswith("\n")
+    """Return whether a quote in the last row may be unclosed. The last column then ends with a line end."""
+    return bool(last.num_rows) and str(last.columns[-1][-1]).endswith(("\n", "\r"))
 
 
 class _Unclosed(io.RawIOBase):

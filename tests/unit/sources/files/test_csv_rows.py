@@ -56,6 +56,7 @@ def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
         (b"1,\xff\n\xe9,2\n3,4\n", [(b"1,\xff",), (b"\xe9,2",), ("3", "4")]),
         ('1,2\n3,"never\n4,5\n', [("1", "2"), (b'3,"never\n4,5\n',)]),
         ('1,2\n3,"never', [("1", "2"), (b'3,"never',)]),
+        ('1,2\n3,"\r', [("1", "2"), (b'3,"\r',)]),
         ('1,2\n"never,4\n5,6', [("1", "2"), (b'"never,4\n5,6',)]),
         ('1,"closed\n"\n2,"too\n\n"', [("1", "closed\n"), ("2", "too\n\n")]),
         ('1,a"b\n2,"c"d"e\n3,"f""g"\n4\n', [("1", 'a"b'), (b'2,"c"d"e',), ("3", 'f"g'), (b"4",)]),
