@@ -22,6 +22,7 @@ TYPES: Mapping[str, Mapping[str, str]] = {
         "json_schema": "converters.registry_formats.json_schema:JsonSchemaConverter",
         "key": "converters.key:Key",
         "mask": "converters.masking:Mask",
+        "parse": "converters.parse:Parse",
         "protobuf": "converters.registry_formats.protobuf:ProtobufConverter",
         "provenance": "converters.added_columns:ProvenanceColumns",
         "python": "custom:PythonConverter",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from distcommit.constructs.settings import (
-    ConstructSettings,
     ForkOperatorSettings,
     RowCheckerSettings,
+    StageSettings,
     TaskCheckerSettings,
 )
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
@@ -17,7 +17,7 @@ from distcommit.custom_class import CustomClass
 
 class PythonConverter(
     CustomClass,
-    ConstructSettings,
+    StageSettings,
     Converter,
     interface=Converter,
     section="converter",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 import pyarrow as pa
+from pydantic import Field
 
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.core.support.setting_errors import SettingsModel
@@ -27,7 +28,18 @@ class ConstructSettings(SettingsModel):
     type: str
 
 
-class ConverterSettings(ConstructSettings, Converter):
+class StageSettings(ConstructSettings):
+    """The section of a converter or checker, which may apply to some datasets only.
+
+    Attributes:
+        only_datasets: patterns of the datasets that it applies to, with `*` and `?`. Records of other datasets pass
+            unchanged. Empty for all datasets.
+    """
+
+    only_datasets: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+
+class ConverterSettings(StageSettings, Converter):
     """The section of a converter that computes its columns even if not all input columns are known."""
 
     groups_schemas: ClassVar[bool] = True
@@ -56,7 +68,7 @@ class ConverterSettings(ConstructSettings, Converter):
         return self.convert_columns(Columns.of(schema)).fields
 
 
-class CheckerSettings(ConstructSettings):
+class CheckerSettings(StageSettings):
     """The section of a row or task checker.
 
     Attributes:

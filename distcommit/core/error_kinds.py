@@ -30,7 +30,9 @@ def is_outage(text: str) -> bool:
 def is_permanent(text: str) -> bool:
     """Return whether a retry would fail the same way, because the job's settings or the records are wrong."""
     permanent = (ConfigurationError, QualityError, RecordError)
-    return any(_class_name(text) in _names(kind) for kind in permanent)
+    match = _KIND.match(text)
+    is_damaged = match is not None and match[1] == "SOURCE_FILES_UNREADABLE"
+    return is_damaged or any(_class_name(text) in _names(kind) for kind in permanent)
 
 
 def has_killed_its_worker(text: str) -> bool:

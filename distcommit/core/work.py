@@ -208,6 +208,10 @@ class StagedFile(Struct, frozen=True, array_like=True, gc=False):
     records: int = 0
 
 
+INPUT_PROBLEM = "input problem"
+"""Name of the informational check that reports problems of the source's input (`Extraction.problems`)."""
+
+
 class CheckOutcome(Struct, frozen=True, array_like=True):
     """The result of a task checker for a branch of one attempt.
 

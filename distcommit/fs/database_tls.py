@@ -1,7 +1,7 @@
-"""TLS settings and time limits of connections to database servers, for the sinks and the SQL source.
+"""TLS settings and time limits of connections to database servers, for sinks and the SQL source.
 
-A connection verifies the server's certificate and host name if the server is remote, or if the URL has any TLS option.
-Only `tls: insecure` turns that off.
+A connection verifies the server's certificate and host name if the server is remote, or if the URL has a TLS option.
+Only `tls: insecure` disables the verification.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from distcommit.core.support.setting_errors import SettingError
 Tls = Literal["verify", "insecure"]
 
 CONNECT_TIMEOUT_S = 10
-"""How long opening a connection may take."""
 LIBPQ_TIME_LIMITS: Mapping[str, int] = {
     "connect_timeout": CONNECT_TIMEOUT_S,
     "keepalives_idle": 30,
@@ -28,20 +27,19 @@ LIBPQ_TIME_LIMITS: Mapping[str, int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""Arguments of libpq by which a server that does not answer is detected within a minute."""
+"""Arguments of libpq that detect an unresponsive server within a minute."""
 
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _SWITCHES = ("ssl_verify_cert", "ssl_verify_identity")
 _DRIVER = ("charset", "connect_timeout", "read_timeout", "unix_socket", "write_timeout")
 MYSQL_OPTIONS = (*_FILES, *_SWITCHES, *_DRIVER)
-"""Options that a MariaDB or MySQL URL may have."""
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _ON, _OFF = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
 _PORT = re.compile(r":\d*$")
 
 
 def is_remote(host: str) -> bool:
-    """Return whether a connection to this host may leave the machine. Empty names and paths are Unix sockets."""
+    """Return whether a connection to this host may leave the machine. An empty name or a path is a Unix socket."""
     name = host.strip("[]").lower()
     if not name or name.startswith(("/", "@")) or name == "localhost":
         return False
@@ -52,18 +50,14 @@ def is_remote(host: str) -> bool:
 
 
 def check_no_password(url: str, section: str) -> None:
-    """Check that a database's URL has no password; `section`: the section of the job file that has the URL.
-
-    Raises:
-        SettingError: if it has one.
-    """
+    """Raise SettingError if a database URL contains a password. `section` of the job file has the URL."""
     parts = urlsplit(url)
     if parts.password is not None or any("pass" in key.lower() for key in parse_qs(parts.query)):
         raise SettingError("must not contain a password", remedy=f"set {section}.password instead")
 
 
 def check_url_options(url: str, tls: Tls) -> None:
-    """Check the options of a database's URL; that of an SQLite file has none.
+    """Check the options of a database URL. The URL of an SQLite file must have none.
 
     Raises:
         ValueError: if an option or its value is unknown, or contradicts `tls`.
@@ -155,7 +149,7 @@ def uri_with_tls(uri: str, tls: Tls) -> str:
 
 
 def _is_remote_postgresql(parts: SplitResult, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
-    """Return whether one of the hosts may be remote. A service file may name any host."""
+    """Return whether a host may be remote. With a service file this is assumed, because the file may name any host."""
     hosts = [_PORT.sub("", unquote(host)) for host in parts.netloc.rpartition("@")[2].split(",")]
     hosts += [_PORT.sub("", host) for name in ("host", "hostaddr") for host in options.get(name, "").split(",")]
     if not any(hosts):
@@ -167,7 +161,8 @@ def _options(parts: SplitResult, existing: tuple[str, ...] = ()) -> dict[str, st
     """Return the options of a URL. Values of a repeated option are joined by commas.
 
     Raises:
-        ValueError: if an option is not in `existing` (if given), or a TLS option or one in `existing` is repeated.
+        ValueError: if an option is not in `existing` (unless that is empty), or an option that must be unique is
+            repeated.
     """
     options: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):

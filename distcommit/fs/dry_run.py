@@ -1,4 +1,4 @@
-"""A file system for dry runs of a sweep: it records deletions instead of making them."""
+"""File system for dry runs of a sweep: it records deletions instead of executing them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from distcommit.core.ports import FileSystem, FolderEntry
 
 
 class DryRunDeletes:
-    """Forwards reads, records deletions, and rejects everything else. Recorded files and folders appear as deleted.
+    """File system that forwards reads, records deletions, and rejects other changes. Recorded files appear as deleted.
 
     Attributes:
-        deleted: files that would be deleted, in order.
+        deleted: the files that a real run would delete, in order.
     """
 
     def __init__(self, fs: FileSystem) -> None:

@@ -1,4 +1,4 @@
-"""Operations that all file systems over a network share."""
+"""Operations that all network file systems share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from distcommit.protocol.paths.temporary_and_probes import temporary_name
 
 
 class NetworkFileOperations(FileSystem, Protocol):
-    """Shared operations of file systems in which a completed call is as durable as it can be: there is nothing to sync,
-    and no link to see.
+    """Operations of file systems in which a completed call is durable, and which have no symbolic links.
 
-    A client may repeat a request whose response was lost. Subclasses must not replace a file by `rename`.
+    A client may repeat a request whose response was lost, so `rename` of a subclass must not replace a file.
     """
 
     def read_chunks(self, path: str) -> Iterator[bytes]:
@@ -37,7 +36,7 @@ class NetworkFileOperations(FileSystem, Protocol):
         return checksum.intdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """See the port. Writes a temporary file in the same folder and renames it."""
+        """Put as the port defines, by renaming a temporary file in the same folder."""
         folder, name = posixpath.split(path)
         temporary = f"{folder}/{temporary_name(name, uuid.uuid4().hex)}"
         try:

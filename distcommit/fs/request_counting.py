@@ -1,4 +1,4 @@
-"""Count the requests that a process makes to file systems. The counts are informational."""
+"""Counter of the requests that a process makes to file systems, for statistics."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ Calls = TypeVar("Calls")
 
 
 def counting_calls(calls: Calls) -> Calls:
-    """Return the same calls, each of which is counted: the system calls or client requests of a file system.
+    """Wrap the system calls or client requests of a file system, so that each one is counted.
 
-    Requests that an opened file makes by itself are not counted.
+    Requests of files that are already open are not counted.
     """
     return cast(Calls, _Counted(calls))
 
 
 class _Counted:
-    """Forwards each attribute, and counts each call."""
-
     def __init__(self, calls: object) -> None:
         self._calls = calls
 

@@ -1,4 +1,4 @@
-"""Time limit for a server's complete response. Clients' own limits only count from one byte to the next."""
+"""Time limit for a server's complete response. The limits of clients apply only from one byte to the next."""
 
 from __future__ import annotations
 
@@ -10,23 +10,19 @@ Answer = TypeVar("Answer")
 
 
 class ResponseTimeError(Exception):
-    """A server has not sent its complete response within the limit."""
+    """A server did not send its complete response within the limit."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"no complete response within {limit_s:g} s")
 
 
 def call_within(limit_s: float, ask: Callable[[], Answer]) -> Answer:
-    """Return the result of a call, or raise its error.
+    """Call a function in a daemon thread. Return its result, or raise its error.
 
-    The call runs in a daemon thread. If it exceeds the limit, the thread is abandoned and ends when its server does.
-
-    Args:
-        limit_s: seconds.
-        ask: the call.
+    A thread that exceeds the limit is abandoned, and ends when the server does.
 
     Raises:
-        ResponseTimeError: if it takes longer.
+        ResponseTimeError: after `limit_s` seconds.
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []

@@ -1,5 +1,4 @@
-"""Secrets in files: a setting names the file, which is read on the machine and at the time where a client is
-created."""
+"""Secrets in files. A setting names the file, which is read where and when a client is created."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ SECRET_FILE = re.compile(r"\$\{file:([^}]*)\}")
 
 
 def check_secret_files(value: Value) -> Value:
-    """Return a setting, or a map of settings, if it names secret files by absolute paths.
+    """Return a setting, or a map of settings, unchanged if all secret files in it have absolute paths.
 
     Raises:
         ValidationError: of pydantic, with each relative path.
@@ -36,11 +35,11 @@ def check_secret_files(value: Value) -> Value:
 
 
 def with_secret_files(text: str) -> str:
-    """Return `text` with each `${file:PATH}` replaced by the file's content, without trailing line ends.
+    """Replace each `${file:PATH}` of a text by the file's content, without trailing line ends.
 
     Raises:
-        ConfigurationError: if a file can't be read or is empty, or the text names a variable that is not set. The error
-            never contains the file's content.
+        ConfigurationError: if a file is unreadable or empty, or the text names an unset variable. The error never
+            contains the file's content.
     """
     if unset := UNSET_VARIABLE.search(text):
         raise ConfigurationError(
@@ -53,7 +52,7 @@ def with_secret_files(text: str) -> str:
 
 
 def with_secret_files_in(value: Any) -> Any:
-    """Return a tree of settings with `with_secret_files` applied to each text."""
+    """Apply `with_secret_files` to each text in a tree of settings."""
     if isinstance(value, Mapping):
         return {key: with_secret_files_in(below) for key, below in value.items()}
     if isinstance(value, list):

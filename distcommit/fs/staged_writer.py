@@ -1,4 +1,4 @@
-"""Base class of writers of new files: counts and checksums what is written."""
+"""Base class of writers of new files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.core.ports import FileStatus
 
 
 class ChecksummingWriter(ABC):
-    """A `StagedWriter` without the destination of its bytes."""
+    """A `StagedWriter` that counts and checksums bytes. Subclasses store them."""
 
     def __init__(self) -> None:
         self._hash = xxh3_64()
@@ -32,8 +32,7 @@ class ChecksummingWriter(ABC):
         return len(view)
 
     @abstractmethod
-    def _write_all(self, view: memoryview) -> None:
-        """Write all bytes of `view`."""
+    def _write_all(self, view: memoryview) -> None: ...
 
     @abstractmethod
     def close_file(self, *, sync: bool) -> FileStatus: ...

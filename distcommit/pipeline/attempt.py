@@ -84,7 +84,8 @@ class Attempt:
         counters: ProgressCounters | None = None,
     ) -> None:
         self.unit = unit
-        self._flow, self._area, self._identity, self._clock = flow, area, identity, clock
+        self._flow = flow.for_dataset(unit.dataset_urn)
+        self._area, self._identity, self._clock = area, identity, clock
         self._schema_store, self._live = schema_store, counters or ProgressCounters()
         self._failed = self._state = _initial_state(unit, identity, clock)
         self._finished_ms = self._failed.started_ms
@@ -113,6 +114,7 @@ class Attempt:
                 self._read(unit, extractor, partial(_is_late, self._clock, deadline_ms), keeps_prefix=keeps_prefix)
         except Exception as error:  # noqa: BLE001 - reported in the state
             self._error = error
+        self._note_problems()
         self._count_spent()
 
     def _read(self, unit: WorkUnit, extractor: Extractor, is_late: Callable[[], bool], *, keeps_prefix: bool) -> None:
@@ -130,6 +132,15 @@ class Attempt:
         self._state = replace(
             self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
         )
+
+    def _note_problems(self) -> None:
+        if self._branches is None or self._extraction is None:
+            return
+        try:
+            with foreign_errors():
+                self._branches.note_problems(self._extraction.problems())
+        except Exception as error:  # noqa: BLE001 - reported in the state
+            self._error = self._error or error
 
     @property
     def prepares_in_background(self) -> bool:

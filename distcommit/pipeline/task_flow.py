@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from fnmatch import fnmatchcase
+from typing import Literal, TypeVar
 
-from distcommit.constructs.settings import CheckerSettings, ConverterSettings, ForkOperatorSettings
+from distcommit.constructs.settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import OpensCommitter
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
@@ -19,6 +19,7 @@ from distcommit.core.interfaces.sink import BY_DATASET, Publish, Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.redaction import Redaction
 from distcommit.core.work import MAIN_BRANCH, BranchResult, is_error_branch
+from distcommit.pipeline.known_columns import check_columns, columns_behind, constructs_fit
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.schemas.columns import Columns, typed_columns
 from distcommit.schemas.limits import check_levels
@@ -41,12 +42,14 @@ class Stage:
         construct: the converter or row checker.
         is_mandatory: of a checker, whether a record that fails the check is rejected.
         on_failure: what happens to a rejected record.
+        datasets: patterns of the datasets that it applies to; empty for all.
     """
 
     name: str
     construct: Converter | RowChecker
     is_mandatory: bool = True
     on_failure: Literal["divert", "drop", "fail"] = "fail"
+    datasets: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,13 @@ class Check:
         name: its type's name, numbered if the branch has several of the type.
         checker: the task checker.
         is_mandatory: whether a failed check fails the work unit.
+        datasets: patterns of the datasets that it applies to; empty for all.
     """
 
     name: str
     checker: TaskChecker
     is_mandatory: bool = True
+    datasets: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,26 @@ class TaskFlow:
     def with_source(self, source: Source) -> TaskFlow:
         """Return the flow with another source."""
         return replace(self, source=source)
+
+    def for_dataset(self, dataset_urn: str) -> TaskFlow:
+        """Return the flow with the converters and checkers that apply to a dataset."""
+        if not self._patterns:
+            return self
+        branches = [
+            replace(
+                branch,
+                stages=_applying(branch.stages, dataset_urn),
+                checks=_applying(branch.checks, dataset_urn),
+            )
+            for branch in self.branches
+        ]
+        return replace(self, stages=_applying(self.stages, dataset_urn), branches=branches)
+
+    @property
+    def _patterns(self) -> Sequence[str]:
+        """The distinct patterns of datasets in all chains."""
+        chains = [self.stages, *(chain for branch in self.branches for chain in (branch.stages, branch.checks))]
+        return tuple(dict.fromkeys(pattern for chain in chains for part in chain for pattern in part.datasets))
 
     def diverting(self, results: Sequence[BranchResult]) -> TaskFlow | None:
         """Return the flow with the branches diverted that failed an attempt.
@@ -237,6 +262,14 @@ class TaskFlow:
 
         Behind a fork, or if the schema is unknown, the sinks only look the datasets up: a branch may get no records.
         """
+        patterns = self._patterns
+        alike: dict[tuple[bool, ...], list[str]] = {}
+        for urn in datasets:
+            alike.setdefault(tuple(fnmatchcase(urn, pattern) for pattern in patterns), []).append(urn)
+        for urns in alike.values():
+            self.for_dataset(urns[0])._announce(urns, run_id)
+
+    def _announce(self, datasets: Sequence[str], run_id: str) -> None:
         branches = [branch for branch in self.branches if not branch.error] if datasets else []
         for branch in branches:
             with construct_time_limit(self.construct_seconds, "convert_schema"):
@@ -258,11 +291,15 @@ class TaskFlow:
 
     def check(self) -> None:
         """Check that each construct accepts its input columns and each sink can store them, as far as columns are
-        known.
+        known. If constructs apply to some datasets only, each pattern is checked as a dataset of that name.
 
         Raises:
             ConfigurationError: naming the construct and the one before it, or the branch of the sink and the column.
         """
+        for pattern in self._patterns or [""]:
+            self.for_dataset(pattern)._check()
+
+    def _check(self) -> None:
         reached = FlowColumns.of(self.source).after(self.stages)
         for branch in self.branches:
             if (
@@ -274,9 +311,21 @@ class TaskFlow:
             location = f" of branch {branch.name}"
             written = reached.after(branch.stages, location)
             for check in branch.checks:
-                with _fits(check.name + location, written.maker):
-                    _check(check.checker, written.columns)
+                with constructs_fit(check.name + location, written.maker):
+                    check_columns(check.checker, written.columns)
             _check_sink(branch, written)
+
+
+_Part = TypeVar("_Part", Stage, Check)
+
+
+def _applying(parts: Sequence[_Part], dataset_urn: str) -> tuple[_Part, ...]:
+    """Return the parts of a chain that apply to a dataset, as parts that apply to all."""
+    return tuple(
+        replace(part, datasets=())
+        for part in parts
+        if not part.datasets or any(fnmatchcase(dataset_urn, pattern) for pattern in part.datasets)
+    )
 
 
 def _check_sink(branch: Branch, reached: FlowColumns) -> None:
@@ -316,7 +365,9 @@ class FlowColumns:
         return cls(Columns.of(source.batch_schema))
 
     def after(self, stages: Sequence[Stage], location: str = "") -> FlowColumns:
-        """Return the columns behind these constructs. Raises as `TaskFlow.check`.
+        """Return the columns behind these constructs; none behind one that applies to some datasets only.
+
+        Raises as `TaskFlow.check`.
 
         Args:
             stages: a chain, or part of one.
@@ -324,51 +375,19 @@ class FlowColumns:
         """
         reached = self
         for stage in stages:
-            with _fits(stage.name + location, reached.maker):
-                columns = _columns_behind(stage.construct, reached.columns)
+            if stage.datasets:  # the columns depend on the dataset
+                reached = FlowColumns(Columns(), stage.name)
+                continue
+            with constructs_fit(stage.name + location, reached.maker):
+                columns = columns_behind(stage.construct, reached.columns)
             if columns != reached.columns:
                 reached = FlowColumns(columns, stage.name)
         return reached
 
     def may_receive(self, fork: ForkOperator, branch: str) -> bool:
         """Return whether the fork may send records to a branch. Raises as `TaskFlow.check`."""
-        with _fits("the fork", self.maker):
+        with constructs_fit("the fork", self.maker):
             if isinstance(fork, ForkOperatorSettings):
                 return fork.may_accept(branch, self.columns)
             schema = self.columns.full_schema()
             return schema is None or fork.accepts(branch, schema)
-
-
-def _columns_behind(construct: Converter | RowChecker, columns: Columns) -> Columns:
-    """Return the known columns behind a construct."""
-    match construct:
-        case ConverterSettings():
-            return construct.convert_columns(columns)
-        case Converter():
-            schema = columns.full_schema()
-            return Columns.of(None if schema is None else construct.convert_schema(schema))
-        case RowChecker():
-            _check(construct, columns)
-    return columns
-
-
-def _check(checker: RowChecker | TaskChecker, columns: Columns) -> None:
-    """Raise ConfigurationError if a checker cannot check these columns."""
-    if isinstance(checker, CheckerSettings):
-        checker.check_columns(columns)
-    elif (schema := columns.full_schema()) is not None:
-        checker.check_schema(schema)
-
-
-@contextmanager
-def _fits(name: str, before: str) -> Iterator[None]:
-    try:
-        yield
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            "two constructs do not fit together",
-            id="CONSTRUCT_SETTINGS_INVALID",
-            expected=f"records that {name} can take, from {before}",
-            found=str(error),
-            todo="correct one of the two",
-        ) from error

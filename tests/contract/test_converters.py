@@ -71,6 +71,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "key": {"type": "key", "format": "int"},
     "key as text": {"type": "key", "format": "utf8", "column": "value"},
     "tombstones": {"type": "tombstones"},
+    "parse": {"type": "parse", "columns": {"text": "int64"}},
     "schema": {"type": "schema"},
     "schema pinned": {"type": "schema", "evolution": "pin"},
     "python": {"type": "python", "class": "tests.contract.test_converters:Doubled", "options": {"column": "tags"}},

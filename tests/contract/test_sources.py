@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -87,6 +88,28 @@ class TestFilesSource(SourceContract):
         units = {"orders": 3, "clicks": 1, "empty": 1}
         return {
             urn: {"files": rows, **{str(number): 0 for number in range(units[urn])}} for urn, rows in row_counts.items()
+        }
+
+
+class TestFilesSourceWithUnreadableFiles(TestFilesSource):
+    """A source of files that diverts unreadable ones: each is one record."""
+
+    def make_source(self) -> Source:
+        for urn in ("orders", "broken"):
+            path = self.folder / urn / "9.jsonl.gz"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(gzip.compress(b"1\n")[:-4])
+            os.utime(path, (1_700_000_009,) * 2)
+        paths = [f"{self.folder}/{{dataset}}/*.jsonl", f"{self.folder}/{{dataset}}/*.gz"]
+        settings = {"type": "files", "paths": paths, "format": "jsonl", "on_unreadable_file": "divert"}
+        return FilesSource.model_validate({**settings, "bytes_per_work_unit": 1})
+
+    def holds(self) -> Mapping[str, Mapping[str, int]]:
+        row_counts = {"orders": (18, 4), "clicks": (3, 1), "empty": (0, 1), "broken": (1, 1)}
+        own = ("{}", "skipped-{}")
+        return {
+            urn: {"files": rows, **{name.format(number): 0 for number in range(units) for name in own}}
+            for urn, (rows, units) in row_counts.items()
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import time
@@ -22,7 +23,7 @@ from distcommit.stores.state.job_store import JobStore
 from tests.drills.drill import Drilled
 from tests.drills.folder_moving_checker import FLAG, moves_away, put_back
 from tests.drills.held_datasets import block, pending, quarantined, unblock
-from tests.drills.quick_drills import KafkaHere, Printed, a_job, more
+from tests.drills.quick_drills import Here, KafkaHere, Printed, a_job, more
 from tests.drills.registry import drill
 
 _WHOLE = {"buckets": 2, "scope": "job"}
@@ -215,6 +216,24 @@ def datasets_behind_their_target(folder: Path) -> Drilled:
         printed.type(printed.problem("FRESHNESS_MISSED")["command"])
         situation.run(0)
         return printed.ended()
+
+
+@drill("INPUT_PROBLEM_REPORTED", quick=True)
+def skipped_file_that_is_repaired(folder: Path) -> Drilled:
+    situation = Here(folder)
+    path, lines = folder / "in" / "clicks" / "1.jsonl.gz", [b'{"n":1}', b'{"n":2}']
+    path.parent.mkdir(parents=True)
+    data = gzip.compress(b"\n".join(lines))
+    path.write_bytes(data[:-6])
+    source = {"type": "files", "paths": [f"{folder}/in/{{dataset}}/*.gz"], "format": "jsonl", "min_file_age_s": 0}
+    situation.write(source={**source, "on_unreadable_file": "skip"}, commit={"buckets": 2})
+    situation.run(0)
+    printed = Printed(situation)
+    printed.type(printed.problem(f"INPUT_PROBLEM_REPORTED: .* clicks: {path}, EOFError")["command"])
+    path.write_bytes(data)
+    situation.given.update(lines)
+    situation.run(0)
+    return printed.ended()
 
 
 @drill("RUN_WITHOUT_RECORD", quick=True)

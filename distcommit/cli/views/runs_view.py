@@ -117,6 +117,7 @@ def recorded_run_view(result: RecordedRun) -> RenderableType:
         table if result.datasets else None,
         and_more(more, "datasets (--json has them all)") if more > 0 else None,
         listing("reasons", reasons),
+        listing("notes", [f"{note.subject}: {note.kind}: {note.text}" for note in record.notes] if record else []),
         fact_table(
             facts | ({"datasets": escape(result.missing_datasets_reason)} if result.missing_datasets_reason else {})
         ),

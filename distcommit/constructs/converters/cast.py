@@ -100,12 +100,12 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     if column.type == field.type:
         return column
     try:
-        return _exact(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column, field.type)
+        return exact_cast(column.dictionary_decode() if pa.types.is_dictionary(column.type) else column, field.type)
     except pa.ArrowException as error:
         raise _CastError(field, error) from None
 
 
-def _exact(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def exact_cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast a column.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -71,6 +72,15 @@ class InferredFields:
             self.names = merged_fields(merged_fields(self.history.newest or {}, names), self.names)
         columns = columns_of_fields(self.history.newest or {})
         return columns, json_reader(columns, exact_floats=True).read(values)
+
+    def columns_with(self, infer: Callable[[Fields], Fields]) -> pa.Schema:
+        """Return the columns, after adding fields that the policy allows. `infer` returns the fields that are not in
+        its argument. Errors as of `read`."""
+        known = self.history.newest or self.history.read_newest()
+        if known is None or self.evolution != "pin":
+            new = infer(known or {})
+            self.history.extend(self.evolution, lambda newest: self._merged(newest, new))
+        return columns_of_fields(self.history.newest or {})
 
     def _merged(self, newest: Fields | None, new: Fields) -> Fields | None:
         """Return the newest fields with new ones; None if there are no new ones.

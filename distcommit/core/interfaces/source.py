@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.connected import ConnectedSource
@@ -28,8 +28,6 @@ class DatasetProblem:
     """A dataset that the source could not plan, or not whole. It keeps its watermark, and its reason is reported.
 
     Attributes:
-        dataset_urn: the dataset.
-        error: the reason.
         remedy: a distcommit command without the job file: its name, then options as one word each (`--set=KEY=VALUE`)
             and arguments. `status` shows it; empty if only an operator can decide.
     """
@@ -44,7 +42,6 @@ class SkippedDataset:
     """A dataset that the source skips by a rule of its own, though the job's settings select it. This is not a problem.
 
     Attributes:
-        dataset_urn: the dataset.
         reason: the rule, and how to include the dataset.
         kind: the kind of this note. Any other kind marks a note about a dataset that is planned.
     """
@@ -56,13 +53,9 @@ class SkippedDataset:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a dataset is behind its source.
+    """The lag of a dataset: the number of unread records, and the age of the first one.
 
-    Attributes:
-        dataset_urn: the dataset.
-        records: the number of unread records, if known.
-        seconds: the age of the first unread record, if known.
-        problem: why the lag is not known.
+    Unknown values are None. If the lag is unknown, `problem` is the reason.
     """
 
     dataset_urn: str
@@ -73,11 +66,9 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class GroupPositions:
-    """The next positions of a consumer group.
+    """The next positions of a consumer group, by dataset and partition of the job.
 
-    Attributes:
-        datasets: the positions by dataset and partition, under the job's names.
-        missing: the job's partitions for which the group has no position, in words.
+    `missing` describes partitions of the job for which the group has no position.
     """
 
     datasets: dict[str, dict[str, Position]]
@@ -118,6 +109,10 @@ class Extraction(ABC):
     def bytes_read(self) -> int:
         """Return the payload bytes read so far."""
 
+    def problems(self) -> Sequence[str]:
+        """Return problems of the input for the run's report. Called once, after the iteration has ended or failed."""
+        return ()
+
     def superseded_notes(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
         """Return the filtered input records and holes that superseded files record, so that the files that replace them
         record these again. Called after the iteration. The default returns none."""
@@ -126,8 +121,7 @@ class Extraction(ABC):
     def with_maintenance_files(
         self, results: Sequence[BranchResult], area: StagingArea, identity: AttemptIdentity
     ) -> tuple[BranchResult, ...]:
-        """Return the output of all branches plus files that the work unit itself stages, such as a maintenance unit's
-        tombstone."""
+        """Return the results of all branches plus files that the work unit itself stages, such as a tombstone."""
         return tuple(results)
 
     def holes(self) -> Sequence[SkippedRange]:
@@ -162,11 +156,8 @@ class SourceState(dict[str, DatasetState]):
     """
 
     def anywhere(self, urn: str) -> DatasetState | None:
-        """Return the stored state of any dataset of the job, whichever task plans it. May read the store.
-
-        Raises:
-            SourceError: if the store cannot be read.
-        """
+        """Return the stored state of any dataset of the job, whichever task plans it. May read the store, and raises
+        SourceError if that fails."""
         return self.get(urn)
 
     def to_read_again(self, urn: str) -> Watermark | None:
@@ -252,8 +243,7 @@ class Source(ConnectedSource, ABC):
         return dataset_urn
 
     def selects(self, dataset_urn: str, partition: str) -> bool:
-        """Return whether the settings may select the partition as part of the dataset. Must not connect. The default
-        returns True."""
+        """Return whether the settings may select the partition as part of the dataset. Must not connect."""
         return True
 
     def reads(self, target: Target) -> bool:
@@ -276,10 +266,8 @@ class Source(ConnectedSource, ABC):
         return ""
 
     def extract_of(self, dataset_urn: str) -> Extract | None:
-        """Return the table that a dataset is an extract of, from the settings alone; None if they do not name it.
-
-        A work unit's own extract (`core.interfaces.extract_description.with_extract`) overrides it.
-        """
+        """Return the table that a dataset is an extract of, by the settings; None if they do not name it. A work unit's
+        own extract (`core.interfaces.extract_description.with_extract`) overrides it."""
         return None
 
     @abstractmethod
@@ -387,6 +375,15 @@ class SourceSettings(Source):
     def rejection_check(self) -> Converter | None:
         """Return the converter that rejects unreadable records before all other constructs, if any can occur."""
         return None
+
+    @property
+    def diverts_unreadable(self) -> bool:
+        """Return whether records that `rejection_check` rejects go to the error branch, whatever `on_rejected` is."""
+        return False
+
+    def with_on_rejected(self, on_rejected: Literal["fail", "divert"]) -> SourceSettings:
+        """Return the source as it reads in a job with this setting `on_rejected`. The default returns itself."""
+        return self
 
     staged_by: ClassVar[str] = ""
     """Function, as `module:function`, of a source that needs the driver's Spark session before planning. It is called

@@ -72,8 +72,10 @@ class Tally:
         self.reasons += Reasons.of(subject, kind, text, remedy)
 
     def note(self, subject: str, kind: str, text: str) -> None:
-        """Add a note, or count it if the report is full."""
-        self.notes += Reasons.of(subject, kind, text)
+        """Add a note, or count it if the report is full. A note of an earlier attempt is not repeated."""
+        note = Reasons.of(subject, kind, text)
+        if note.entries[0] not in self.notes.entries:
+            self.notes += note
 
     def observe(self, event: Event) -> None:
         """Forward an event to the observer. Without an observer, keep the event, or count it if its type has

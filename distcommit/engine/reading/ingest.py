@@ -15,7 +15,7 @@ from distcommit.core.interfaces.source import Extractor
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
-from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work import INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally
@@ -356,7 +356,9 @@ def _report_attempt(state: TaskState, counts: RunCounts, tally: Tally) -> None:
             tally.note(state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}")
         for check in result.checks:
             if not (check.passed or check.mandatory):
-                tally.note(state.dataset_urn, "check", f"{result.branch}: {check.checker}: {check.detail}")
+                is_input = check.checker == INPUT_PROBLEM
+                text = check.detail if is_input else f"{result.branch}: {check.checker}: {check.detail}"
+                tally.note(state.dataset_urn, INPUT_PROBLEM if is_input else "check", text)
     done = WorkUnitDone(
         dataset=state.dataset_urn,
         work_unit=state.work_unit_id,

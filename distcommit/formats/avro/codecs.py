@@ -20,7 +20,7 @@ _PART_BYTES = 1 << 20
 
 
 class DamagedDataError(ValueError):
-    """Compressed data that can't be decompressed."""
+    """Compressed data that cannot be decompressed."""
 
 
 class TooLargeError(ValueError):
@@ -85,7 +85,9 @@ def _zstandard(data: bytes, max_bytes: int) -> bytes:
 
 
 def _snappy(data: bytes, max_bytes: int) -> bytes:
-    """Snappy data starts with its decompressed size; Avro puts a CRC32 of the decompressed data behind it."""
+    """Decompress Snappy data, behind which Avro puts a CRC32 of the result. The data begins with the size of the
+    result.
+    """
     body, checksum = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     size = shift = 0
     for byte in body[:5]:

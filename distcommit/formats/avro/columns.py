@@ -1,4 +1,4 @@
-"""Arrow columns decoded from Avro datums: one class for each way to decode a value. `reader` builds them.
+"""Decoders of Avro datums into Arrow columns, one class for each kind of encoding. `resolution` combines them.
 
 Source: Apache Avro 1.12 specification, Binary Encoding.
 """
@@ -20,27 +20,25 @@ _MS_OF_DAY = 86_400_000
 
 
 class Column(Protocol):
-    """Decoder of the next value of each datum."""
+    """Decoder that reads the next value of each datum of a batch."""
 
     @property
-    def type(self) -> pa.DataType:
-        """Type of the column."""
+    def type(self) -> pa.DataType: ...
 
     @property
     def min_bytes(self) -> int:
-        """Bytes that a value takes at least."""
+        """Minimum size of an encoded value."""
 
     def read(self, datums: Datums) -> pa.Array:
-        """Read one value of each datum. The value of a faulty datum is arbitrary or null."""
+        """Read one value of each datum. In the place of a faulty datum there is any value, or null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Numbers, dates and times of an Avro int or long, possibly widened."""
+    """Decoder of Avro int and long, including dates and times, into a type that may be wider."""
 
     type: pa.DataType
     is_int: bool
-    """Whether a number must have at most 32 bits."""
     min_bytes: int = 1
 
     def read(self, datums: Datums) -> pa.Array:
@@ -57,11 +55,10 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Reals:
-    """An Avro float or double, possibly widened."""
+    """Decoder of Avro float and double, into a type that may be wider."""
 
     type: pa.DataType
     dtype: str
-    """NumPy type of the encoded number."""
 
     @property
     def min_bytes(self) -> int:
@@ -85,7 +82,7 @@ class Booleans:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Avro bytes or string, as a binary or a string column."""
+    """Decoder of Avro bytes and string, into a binary or a string column."""
 
     type: pa.DataType
     min_bytes: int = 1
@@ -111,7 +108,7 @@ class Fixed:
 class Decimals:
     type: pa.DataType
     size: int | None
-    """Bytes of a value; None if a length comes before each."""
+    """Size of a value in bytes; None if each value has its length before it."""
 
     @property
     def min_bytes(self) -> int:
@@ -123,10 +120,10 @@ class Decimals:
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """An enum as text."""
+    """Decoder of an Avro enum into text."""
 
     symbols: tuple[str | None, ...]
-    """For each encoded number the reader's symbol; None if the reader has neither the symbol nor a default."""
+    """The reader's symbol for each encoded number; None if the reader has neither the symbol nor a default."""
     min_bytes: int = 1
 
     @property
@@ -155,7 +152,7 @@ class Nulls:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The default of a field that the writer's schema does not have."""
+    """Column with the default of a field that is not in the writer's schema."""
 
     value: pa.Scalar
     min_bytes: int = 0
@@ -171,11 +168,10 @@ class Constant:
 @dataclass(frozen=True, slots=True)
 class Record:
     written: Sequence[tuple[Column, int | None]]
-    """Fields in the writer's order, each with its index in `fields`; None if the reader does not have the field."""
+    """Decoders in the writer's order, each with its index in `fields`; None if the reader lacks the field."""
     fields: Sequence[pa.Field]
-    """Fields of the reader."""
     constants: Sequence[tuple[Constant, int]]
-    """Fields that the writer does not have, each with its index in `fields`."""
+    """Defaults of fields that are not in the writer's schema, each with its index in `fields`."""
 
     @property
     def type(self) -> pa.DataType:
@@ -186,7 +182,6 @@ class Record:
         return sum(column.min_bytes for column, _ in self.written)
 
     def columns(self, datums: Datums) -> list[pa.Array]:
-        """Read all fields of each datum, as one column per field."""
         columns: list[pa.Array] = [None] * len(self.fields)
         for column, index in self.written:
             values = column.read(datums)
@@ -202,12 +197,10 @@ class Record:
 
 @dataclass(slots=True)
 class Skipped:
-    """A record that contains itself, in a field that the reader does not have: its bytes are walked and dropped."""
+    """Decoder that drops a recursive record in a field that the reader lacks."""
 
     record: Record | None = None
-    """Decoder of the record; None while it is being built."""
     depth: int = 0
-    """Levels of the record that are open now."""
     min_bytes: int = 1
 
     @property
@@ -229,11 +222,11 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One branch of a union of several types: a struct of one field per branch, all other fields null."""
+    """Decoder of one branch of a union of several types. Its column is a struct with a field for each branch."""
 
     column: Column
     index: int
-    """Index of the branch's field."""
+    """Index of this branch's field. All other fields are null."""
     type: pa.DataType
 
     @property
@@ -249,7 +242,7 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Union:
     branches: Sequence[Column | None]
-    """Decoder of each branch; None if the reader can't take it."""
+    """Decoder of each branch; None if the reader cannot represent the branch."""
     type: pa.DataType
     min_bytes: int = 1
 
@@ -281,7 +274,6 @@ class Array:
     items: Column
     item_field: pa.Field
     skip: Skip | None
-    """Skips an item; None if that is not possible."""
     min_bytes: int = 1
 
     @property
@@ -298,7 +290,6 @@ class Map:
     values: Column
     value_field: pa.Field
     skip: Skip | None
-    """Skips a key and its value; None if that is not possible."""
     min_bytes: int = 1
 
     @property

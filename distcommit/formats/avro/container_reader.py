@@ -1,4 +1,4 @@
-"""Records of Avro container files as Arrow batches. `resolution` has the table of types."""
+"""Reader of Avro container files, which returns Arrow batches. `resolution` lists the types."""
 
 from __future__ import annotations
 
@@ -26,29 +26,26 @@ from distcommit.schemas.limits import (
 _BATCH_ROWS = 8192
 _BATCH_BYTES = 4 << 20
 _MAX_EMPTY_RECORDS = 65_536
-"""Records that a block may have beyond its bytes: records without a value take none."""
+"""Number of records that a block may have in excess of its bytes. Records of null fields take no bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
     schema_bytes: int = MAX_SCHEMA_BYTES
-    """Bytes of the schema's text."""
     columns: int = MAX_COLUMNS
-    """Columns that the schema expands to."""
     levels: int = MAX_NESTING
-    """Levels of records, arrays and maps within one another."""
     block_bytes: int = MAX_BLOCK_BYTES
-    """Bytes of a block, before and after it is decompressed."""
 
 
 _INPUT_FILES = _Limits()
 _WRITTEN_FILES = _Limits(MAX_BLOCK_BYTES, 1_000_000, MOST_LEVELS + 2, (1 << 31) - (1 << 16))
-"""Limits of files that `container_writer` wrote: a block holds at least one record, however large that is. Arrow's
-offsets of 32 bits are the limit. The root and the innermost type are levels, too."""
+"""Limits for files that `container_writer` wrote. A block has at least one record of any size, up to the range of
+Arrow's 32-bit offsets. The levels include the root and the innermost type.
+"""
 
 
 def read_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
-    """Yield the records of an input file in batches of at most 8,192. All columns may be null.
+    """Yield the records of an input file in batches of at most 8,192. All columns are nullable.
 
     Raises:
         ValueError: if this is not an Avro file, its schema has no columns, a record is faulty, or a limit is exceeded.
@@ -58,7 +55,8 @@ def read_batches(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
 
 
 def read_table(stream: BinaryIO) -> pa.Table:
-    """Return all records of a file that `container_writer` wrote. Only columns written as unions with null may be null.
+    """Return all records of a file that `container_writer` wrote. Columns are nullable if their Avro type is a union
+    with null.
 
     Raises:
         ValueError: if the file is damaged.
@@ -82,7 +80,7 @@ def _reader(header: Header, limits: _Limits, keeps_required: bool) -> AvroReader
 
 
 def _batches(stream: BinaryIO, header: Header, reader: AvroReader, limits: _Limits) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file. Before an error is raised, the records of all blocks before it are yielded."""
+    """Yield the records of a file. If a block is damaged, raise only after the records of all earlier blocks."""
     skip, batch = skip_of(reader.record), _Batch(reader)
     try:
         for number, (count, data) in enumerate(read_blocks(stream, header, limits.block_bytes)):
@@ -109,7 +107,9 @@ def _batches(stream: BinaryIO, header: Header, reader: AvroReader, limits: _Limi
 
 
 def _datum_ends(skip: Skip, data: bytes, position: int, count: int, block: str, first: int) -> list[int]:
-    """Return the offsets of the ends of `count` records from an offset on. Raises ValueError if the data ends first."""
+    """Return the offset of the end of each of `count` records that begin at `position`. Raises ValueError if the
+    data is too short.
+    """
     ends: list[int] = []
     try:
         for _ in range(count):
@@ -125,34 +125,42 @@ def _datum_ends(skip: Skip, data: bytes, position: int, count: int, block: str, 
 
 @dataclass(slots=True)
 class _Batch:
-    """Records of neighbouring blocks that are decoded together: decoding has a cost per call and per column."""
+    """Records of consecutive blocks, decoded together because each call costs time for each column."""
 
     reader: AvroReader
     parts: list[bytes] = field(default_factory=list)
-    """Bytes of the records, by block."""
+    """The bytes of the records, one element for each block."""
     size: int = 0
-    """Bytes of all parts."""
     offsets: list[int] = field(default_factory=lambda: [0])
-    """Offset of each record's end in the joined parts, after the first record's start."""
+    """Start of the first record, then the end of each record, in the joined parts."""
     origins: list[tuple[int, int, int]] = field(default_factory=list)
-    """For each part, the index of its first record here, the block's number, and the record's index in its block."""
+    """For each part: index of its first record in this batch, number of the block, and index of that record in the
+    block.
+    """
 
     def has_room(self, count: int, size: int) -> bool:
-        """Return whether a block fits into this batch."""
         return len(self.offsets) - 1 + count <= _BATCH_ROWS and self.size + size <= _BATCH_BYTES
 
     def add(self, data: bytes, begin: int, ends: list[int], block: int, first: int) -> None:
-        """Add records of a block: their bytes, which begin at an offset of the block, and the ends of the records."""
+        """Add records of a block.
+
+        Args:
+            data: bytes of the block.
+            begin: offset of the first record.
+            ends: offset of each record's end.
+            block: number of the block.
+            first: index of the first record in the block.
+        """
         self.origins.append((len(self.offsets) - 1, block, first))
         self.parts.append(data)
         self.offsets += [end - begin + self.size for end in ends]
         self.size += len(data)
 
     def decode(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records, if there are any, and empty this batch.
+        """Yield the records, if there are any, and clear the batch.
 
         Raises:
-            ValueError: after the records of the blocks before it, if a record is faulty.
+            ValueError: if a record is faulty, after the records of all earlier blocks were yielded.
         """
         offsets, parts, origins = np.array(self.offsets), self.parts, self.origins
         self.offsets, self.parts, self.origins, self.size = [0], [], [], 0

@@ -1,7 +1,7 @@
 """Writer of Avro container files.
 
-fastavro encodes the records. The container is written here because fastavro needs further libraries for zstandard and
-snappy, which pyarrow has, and because it can't encode all timestamps: it turns them into Python's own.
+fastavro encodes the records. It does not write the container, because it needs further libraries for zstandard and
+snappy, and cannot encode all timestamps: it converts them to Python's.
 
 Source: Apache Avro 1.12 specification, Object Container Files.
 """

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from distcommit.formats.avro.codecs import CODECS, DamagedDataError, TooLargeError, decompress
 
 MAX_BLOCK_BYTES = 64 << 20
-"""Bytes of a block, before and after it is decompressed, and bytes of a header."""
+"""Maximum size of a header, and of a block both compressed and decompressed."""
 SYNC_BYTES = 16
 _SCHEMA, _CODEC = b"avro.schema", b"avro.codec"
 _MAGIC = b"Obj\x01"
@@ -24,9 +24,7 @@ class Header:
     """The header of a container file."""
 
     metadata: Mapping[bytes, bytes]
-    """Metadata by key, schema and codec included."""
     sync: bytes
-    """Sync marker of the file."""
 
     @property
     def schema(self) -> str:
@@ -45,7 +43,7 @@ class Header:
 
 
 def header_bytes(schema: bytes, codec: str, sync: bytes, metadata: Mapping[str, str] | None = None) -> bytes:
-    """Return the encoded header of a file with that schema, codec, sync marker and further metadata."""
+    """Encode the header of a file."""
     entries = {_SCHEMA: schema, _CODEC: codec.encode()}
     entries |= {key.encode(): value.encode() for key, value in (metadata or {}).items()}
     encoded = b"".join(_encoded_bytes(part) for entry in entries.items() for part in entry)
@@ -53,7 +51,7 @@ def header_bytes(schema: bytes, codec: str, sync: bytes, metadata: Mapping[str, 
 
 
 def block_bytes(count: int, data: bytes, sync: bytes) -> bytes:
-    """Return an encoded block of `count` records in compressed `data`."""
+    """Encode a block of `count` records, whose `data` is compressed."""
     return b"".join((_encoded_long(count), _encoded_bytes(data), sync))
 
 
@@ -100,7 +98,7 @@ def read_blocks(stream: BinaryIO, header: Header, max_bytes: int = MAX_BLOCK_BYT
 
 
 def _metadata(stream: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the entries of the header's map. A count or length is never allocated before it is limited."""
+    """Yield the entries of the header. Each count and length is checked before memory is allocated for it."""
     remaining = MAX_BLOCK_BYTES
     while count := _require_long(stream):
         if count < 0:
@@ -131,7 +129,6 @@ def _read_exactly(stream: BinaryIO, size: int) -> bytes:
 
 
 def _read_long(stream: BinaryIO) -> int | None:
-    """Read a number; None at the end of the stream."""
     value = shift = 0
     for _ in range(_MAX_LONG_BYTES):
         byte = stream.read(1)

@@ -1,7 +1,7 @@
-"""The ends of consecutive datums: container files write them without lengths, and `datums` needs their offsets.
+"""Finds the ends of consecutive datums. Container files store datums without lengths, but `datums` needs their offsets.
 
 Only lengths, branches and item counts are decoded here, one datum at a time. `datums` decodes the values afterwards,
-and fails each datum that does not fill the bytes between its offsets.
+and rejects each datum that does not end at its offset.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from distcommit.formats.avro.datums import Buffer, Skip, long_at
 
 
 def skip_of(column: columns.Column) -> Skip:
-    """Return the function that skips a value of a column.
+    """Return a function that skips a value of a column.
 
     Raises:
-        TypeError: if a value can't be skipped: its reader lacks a branch of a union, or it contains itself.
+        TypeError: if values cannot be skipped, because the reader lacks a branch of a union, or the type is recursive.
     """
     match column:
         case columns.Numbers() | columns.Symbols():
@@ -35,7 +35,7 @@ def skip_of(column: columns.Column) -> Skip:
 
 
 def item_skip(items: columns.Column, *, has_key: bool) -> Skip | None:
-    """Return the function that skips an item of an array or an entry of a map; None if a value can't be skipped."""
+    """Return a function that skips an item of an array or an entry of a map; None if values cannot be skipped."""
     try:
         return _sequence([_skip_bytes, skip_of(items)]) if has_key else skip_of(items)
     except TypeError:
@@ -75,7 +75,7 @@ def _sequence(skips: list[Skip]) -> Skip:
 
 
 def _record(fields: list[columns.Column]) -> Skip:
-    """Skip the fields of a record, neighbours of a fixed size at once."""
+    """Return a function that skips a record. Adjacent fields of fixed sizes are skipped at once."""
     skips: list[Skip] = []
     size = 0
     for field in fields:
@@ -100,7 +100,9 @@ def _union(branches: list[Skip]) -> Skip:
 
 
 def _items(item: Skip) -> Skip:
-    """Skip an array or a map. An item takes at least a byte, so that the count of a block is limited by the data."""
+    """Return a function that skips an array or a map. Each item takes at least a byte, so the data bounds the item
+    count.
+    """
 
     def skip(data: Buffer, position: int) -> int:
         while True:

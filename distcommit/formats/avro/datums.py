@@ -1,8 +1,8 @@
-"""Avro datums of a batch, decoded in lockstep: each read takes the next value of every datum at once.
+"""Decoder of the Avro datums of a batch in lockstep: each read decodes the next value of every datum at once.
 
-Avro's binary encoding does not say where fields are, so that a datum must be walked. NumPy walks all datums of a batch
-together, one value at a time. No work is done per record, and a faulty datum fails alone: one that ends too early or
-too late is always found. Decoders that take one datum at a time are 15 times slower.
+Avro's encoding has no offsets of fields, so a datum must be read from its start. NumPy reads all datums of a batch
+together, one value at a time, without work for each record. Decoders of single datums are 15 times slower. A faulty
+datum does not affect others, and a datum that ends too early or too late is always detected.
 
 Source: Apache Avro 1.12 specification, Binary Encoding.
 """
@@ -20,19 +20,19 @@ from distcommit.schemas.limits import MAX_NESTING
 
 Integers = NDArray[np.int64]
 _PADDING = 64
-"""Bytes behind the last datum that may be read: more than the longest number has."""
+"""Bytes behind the last datum that may be read. More than the size of the longest number."""
 MAX_LONG_BYTES = 10
-"""Bytes of the longest number."""
 
 
 Buffer = bytes | memoryview
 Skip = Callable[[Buffer, int], int]
-"""Return the offset behind the value at an offset. Raises IndexError if the data ends within a number, and ValueError
-for an impossible length. The result may be behind the end of the data."""
+"""Function that returns the offset behind the value at an offset. Raises IndexError if the data ends within a number,
+and ValueError for an impossible length. The returned offset may be past the end of the data.
+"""
 
 
 def long_at(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the zig-zag number at an offset, and the offset behind it.
+    """Decode the zig-zag number at an offset. Return the number and the offset behind it.
 
     Raises:
         IndexError: if the data ends within the number.
@@ -52,7 +52,7 @@ def long_at(data: Buffer, position: int) -> tuple[int, int]:
 
 
 class Fault(IntEnum):
-    """A fault of a datum."""
+    """Reason why a datum cannot be decoded."""
 
     NONE = 0
     TOO_SHORT = 1
@@ -88,14 +88,14 @@ REASONS = {
 
 
 class Datums:
-    """Read positions of the datums of a batch.
+    """Read positions in the datums of a batch.
 
     Args:
-        data: the bytes of all datums, with padding behind; see `of`.
-        position: offset of the next value of each datum.
-        end: offset of the end of each datum.
+        data: the bytes of all datums, followed by padding; see `of`.
+        position: offset of each datum's next value.
+        end: offset of each datum's end.
         row: index of each datum in `faults`.
-        faults: the first fault of each datum of the batch; shared with everything that `take` returns.
+        faults: the first fault of each datum of the batch, shared with the results of `take`.
     """
 
     __slots__ = ("data", "end", "faults", "position", "row")
@@ -107,7 +107,7 @@ class Datums:
 
     @classmethod
     def of(cls, data: NDArray[np.uint8], begin: Integers, end: Integers) -> Datums:
-        """Return the datums at ascending offsets of `data`, which together must be smaller than 2 GiB."""
+        """Return the datums at ascending offsets of `data`. Their total size must be less than 2 GiB."""
         first, last = (int(begin[0]), int(end[-1])) if len(begin) else (0, 0)
         padded = np.concatenate([data[first:last], np.zeros(_PADDING, np.uint8)])
         return cls(padded, begin - first, end - first, np.arange(len(begin)), np.zeros(len(begin), np.int8))
@@ -116,15 +116,15 @@ class Datums:
         return len(self.position)
 
     def take(self, indices: Integers) -> Datums:
-        """Return the datums at ascending indices. After reading them, pass them to `put_back`."""
+        """Return the datums at ascending indices. After reading from the result, pass it to `put_back`."""
         return Datums(self.data, self.position[indices], self.end[indices], self.row[indices], self.faults)
 
     def put_back(self, indices: Integers, selected: Datums) -> None:
-        """Take over the positions of datums that `take` returned."""
+        """Set the positions of these datums to those in `selected`, which `take` returned for the same indices."""
         self.position[indices] = selected.position
 
     def fail(self, mask: NDArray[np.bool_], fault: Fault) -> None:
-        """Record a fault for the datums of a mask and move them to their end. Earlier faults stay."""
+        """Record a fault for the datums in a mask, unless they have an earlier one, and move them to their end."""
         if mask.any():
             rows = self.row[mask]
             self.faults[rows] = np.where(self.faults[rows], self.faults[rows], fault)
@@ -132,15 +132,14 @@ class Datums:
 
     @property
     def failed(self) -> NDArray[np.bool_]:
-        """Mask of the datums that have a fault."""
         return np.not_equal(self.faults[self.row], 0)
 
     def finish(self) -> None:
-        """Fail the datums that have bytes left."""
+        """Record a fault for each datum that has bytes left."""
         self.fail(self.position < self.end, Fault.TOO_LONG)
 
     def _advance(self, count: Integers | int) -> Integers:
-        """Move on by `count` bytes and return the old positions; of datums that are too short, 0."""
+        """Advance each datum by `count` bytes and return the previous positions; 0 for datums that are too short."""
         begin = self.position
         self.position = begin + count
         over = self.position > self.end
@@ -148,7 +147,6 @@ class Datums:
         return np.where(over, 0, begin)
 
     def longs(self) -> Integers:
-        """Read a variable-length zig-zag number of each datum."""
         byte = self.data[self.position]
         value = (byte & 0x7F).astype(np.uint64)
         self.position = self.position + 1
@@ -168,7 +166,7 @@ class Datums:
         return numbers
 
     def ints(self) -> Integers:
-        """Read a number of at most 32 bits of each datum."""
+        """Read a number of at most 32 bits from each datum."""
         values = self.longs()
         over = (values < -(2**31)) | (values >= 2**31)
         if over.any():
@@ -177,33 +175,33 @@ class Datums:
         return values
 
     def reals(self, dtype: str) -> NDArray[np.floating]:
-        """Read a floating point number of that NumPy type of each datum."""
+        """Read a floating-point number from each datum, in NumPy's type `dtype`."""
         size = np.dtype(dtype).itemsize
         at_any_offset = np.ndarray((len(self.data) - size + 1,), dtype, self.data, 0, (1,))
         return at_any_offset[self._advance(size)]
 
     def booleans(self) -> NDArray[np.bool_]:
-        """Read a boolean of each datum."""
         values = self.data[self._advance(1)]
         self.fail(values > 1, Fault.BOOLEAN)
         return np.equal(values, 1)
 
     def lengths(self) -> Integers:
-        """Read the length in bytes of the next value of each datum; 0 of datums that are shorter than that."""
+        """Read the length of the next value, in bytes, from each datum; 0 for datums that are too short."""
         lengths = self.longs()
         impossible = (lengths < 0) | (lengths > self.end - self.position)
         self.fail(impossible, Fault.LENGTH)
         return np.where(impossible, 0, lengths)
 
     def texts(self, arrow_type: pa.DataType) -> pa.Array:
-        """Read bytes or text of each datum as a binary or a string column."""
         lengths = self.lengths()
         values = self._slices(self.position, lengths)
         self.position = self.position + lengths
         return values if pa.types.is_binary(arrow_type) else self._as_text(values)
 
     def _slices(self, begin: Integers, lengths: Integers) -> pa.Array:
-        """Return the bytes at ascending offsets: every second value of an array that covers all bytes."""
+        """Return the bytes at ascending offsets, without copying: they are every second value of an array over all
+        bytes.
+        """
         if not len(begin):
             return pa.array([], pa.binary())
         offsets = np.empty(2 * len(begin), np.int32)
@@ -221,7 +219,7 @@ class Datums:
             return pa.compute.if_else(pa.array(valid), values, pa.scalar(b"", pa.binary())).cast(pa.string())
 
     def fixed(self, size: int) -> NDArray[np.uint8]:
-        """Read `size` bytes of each datum as a matrix of one row per datum."""
+        """Read `size` bytes from each datum, as a matrix with a row for each datum."""
         begin = self._advance(size)
         if len(self.data) < size:
             return np.zeros((len(begin), size), np.uint8)
@@ -229,7 +227,7 @@ class Datums:
         return matrix
 
     def decimals(self, arrow_type: pa.DataType, size: int | None) -> pa.Array:
-        """Read a decimal of each datum: two's complement, big-endian, of `size` bytes or of a length before each."""
+        """Read a decimal from each datum: big-endian two's complement of `size` bytes, or with its length before it."""
         if size is None:
             lengths = self.lengths()
             begin = self.position
@@ -254,7 +252,7 @@ class Datums:
         return decimals
 
     def _without_sign_bytes(self, begin: Integers, lengths: Integers, width: int) -> tuple[Integers, Integers]:
-        """Drop leading bytes that only repeat the sign, down to `width` bytes."""
+        """Remove leading bytes that only repeat the sign, until `width` bytes remain."""
         begin, lengths = begin.copy(), lengths.copy()
         for row in np.flatnonzero(lengths > width):
             value = self.data[begin[row] : begin[row] + lengths[row]]

@@ -1,4 +1,4 @@
-"""Items of arrays and maps: many datums in lockstep, few datums one after the other.
+"""Reader of arrays and maps. With many datums, items are decoded in lockstep; with few, items are separated first.
 
 Source: Apache Avro 1.12 specification, Binary Encoding.
 """
@@ -13,19 +13,19 @@ import pyarrow as pa
 from distcommit.formats.avro.datums import Datums, Fault, Integers, Skip, long_at
 
 MIN_LANES = 64
-"""Datums from which on items are decoded in lockstep; the items of fewer datums are first separated one by one."""
+"""Minimum number of datums for lockstep decoding. The items of fewer datums are first separated one at a time."""
 _MAX_WALKED = 65_536
-"""Items that are separated before they are decoded together."""
+"""Maximum number of items that are separated before they are decoded together."""
 
 
 def read_items(
     datums: Datums, read: Callable[[Datums], pa.Array], empty: pa.Array, skip: Skip | None
 ) -> tuple[pa.Array, pa.Array]:
-    """Read the items of one array or map per datum. Return the items in order of datums, and their offsets.
+    """Read the items of one array or map from each datum. Return the items in order of datums, and their offsets.
 
-    The first items of all datums are read together, then their second ones, and so on. Once few datums have items left,
-    these are separated by `skip` and read together, so that the time does not depend on the longest array. An item
-    takes at least a byte, so that a datum can't claim more items than it has bytes.
+    The first items of all datums are read together, then the second items, and so on. Once few datums have items left,
+    `skip` separates these items, and they are read together. Therefore the time does not depend on the longest array.
+    An item takes at least a byte, so a datum cannot have more items than bytes.
     """
     items_left, counts = np.zeros(len(datums), np.int64), np.zeros(len(datums), np.int64)
     chunks: list[pa.Array] = [empty]
@@ -54,10 +54,10 @@ def read_items(
 
 
 def _walked(datums: Datums, active: Integers, items_left: Integers, skip: Skip) -> Iterator[tuple[Datums, Integers]]:
-    """Yield the remaining items of the active datums in groups, with the index of each item's datum.
+    """Yield the remaining items of the active datums in groups, each item with the index of its datum.
 
-    After the last group the datums are behind their last blocks. Reading a faulty item records its fault, and no
-    further items of its datum are read.
+    After the last group, each datum's position is behind its array. If an item is faulty, its datum gets the fault, and
+    no more items of that datum are read.
     """
     begins, ends, indices, faults = list[int](), list[int](), list[int](), list[tuple[int, Fault]]()
     for index in active.tolist():
@@ -100,7 +100,7 @@ def _group(datums: Datums, begins: list[int], ends: list[int], indices: list[int
 
 
 def _next_block(body: memoryview, position: int) -> tuple[int, int]:
-    """Return the number of items of the next block, 0 after the last one, and the offset of its first item."""
+    """Return the number of items in the next block (0 after the last one), and the offset of its first item."""
     count, position = long_at(body, position)
     if count < 0:
         _, position = long_at(body, position)
@@ -110,7 +110,7 @@ def _next_block(body: memoryview, position: int) -> tuple[int, int]:
 
 
 def _block_sizes(datums: Datums, rows: Integers) -> Integers:
-    """Read the number of items of the next block; 0 after the last block and of faulty datums."""
+    """Read the number of items in the next block; 0 after the last one and for faulty datums."""
     selected = datums.take(rows)
     count = selected.longs()
     with_size = np.flatnonzero(count < 0)

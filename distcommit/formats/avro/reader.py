@@ -1,4 +1,4 @@
-"""Reader of Avro datums: a parsed schema, and record batches decoded by it.
+"""Parser of Avro schemas, and decoder of datums into record batches.
 
 Source: Apache Avro 1.12 specification, Schema Declaration and Schema Resolution.
 """
@@ -21,12 +21,10 @@ from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLarge
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """A schema with full names, and the types that it names."""
+    """A schema in which all names are full names."""
 
     root: AvroSchema
-    """The schema in its JSON form."""
     named: Mapping[str, AvroSchema]
-    """Named types, by full name."""
 
 
 def parse(text: str, referenced: Sequence[str] = ()) -> ParsedSchema:
@@ -94,7 +92,7 @@ class AvroReader:
         """Decode datums.
 
         Returns:
-            One record per datum, and the faults of datums by index. The record of a faulty datum is meaningless.
+            A record for each datum, and faults by index of the datum. The record of a faulty datum has no meaning.
         """
         values = self.record.columns(datums)
         datums.finish()

@@ -67,24 +67,23 @@ _MAX_PRECISION = 76
 
 @dataclass(slots=True)
 class Resolution:
-    """Builder of the columns that decode a writer's type as a reader's type."""
+    """Builder of the decoders for data of a writer's type that is read as a reader's type."""
 
     written_names: Mapping[str, AvroSchema]
-    """Named types of the writer's schema."""
     read_names: Mapping[str, AvroSchema]
-    """Named types of the reader's schema."""
     expansion: Expansion
-    """Counter of the columns built, with their limits."""
+    """Counter that limits the number of columns."""
     keeps_required: bool = False
-    """Whether fields that have no null branch become required columns. Otherwise every column may be null, so that
-    records of several schemas fit one table."""
+    """Whether fields without a null branch become required columns. If not, all columns are nullable, so that records
+    of several schemas fit one table.
+    """
     open_records: list[str] = field(default_factory=list)
-    """Names of the records that contain the current type."""
+    """Names of the records that enclose the current type, to detect recursion."""
     skipped: dict[str, columns.Skipped] | None = None
-    """Open records by name while a field that the reader does not have is built; None otherwise."""
+    """Enclosing records by name, while a field that the reader lacks is built; otherwise None."""
 
     def column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
-        """Return the column that decodes a type.
+        """Return the decoder for a type.
 
         Args:
             writer: the type in the writer's schema.
@@ -92,7 +91,7 @@ class Resolution:
             path: path of the field, for messages; empty for the schema itself.
 
         Raises:
-            UnusableSchemaError: if there is no column for the type, or the two types do not fit.
+            UnusableSchemaError: if Arrow has no type for it, or the two types are incompatible.
         """
         writer, reader = _definition(writer, self.written_names), _definition(reader, self.read_names)
         if isinstance(writer, list):
@@ -162,7 +161,7 @@ class Resolution:
         return columns.Record(written, arrow_fields, constants)
 
     def _default(self, reader: AvroSchema, path: str) -> columns.Constant:
-        """Return the default of a field, decoded from the datum that fastavro encodes it as."""
+        """Return the default of a field, decoded from the bytes that fastavro encodes it to."""
         if "default" not in reader:
             raise UnusableSchemaError(f"{_at(path)} is not in the writer's schema, and the pinned one has no default")
         column = self._of_reader().column(reader["type"], reader["type"], path)
@@ -178,7 +177,7 @@ class Resolution:
         return columns.Constant(column.read(Datums.of(datum, np.array([0]), np.array([len(datum)])))[0])
 
     def _of_reader(self) -> Resolution:
-        """Return a resolution of the reader's schema with itself."""
+        """Return a resolution that reads data of the reader's own schema."""
         return Resolution(self.read_names, self.read_names, self.expansion, open_records=list(self.open_records))
 
     def _union(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
@@ -203,7 +202,7 @@ class Resolution:
         return columns.Union(branches, types.pop() if types else pa.null())
 
     def _own_union(self, members: list[AvroSchema], path: str) -> columns.Column:
-        """Return the column of a union that is read as it was written: each branch is expanded once."""
+        """Return the decoder of a union that is read by the schema it was written with."""
         if not members:
             raise UnusableSchemaError(f"{_at(path)} is a union without branches")
         is_null = [_kind(_definition(item, self.read_names)) == "null" for item in members]
@@ -218,7 +217,9 @@ class Resolution:
         return columns.Union(branches, built[0].type if built else pa.null())
 
     def _as_branch(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
-        """Return the column of a type that is read as a union: as a branch of the same kind, else as the first fit."""
+        """Return the decoder of a type that is read as a union: as the branch of the same kind, or else the first
+        compatible branch.
+        """
         members = [_definition(item, self.read_names) for item in reader]
         if any(isinstance(item, list) for item in members):
             raise UnusableSchemaError(f"{_at(path)} is a union within a union")
@@ -253,7 +254,6 @@ def _may_be_null(column: columns.Column) -> bool:
 
 
 def _primitive(writer: AvroSchema, reader: AvroSchema, kind: str, required: str, path: str) -> columns.Column:
-    """Return the column of a type that contains no other types."""
     arrow_type = _arrow_type(reader, required, path)
     misfit = UnusableSchemaError(f"{_at(path)} is {_shown(writer)}, and the pinned schema has {_shown(reader)}")
     times = [_time_type(writer, kind), _time_type(reader, required)]
@@ -303,7 +303,6 @@ def _arrow_type(schema: AvroSchema, kind: str, path: str) -> pa.DataType:
 
 
 def _time_type(schema: AvroSchema, kind: str) -> pa.DataType | None:
-    """Return the type of a date or a time; None for every other type."""
     return _LOGICAL.get((kind, str(schema.get("logicalType")))) if isinstance(schema, dict) else None
 
 
@@ -313,7 +312,7 @@ def _enum(writer: AvroSchema, reader: AvroSchema) -> columns.Symbols:
 
 
 def _definition(schema: AvroSchema, named: Mapping[str, AvroSchema]) -> AvroSchema:
-    """Return a type itself, where the schema has only its name or wraps it."""
+    """Return the definition of a type that the schema names or wraps."""
     if isinstance(schema, str) and schema not in _PRIMITIVES:
         return named[schema]
     if isinstance(schema, dict) and isinstance(schema["type"], dict | list):

@@ -1,6 +1,6 @@
-"""Avro schemas of written files, made from Arrow schemas.
+"""Avro schemas for Arrow data that is written to files.
 
-Timestamps and dates are encoded as their integers, because Python's own date types can't hold all of them.
+Timestamps and dates are encoded as integers, because Python's types cannot represent all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNITS = {"ms": "millis", "us": "micros"}
 
 
 def avro_schema(schema: pa.Schema) -> AvroSchema:
-    """Return the Avro record of an Arrow schema's rows. Nullable columns become unions with null.
+    """Return the Avro record type of an Arrow schema. Nullable columns become unions with null.
 
     Raises:
         ConfigurationError: if Avro has no type for a column, or the column's name is not a valid Avro name.
@@ -43,12 +43,14 @@ def avro_schema(schema: pa.Schema) -> AvroSchema:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with timestamps and dates as integers and dictionaries as their values; columns cast to it."""
+    """Return the schema to cast columns to before encoding: timestamps and dates as integers, dictionaries as their
+    values.
+    """
     return pa.schema([pa.field(f.name, replace_types(f.type, _plain_type), f.nullable) for f in schema])
 
 
 def without_logical_types(schema: AvroSchema) -> AvroSchema:
-    """Return an Avro schema with only the types that determine the encoding."""
+    """Remove logical types, which do not affect the encoding, from an Avro schema."""
     if isinstance(schema, list):
         return [without_logical_types(branch) for branch in schema]
     if isinstance(schema, dict):

@@ -31,7 +31,7 @@ from distcommit.fs.network_file_operations import NetworkFileOperations
 from distcommit.fs.staged_writer import ChecksummingWriter
 
 _OPTIONS = {"smb": {"share_access": "rwd"}}
-"""Required options by scheme. On SMB an open file cannot even be read by others unless its opener allows it."""
+"""Client options that a scheme requires. On SMB an open file can be read by others only with this option."""
 
 _PIECE_BYTES = 1 << 20
 _DELETE_PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.3, 0.6)
@@ -47,7 +47,9 @@ _FILE_ERRORS = {
     *(errno.EAGAIN, errno.EBUSY, errno.EDQUOT, errno.EFBIG, errno.EILSEQ, errno.EINVAL, errno.ELOOP, errno.EMLINK),
     *(errno.ENAMETOOLONG, errno.ENOSPC, errno.ENOTEMPTY, errno.EOPNOTSUPP, errno.EPERM, errno.EROFS, errno.EXDEV),
 }
-"""Errors of a file system. All others concern the connection: a client may even report a bad descriptor."""
+"""Error numbers that concern a file. All other errors concern the connection: a client may even report a bad file
+descriptor for it.
+"""
 
 _NT_STATUS = {
     0xC0000022: errno.EACCES,  # ACCESS_DENIED
@@ -57,7 +59,7 @@ _NT_STATUS = {
     0xC0000056: errno.EBUSY,  # DELETE_PENDING: deleted but still open
     0xC000007F: errno.ENOSPC,  # DISK_FULL
 }
-"""SMB status codes that its client does not map to an errno."""
+"""Error numbers of SMB status codes that the SMB client does not map itself."""
 
 _LOGON_FAILURE = 0xC000006D
 
@@ -160,7 +162,7 @@ class FsspecFileSystem(NetworkFileOperations):
         return False  # some classes move it into an existing folder at the target
 
     def delete(self, path: str) -> bool:
-        """See the port. Raises EBUSY while the file is open elsewhere and its name remains."""
+        """Delete as the port defines. Raises EBUSY if the file is open elsewhere and its name therefore remains."""
         try:
             with self._request(path) as (fs, own):
                 fs.rm_file(own)
@@ -213,10 +215,11 @@ class FsspecFileSystem(NetworkFileOperations):
         return entries
 
     def _wait_until_gone(self, path: str) -> None:
-        """Return once a deleted name is gone or was created again.
+        """Wait until a deleted name is gone or was created again.
 
         Raises:
-            OSError: if its status is unavailable for a second; EBUSY if it is still open elsewhere.
+            OSError: EBUSY if the name remains because the file is open elsewhere; others if the status is unavailable
+                for a second.
         """
         for pause_s in (*_DELETE_PAUSES_S, None):
             try:
@@ -229,10 +232,10 @@ class FsspecFileSystem(NetworkFileOperations):
 
     @contextmanager
     def _request(self, path: str) -> Iterator[tuple[AbstractFileSystem, str]]:
-        """Count a request, and yield fsspec's file system and the path in its form.
+        """Count a request, and yield fsspec's file system with the path in fsspec's form.
 
-        Errors are raised as built-in ones, EIO if unknown. After EIO the next call reconnects, as not every client does
-        so itself.
+        Errors are raised as OSError, unknown ones as EIO. After EIO the next call reconnects, because not every client
+        does.
         """
         REQUESTS.made += 1
         try:
@@ -258,7 +261,7 @@ class FsspecFileSystem(NetworkFileOperations):
 
 
 class FsspecStagedWriter(ChecksummingWriter):
-    """A new file opened with mode `xb`. Some file systems report a taken name only when the file is closed."""
+    """Writer of a new file, opened with mode `xb`. Some file systems report a taken name only at `close`."""
 
     def __init__(self, fs: FsspecFileSystem, path: str) -> None:
         super().__init__()
@@ -284,7 +287,6 @@ def _name_of(path: str) -> str:
 
 
 def _built_in(error: Exception, path: str) -> OSError:
-    """Return the equivalent OSError."""
     number = _NT_STATUS.get(getattr(error, "ntstatus", 0))
     if number is None and isinstance(error, OSError):
         number = error.errno or next((code for kind, code in _KINDS.items() if isinstance(error, kind)), None)

@@ -1,7 +1,7 @@
-"""Probe of an unknown kind of file system, before a job's folders are created on it.
+"""Probe of an unknown kind of file system, before the folders of a job are created on it.
 
-`FileSystemContract` makes the same and more checks in tests. Races are tried several times with many callers, because a
-rare race shows only sometimes.
+`FileSystemContract` repeats these checks in tests, and makes more. Races are tried several times with many callers,
+because a rare race may not occur at once.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _TIMEOUT_S = 120
 
 
 def probe(fs: FileSystem, folder: str) -> None:
-    """Probe a file system with folders, in a new folder that the caller removes.
+    """Check that a file system has the required capabilities, in a new folder that the caller deletes.
 
     Raises:
-        ConfigurationError: naming the missing capability, the expected and the actual result.
+        ConfigurationError: if a capability is missing.
         OSError: if the folder cannot be written at all.
     """
     fs.make_folders(folder)
@@ -102,7 +102,7 @@ def _renames(fs: FileSystem, folder: str) -> None:
 
 
 def _lets_one_win(fs: FileSystem, folder: str) -> None:
-    """Check that exactly one of many concurrent calls for a name succeeds, and that only that one reports success."""
+    """Check that of many concurrent calls for a name exactly one takes effect, and only that call reports success."""
     for turn in range(_TURNS):
         below = f"{folder}/{turn}"
         fs.make_folder(below)
@@ -121,7 +121,7 @@ def _lets_one_win(fs: FileSystem, folder: str) -> None:
 
 
 def _keeps_names(fs: FileSystem, folder: str) -> None:
-    """Check that each name is stored unchanged or rejected, and never stored under another name."""
+    """Check that each name is either stored unchanged or rejected."""
     for name in (*_KEPT_NAMES, *_ODD_NAMES):
         path = f"{folder}/{name}"
         result = _result(_write, fs, path, b"x")
@@ -136,8 +136,9 @@ def _keeps_names(fs: FileSystem, folder: str) -> None:
 
 
 def _shows_others(fs: FileSystem, folder: str) -> None:
-    """Check that changes are visible at once, in this process and in another one, which gets only a pickled file
-    system."""
+    """Check that changes are visible at once, in this process and in another one that receives the pickled file
+    system.
+    """
     other: FileSystem = pickle.loads(_pickled(fs, fs))
     path, moved = f"{folder}/a", f"{folder}/b"
     _look(other, folder, path)  # gives it the chance to cache that the name is free
@@ -167,7 +168,6 @@ def _refusal(fs: FileSystem, path: str, capability: str, expected: str, actual: 
 
 
 def _result(act: Callable[..., object], *arguments: Any) -> str:
-    """Return `done`, or the name of the error."""
     try:
         act(*arguments)
     except OSError as error:
@@ -176,7 +176,6 @@ def _result(act: Callable[..., object], *arguments: Any) -> str:
 
 
 def _read(fs: FileSystem, path: str) -> bytes | str:
-    """Return the bytes, or the name of the error."""
     try:
         return fs.read(path)
     except OSError as error:
@@ -206,7 +205,6 @@ def _names(fs: FileSystem, folder: str) -> list[str]:
 
 
 def _look(fs: FileSystem, folder: str, path: str) -> tuple[list[str], int | None]:
-    """Return the names in a folder and the size of a file; None if there is none."""
     status = fs.status(path)
     return _names(fs, folder), None if status is None else status.size_bytes
 
@@ -221,7 +219,6 @@ def _at_once(act: Callable[[str], Result], items: Sequence[str]) -> list[Result]
 
 
 def _elsewhere(fs: FileSystem, folder: str, call: Callable[[], Result]) -> Result:
-    """Return the result of a call in a new process."""
     done = subprocess.run(
         [sys.executable, "-c", _ELSEWHERE],
         input=_pickled(fs, call),

@@ -1,6 +1,6 @@
 """Folders of input files on any file system of fsspec.
 
-Only listings with sizes and times, and reads, are needed. Options come from fsspec's configuration
+Only listings with sizes and times, and reads, are used. Options come from fsspec's configuration
 (`FSSPEC_<SCHEME>_<OPTION>`, ~/.config/fsspec).
 """
 
@@ -16,7 +16,6 @@ from msgspec import Struct
 from distcommit.core.errors import ConfigurationError, SourceError
 
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "modification_time", "updated", "modify")
-"""Names under which implementations report the time of modification."""
 _TAGS = ("ETag", "etag", "md5", "checksum", "generation")
 _LISTINGS = 10
 _FTP_TIME = re.compile(r"\d{14}")
@@ -24,12 +23,11 @@ _MILLISECONDS = "modification_time"
 
 
 class InputFile(Struct, frozen=True):
-    """A file of a listing.
+    """A file's state in a listing.
 
     Attributes:
-        size_bytes: its size.
-        mtime_ns: its time of modification, nanoseconds since 1970, exact to the microsecond.
-        etag: the file system's own identifier of the contents; empty if it has none.
+        mtime_ns: modification time, nanoseconds since 1970, rounded to the microsecond.
+        etag: the file system's identifier of the contents; empty if it has none.
     """
 
     size_bytes: int
@@ -50,15 +48,14 @@ class InputFolder:
         return InputFolder, (self.url,)
 
     def name_of(self, path: str) -> str:
-        """Return the path or URL of a file."""
         return f"{self.url.rstrip('/')}/{path}"
 
     def refresh(self) -> None:
-        """Discard cached listings."""
+        """Discard cached listings, so that the next call reads the storage."""
         self._connected[0].invalidate_cache()
 
     def entries(self, path: str) -> list[tuple[str, InputFile | None]]:
-        """Return the names in a folder with their files; None for a folder. Other kinds of entries are skipped.
+        """Return the names in a folder, each with its file's state; None for folders. Links and devices are skipped.
 
         Raises:
             FileNotFoundError: if the folder does not exist.
@@ -94,7 +91,7 @@ class InputFolder:
         return InputFile(int(info["size"]), self._mtime_ns(info), tag)
 
     def _mtime_ns(self, info: dict[str, Any]) -> int:
-        """Return nanoseconds since 1970, rounded to the microsecond: that much is the same in each call."""
+        """Return nanoseconds since 1970, rounded to the microsecond, because finer digits may differ between calls."""
         name = next((name for name in _TIMES if info.get(name) is not None), "")
         try:
             modified = info[name] if name else self._connected[0].modified(info["name"])
@@ -140,7 +137,7 @@ def _of_digits(text: str) -> datetime:
 
 
 def _listed(fs: Any, folder: str) -> list[dict[str, Any]]:
-    """Return a folder's listing. Retry if a file is deleted during the call."""
+    """List a folder. If a file is deleted during the call, try again."""
     for _ in range(_LISTINGS):
         try:
             infos: list[dict[str, Any]] = fs.ls(folder, detail=True)

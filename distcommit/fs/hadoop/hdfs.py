@@ -1,13 +1,13 @@
-"""HDFS: put-if-absent and rename without replacing, ordered by the NameNode.
+"""HDFS: put-if-absent and rename without overwriting, both ordered by the NameNode.
 
-Facts that this relies on, read from Hadoop 3.4 and observed on it:
+Facts that the implementation relies on, read from Hadoop 3.4 and observed on it:
 
-- Names are durable when a call returns: the NameNode syncs its edit log first. `sync` therefore does nothing.
+- Names are durable when a call returns, because the NameNode syncs its edit log first. `sync` therefore does nothing.
 - Bytes are durable when their file is closed, if the client sets the sync flag on the last packet of each block. Each
   DataNode of the pipeline then syncs the block and its folder. A closed file cannot be synced.
-- Renames use `rename2` without overwriting. The old `rename` moves a file into an existing folder at the target.
-- A client may repeat a request whose response was lost. A rename that was done then fails because its source is
-  missing.
+- Renames use `rename2` without overwriting. The older `rename` moves a file into an existing folder at the target.
+- A client may repeat a request whose response was lost. If the first rename succeeded, the second one fails because
+  its source is missing.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def hdfs_error(exception: str, message: str, path: str) -> OSError:
 
 
 class HdfsWriter(Protocol):
-    """A new file on the NameNode, open for this client."""
+    """A new file that this client is writing."""
 
     def write(self, data: memoryview) -> None: ...
     def close(self) -> None:
-        """Return once HDFS has the whole file. Whether it is durable depends on the protocol."""
+        """Return once HDFS has the whole file. Its durability depends on the protocol."""
         ...
 
 
 class HdfsCalls(Protocol):
-    """Requests to the NameNode, one per method. Errors are OSError with errno, from `hdfs_error`.
+    """Requests to the NameNode, one for each method. Errors are OSError with an errno from `hdfs_error`.
 
     Attributes:
-        has_file_ids: whether a status has the id of the file.
+        has_file_ids: whether the status of a file contains its id.
     """
 
     scheme: str
@@ -66,9 +66,7 @@ class HdfsCalls(Protocol):
         """Create a file in an existing folder. The name must be free."""
         ...
 
-    def read_chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the file's bytes in order."""
-        ...
+    def read_chunks(self, path: str) -> Iterator[bytes]: ...
 
     def status(self, path: str) -> FileStatus: ...
     def list_folder(self, path: str) -> list[FolderEntry]: ...
@@ -82,8 +80,9 @@ class HdfsCalls(Protocol):
 
     def set_mode(self, path: str, mode: int) -> None: ...
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
-        """Change owner and group. Only HDFS's superuser may change the owner; the owner may choose one of their own
-        groups."""
+        """Change owner and group. Changing the owner requires HDFS's superuser. The owner may choose a group that
+        they belong to.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -128,7 +127,9 @@ class HdfsFileSystem(NetworkFileOperations):
             return None
 
     def make_folder(self, path: str) -> bool:
-        """See the port. Also True if the folder existed: HDFS does not report who created it."""
+        """Create as the port defines, but also return True if the folder existed: HDFS does not report who created
+        it.
+        """
         try:
             self._calls.make_folder(path)
         except FileExistsError:
@@ -195,6 +196,6 @@ class HdfsStagedWriter(ChecksummingWriter):
         self._writer.write(view)
 
     def close_file(self, *, sync: bool) -> FileStatus:
-        """Close the file. The status has only the size if the protocol gives no file ids."""
+        """Close the file. Without file ids in the protocol, the status has only the size."""
         self._writer.close()
         return self._calls.status(self._path) if self._calls.has_file_ids else FileStatus(self.size_bytes, 0, 0)

@@ -1,6 +1,6 @@
 """HDFS over its native RPC, with the package `hdfs-native`.
 
-It reads core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR for name services and Kerberos. It provides no file ids.
+core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR define name services and Kerberos. The protocol has no file ids.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _ACTIVE_ONLY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFai
 class HdfsRpc:
     """Requests to a NameNode or name service. Connects at the first request. Picklable.
 
-    Reads go to the active NameNode even if the configuration has observers: an observer's state may be older than a
-    state that another client has already seen.
+    Reads go to the active NameNode, even if observer NameNodes are configured: an observer may be behind a state that
+    another client has already read.
 
-    Connecting to an unreachable NameNode is retried `dfs.client.failover.max.attempts` times; the default of 15 takes
-    three minutes.
+    Connecting to an unreachable NameNode is retried `dfs.client.failover.max.attempts` times. The default of 15
+    attempts takes three minutes.
 
     Args:
         authority: host and port of a NameNode, or a name service of the Hadoop configuration.
@@ -118,7 +118,7 @@ class HdfsRpc:
 
 
 class HdfsRpcWriter:
-    """A file open for writing, under a lease that the client renews. The client has each block synced when it ends."""
+    """Writer of a file under a lease that the client renews. The client has each block synced at its end."""
 
     def __init__(self, writer: hdfs_native.FileWriter, path: str) -> None:
         self._writer, self._path = writer, path
@@ -134,7 +134,7 @@ class HdfsRpcWriter:
 
 @contextmanager
 def _errors_of(path: str) -> Iterator[None]:
-    """Raise the client's errors with their errno, and without Java's stack trace."""
+    """Raise the client's errors as OSError, without Java's stack trace."""
     try:
         yield
     except FileNotFoundError as error:

@@ -137,7 +137,7 @@ class WebHdfs:
 
 
 class WebHdfsWriter:
-    """Buffers the file, on the local disk if it is large, and sends it when it is closed."""
+    """Writer that buffers a file, on the local disk if it is large, and sends it at `close`."""
 
     def __init__(self, calls: WebHdfs, path: str) -> None:
         self._calls, self._path = calls, path

@@ -74,8 +74,9 @@ class S3FileSystem(NetworkFileOperations):
             return None
 
     def checksum(self, path: str) -> int:
-        """See the port. For a staged file, the writer's checksum, provided that the upload still has the parts it
-        wrote."""
+        """Return the checksum as the port defines. For a staged file this is the writer's, if the upload still has
+        the written parts.
+        """
         head = self._requests.head(_key(path))
         if head is not None and _STAGED in head.metadata:
             return self._staged(path)[0].checksum
@@ -100,7 +101,9 @@ class S3FileSystem(NetworkFileOperations):
         return _put_new(self._requests, _key(path), data, {}) is not None
 
     def rename(self, source: str, target: str) -> None:
-        """Complete a staged file. Several concurrent callers may all see success."""
+        """Publish a staged file by completing its upload. If several callers try at once, more than one may see
+        success.
+        """
         marker = self._marker(source)
         if marker.target != target or not marker.closed:
             raise OSError(errno.EOPNOTSUPP, f"only a closed file can be published, at {marker.target}", target)
@@ -118,7 +121,7 @@ class S3FileSystem(NetworkFileOperations):
         return False
 
     def delete(self, path: str) -> bool:
-        """See the port. The upload of a staged file is aborted first, so that it can no longer be completed."""
+        """Delete as the port defines. For a staged file, first abort its upload, so that no one can complete it."""
         head = self._requests.head(_key(path))
         if head is None:
             return False
@@ -135,14 +138,15 @@ class S3FileSystem(NetworkFileOperations):
         return False
 
     def _marker(self, path: str) -> UploadMarker:
-        """Return the marker of a staged file. Raises FileNotFoundError if there is none."""
         head, data = self._requests.get(_key(path))
         if _STAGED not in head.metadata:
             raise OSError(errno.EOPNOTSUPP, "only a staged file can be renamed", path)
         return decode_marker(data, path)
 
     def _staged(self, path: str) -> tuple[UploadMarker, FileStatus]:
-        """Return a staged file. Raises FileNotFoundError if its upload no longer has the parts that were written."""
+        """Return the marker and status of a staged file. Raises FileNotFoundError if its upload has other parts than
+        were written.
+        """
         marker = self._marker(path)
         parts = self._requests.uploaded_parts(_key(marker.target), marker.upload_id)
         if marker.closed and parts != list(marker.parts):
@@ -151,7 +155,7 @@ class S3FileSystem(NetworkFileOperations):
 
 
 class S3Object(ChecksummingWriter):
-    """A new object, put when it is closed. Closing raises FileExistsError if the name is taken."""
+    """Writer of an object, which is put at `close`. `close` raises FileExistsError if the name is taken."""
 
     def __init__(self, requests: S3Requests, path: str) -> None:
         super().__init__()
@@ -169,10 +173,10 @@ class S3Object(ChecksummingWriter):
 
 
 class S3Upload(ChecksummingWriter):
-    """A staged file: a multipart upload to the key where it is published, and its marker in staging.
+    """Writer of a staged file: a multipart upload to the key where it will be published, with a marker in staging.
 
-    The marker is put before the first part, so that a sweep of staging finds every upload that has parts. A crash
-    between the two requests that begin it leaves an upload without parts.
+    The marker is put before the first part. A sweep of staging therefore finds every upload that has parts. A crash
+    between the request that begins the upload and the one that puts the marker leaves an upload without parts.
     """
 
     def __init__(self, requests: S3Requests, path: str, target: str) -> None:
@@ -199,7 +203,7 @@ class S3Upload(ChecksummingWriter):
 
 
 def _put_new(requests: S3Requests, key: str, data: bytes, metadata: dict[str, str]) -> ObjectHead | None:
-    """Put an object if the key is free. Return None if it was taken by another put than this one."""
+    """Put an object if the key is free. Return None if another put took the key."""
     metadata = {**metadata, _ID: uuid.uuid4().hex}
     try:
         return ObjectHead(len(data), requests.put(key, data, metadata, if_absent=True), metadata)
@@ -221,10 +225,10 @@ def _file_id(object_id: str, etag: str) -> int:
 
 
 def _etag_of(parts: Sequence[str]) -> str:
-    """Return the ETag of an object of these parts, or a value that is not an ETag.
+    """Return the ETag that an object of these parts will have, or a value that no object has.
 
-    The ETag is known if those of the parts are MD5s. Otherwise (for example with keys of a key management service)
-    identity is decided by checksum.
+    The ETag is known only if the ETags of the parts are MD5s. If they are not, for example with a key management
+    service, objects are identified by checksum.
     """
     if not all(_MD5.fullmatch(etag) for etag in parts):
         return ""

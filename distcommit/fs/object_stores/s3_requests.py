@@ -33,7 +33,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FolderEntry
 
 CALLS = 32
-"""Requests worth having in flight at once, and size of the connection pool."""
+"""Maximum number of concurrent requests, and size of the connection pool."""
 
 _CONFLICTS = 10
 _PIECE_BYTES = 1 << 20
@@ -53,12 +53,11 @@ _ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """An object without its bytes.
+    """State of an object, without its bytes.
 
     Attributes:
-        size_bytes: its size.
-        etag: its ETag, without quotes.
-        metadata: the metadata that its writer set.
+        etag: ETag without quotes.
+        metadata: the metadata that the writer set.
     """
 
     size_bytes: int
@@ -89,7 +88,7 @@ class S3Requests:
         return S3Requests, (self._bucket, self._options)
 
     def put(self, key: str, data: bytes, metadata: Mapping[str, str], *, if_absent: bool) -> str:
-        """Write an object and return its ETag. Retries while there are concurrent requests for the key."""
+        """Write an object and return its ETag. Retry while the store reports concurrent requests for the key."""
         condition = {"IfNoneMatch": "*"} if if_absent else {}
         for remaining in reversed(range(_CONFLICTS)):
             try:
@@ -109,19 +108,16 @@ class S3Requests:
         return _plain(response["ETag"])
 
     def get(self, key: str) -> tuple[ObjectHead, bytes]:
-        """Return an object with all its bytes."""
         with self._errors_of(key):
             response = self._client.get_object(Bucket=self._bucket, Key=key)
             return _head(response), response["Body"].read()
 
     def read_chunks(self, key: str) -> Iterator[bytes]:
-        """Yield the object's bytes in order."""
         with self._errors_of(key):
             response = self._client.get_object(Bucket=self._bucket, Key=key)
             yield from response["Body"].iter_chunks(_PIECE_BYTES)
 
     def head(self, key: str) -> ObjectHead | None:
-        """Return the object at the key; None if there is none."""
         try:
             with self._errors_of(key):
                 return _head(self._client.head_object(Bucket=self._bucket, Key=key))
@@ -144,7 +140,6 @@ class S3Requests:
         return [entry for entry in entries if entry.name]  # some programs put an empty object in place of a folder
 
     def is_folder(self, prefix: str) -> bool:
-        """Return whether any key begins with the prefix."""
         with self._errors_of(prefix):
             return bool(self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1).get("Contents"))
 
@@ -218,7 +213,6 @@ class S3Requests:
 
     @contextmanager
     def _errors_of(self, key: str) -> Iterator[None]:
-        """Raise the client's errors as OSError or ConfigurationError."""
         try:
             yield
         except ClientError as error:

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _PART_BYTES = 8 << 20
-"""An upload may have ten thousand parts: 80 GiB."""
+"""Size of a part. An upload has at most 10,000 parts, so that an object has at most 80 GiB."""
 
 
 class PartUpload:
-    """Sends the bytes of a multipart upload. At most one part is in memory.
+    """Sender of the bytes of a multipart upload. It holds at most one part in memory.
 
     Args:
         requests: the requests to the bucket.
@@ -28,13 +28,12 @@ class PartUpload:
         self._waiting, self._etags = bytearray(), list[str]()
 
     def write(self, data: ReadableBuffer) -> None:
-        """Take bytes, and send each part that is complete."""
+        """Append bytes, and send each part that has become complete."""
         self._waiting += data
         while len(self._waiting) >= _PART_BYTES:
             self._send(_PART_BYTES)
 
     def finish(self) -> list[str]:
-        """Send the last part, and return the ETags of all parts."""
         if self._waiting or not self._etags:
             self._send(len(self._waiting))
         return self._etags
@@ -46,11 +45,11 @@ class PartUpload:
 
 
 class S3Stream(io.RawIOBase):
-    """A new object written as a Python stream. It is visible and durable once closed, and never replaces another
-    object.
+    """Python stream that writes a new object. The object is visible and durable after `close`, and never replaces
+    another one.
 
-    A small object is one request. A larger one is an upload, of which at most 8 MiB are in memory. A process that dies
-    leaves the upload; `discard_stream` deletes it.
+    A small object takes one request. A larger one is a multipart upload, of which at most 8 MiB are in memory. If the
+    process dies, the upload remains; `discard_stream` deletes it.
 
     Args:
         requests: the requests to the bucket.
@@ -99,11 +98,11 @@ class S3Stream(io.RawIOBase):
             super().close()
 
     def __del__(self) -> None:
-        """Do not close, and thereby publish, an abandoned stream."""
+        """Leave an abandoned stream open: closing it would publish the object."""
 
 
 def discard_stream(requests: S3Requests, key: str) -> None:
-    """Delete an object that a stream wrote, and the uploads to it that were left unfinished."""
+    """Delete the object that a stream wrote, and unfinished uploads to its key."""
     for upload_id in requests.uploads_to(key):
         try:
             requests.abort_upload(key, upload_id)

@@ -1,4 +1,4 @@
-"""The marker of a staged file in an object store: a small object that names its upload.
+"""Marker of a staged file in an object store: a small object with the id of the multipart upload.
 
 Specification: `tests/golden/README.md`.
 """
@@ -18,15 +18,15 @@ class _Version(msgspec.Struct):
 
 
 class UploadMarker(msgspec.Struct, frozen=True):
-    """A marker.
+    """Marker of a staged file.
 
     Attributes:
-        version: of the format.
+        version: format version.
         upload_id: id of the upload.
-        target: path at which it is published.
+        target: path at which the file is published.
         object_id: id in the metadata of the published object.
-        closed: whether all bytes were uploaded. The fields below are set then.
-        parts: ETags of the upload's parts in order.
+        closed: whether all bytes were uploaded. Only then are the following fields set.
+        parts: ETags of the parts in order.
         size_bytes: size of the file.
         checksum: xxh3-64 over all bytes.
     """
@@ -47,11 +47,10 @@ def encode_marker(marker: UploadMarker) -> bytes:
 
 
 def decode_marker(data: bytes, path: str) -> UploadMarker:
-    """Return the marker of a staged file.
+    """Decode the marker of a staged file.
 
     Raises:
-        UnknownVersionError: if its version is unknown.
-        CorruptError: if it is malformed.
+        UnknownVersionError, CorruptError: if its version is unknown, or it is malformed.
     """
     try:
         version = from_json(data, _Version).version

@@ -1,7 +1,7 @@
-"""Open folders beneath a root, so that neither a symbolic link nor a mount can redirect a deletion out of it.
+"""Opens folders beneath a root, so that neither a symbolic link nor a mount can redirect a deletion out of the root.
 
-The kernel resolves the path in one step (`openat2`), and later calls are relative to the opened folder. There is no
-moment between check and use at which a link could be put into the path.
+The kernel resolves the whole path in one call (`openat2`), and later calls are relative to the opened folder. Therefore
+a link that is created between the check and the deletion has no effect.
 """
 
 from __future__ import annotations
@@ -24,15 +24,12 @@ _syscall = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
 
 
 def open_below(root: str, folder: str, *, readable: bool = False) -> int:
-    """Open the root or a folder beneath it. The caller closes it.
+    """Open the root or a folder beneath it, and return the descriptor. The caller closes it.
 
     Args:
-        root: absolute; it may be reached through links.
+        root: an absolute path, which may contain links.
         folder: the root, or a path that begins with it. A link that stays inside the root is followed.
         readable: whether the folder will be listed.
-
-    Returns:
-        A descriptor of the folder.
 
     Raises:
         OutsideRootError: if a component is a link out of the root, or a mount point.
@@ -59,7 +56,7 @@ def _open_below(root_fd: int, root: str, folder: str, relative: str, flags: int)
 
 
 def _follow_inside(root_fd: int, root: str, folder: str, flags: int) -> int:
-    """Open the target of an absolute link beneath the root, if it is beneath the root too."""
+    """Open the target of an absolute link, if it is beneath the root."""
     real, real_root = os.path.realpath(folder), os.path.realpath(root)
     if real.startswith(real_root.rstrip("/") + "/"):
         try:
@@ -83,7 +80,7 @@ def _resolve(root_fd: int, relative: str, flags: int, resolve: int) -> int:
 
 
 def walk(root_fd: int, relative: str, flags: int) -> int:
-    """Open each component in turn, without following links, for kernels without `openat2`.
+    """Open each component of a path without following links, for kernels without `openat2`.
 
     A mount of another device is rejected. A mount of the same device is not detected.
     """

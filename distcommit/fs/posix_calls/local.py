@@ -99,7 +99,9 @@ class LocalFileSystem:
         return answer
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
-        """See the port. For two files or more one `syncfs` is faster than an `fsync` each (measured on ext4)."""
+        """Put as the port defines. For two or more files one `syncfs` is faster than an `fsync` of each (measured on
+        ext4).
+        """
         puts = [_Put(path, data) for path, data in files]
         together = len(puts) > 1
         run_parallel(self.parallel_calls, partial(self._write_aside, sync=not together), puts)
@@ -223,7 +225,7 @@ class LocalFileSystem:
 
 
 class _Put:
-    """Progress of one put-if-absent."""
+    """State of a put-if-absent in progress."""
 
     __slots__ = ("data", "error", "folder", "path", "temporary", "won")
 

@@ -1,7 +1,6 @@
-"""The system calls of the local file system, each one atomic effect.
+"""System calls of the local file system, each with one atomic effect.
 
-The crash explorer and the fault injector replace them underneath `LocalFileSystem`, so that all code above is
-production code.
+Tests replace them underneath `LocalFileSystem` to inject crashes and faults, so that all other code is unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _REFERENCE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
 _HERE = -100  # AT_FDCWD
 _AS = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())  # three times as fast as os.fsencode
 _witnesses: dict[int, int] = {}
-"""Descriptors by device, kept for the life of the process. See `_witness`."""
+"""Descriptors for `syncfs` by device, open until the process ends. See `_witness`."""
 
 
 class PosixCalls(Protocol):
@@ -51,7 +50,7 @@ class PosixCalls(Protocol):
 
 
 class RealPosixCalls:
-    """The kernel's system calls. `syncfs` reports failed writes since Linux 5.8.
+    """System calls of the kernel. `syncfs` reports failed writes since Linux 5.8.
 
     Args:
         roots: absolute folders without links. Listings and deletions beneath a root never leave it.
@@ -149,9 +148,9 @@ class RealPosixCalls:
             os.close(fd)
 
     def _witness(self, fd: int, folder: str) -> int:
-        """Return a descriptor of the file system that was opened before this process wrote to it.
+        """Return a descriptor on the file system of `fd` that was opened before this process wrote there.
 
-        `syncfs` reports a write-back error once to each descriptor, but not to one opened after the error was first
+        `syncfs` reports a write-back error once on each open descriptor, but not on one opened after the error was
         reported.
         """
         device = os.fstat(fd).st_dev
@@ -160,7 +159,6 @@ class RealPosixCalls:
         return _witnesses[device]
 
     def realpath(self, path: str) -> str:
-        """Return the path without links; in one call where there is `/proc`."""
         real = ""
         with suppress(OSError):
             opened = os.open(path, _REFERENCE)
@@ -171,7 +169,7 @@ class RealPosixCalls:
         return real if real.startswith("/") and not real.endswith(" (deleted)") else os.path.realpath(path)
 
     def _in_folder(self, call: Callable[..., None], path: str) -> None:
-        """Apply a call to a name relative to its folder, which is opened beneath its root."""
+        """Call with a name relative to its folder, which is opened beneath its root."""
         folder, _, name = path.rpartition("/")
         opened = self._opened(folder)
         if opened is None:
@@ -185,7 +183,7 @@ class RealPosixCalls:
             os.close(opened)
 
     def _opened(self, folder: str, *, readable: bool = False) -> int | None:
-        """Open a folder of the job beneath its root. Return None if it is in no root."""
+        """Open a folder beneath its root. Return None if it is in no root."""
         for root in self._roots:
             if folder == root or folder.startswith(f"{root}/"):
                 return open_below(root, folder, readable=readable)

@@ -18,8 +18,10 @@ from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import (
     FILTERED,
+    INPUT_PROBLEM,
     MAIN_BRANCH,
     BranchResult,
+    CheckOutcome,
     ConstructCounts,
     SchemaIds,
     SkippedRange,
@@ -135,10 +137,8 @@ class Branches:
     def discard_failed_counts(self) -> bool:
         """After an error, remove the counts of the failed batch, if no writer has received any part of the batch.
 
-        Returns:
-            whether the writers of all branches have received the same whole batches, so that these may be prepared.
-            False if an
-            optional branch has failed: the work unit is then read again without that branch.
+        Return whether the writers of all branches have received the same whole batches, so that these may be prepared.
+        If an optional branch has failed, return False: the work unit is then read again without that branch.
         """
         for chain, tallies in zip(self._chains, self._tallied, strict=False):
             chain.tallies = tallies
@@ -200,6 +200,10 @@ class Branches:
             area.fs.make_folder(area.folder)
         return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
 
+    def note_problems(self, problems: Sequence[str]) -> None:
+        """Report problems of the source's input as checks that fail but have no effect."""
+        self._pipelines[0].outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in problems)
+
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
         """Run the task checkers, and pass the offsets of filtered records to the writers. Only `prepare` may follow.
 
@@ -247,7 +251,6 @@ class Branches:
         return tuple(pipeline.failed() for pipeline in self._pipelines)
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
-        """Return the counts of each construct."""
         branches = ["", "", *(_shown(pipeline.branch.name) for pipeline in self._pipelines)]
         return tuple(
             tally.counts(branch, name)
@@ -256,7 +259,6 @@ class Branches:
         )
 
     def seconds(self) -> Mapping[str, float]:
-        """Return the seconds spent so far by construct and writer."""
         writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self._pipelines}
         counts = self.constructs()
         return {activity_in(count.branch, count.construct): count.seconds for count in counts} | writing

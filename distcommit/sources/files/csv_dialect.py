@@ -1,4 +1,4 @@
-"""CSV dialects: delimiter, quote, escape and texts for null."""
+"""CSV dialects: delimiter, quote, escape, texts for null, header and encoding."""
 
 from __future__ import annotations
 
@@ -23,15 +23,24 @@ class Dialect:
         quote: encloses columns that have delimiters or line ends; a quote within is doubled. Empty for no quoting.
         escape: makes the character behind it literal. Empty for no escaping.
         nulls: texts that mean null where they are not quoted.
+        names: the column names that a file must have; empty for the names in its header.
+        has_header: whether the first row names the columns. If not, `names` are its columns, in order.
+        encoding: Python's name of the encoding.
     """
 
     delimiter: str = ","
     quote: str = '"'
     escape: str = ""
     nulls: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    has_header: bool = True
+    encoding: str = "utf-8"
+
+    @property
+    def header_rows(self) -> int:
+        return 1 if self.has_header else 0
 
     def parsing(self) -> pa_csv.ParseOptions:
-        """Return Arrow's options that split a file into rows and columns."""
         return pa_csv.ParseOptions(
             delimiter=self.delimiter,
             quote_char=self.quote or False,
@@ -40,7 +49,6 @@ class Dialect:
         )
 
     def as_text(self, names: Sequence[str]) -> pa_csv.ConvertOptions:
-        """Return Arrow's options that read all columns as text."""
         return pa_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             null_values=list(self.nulls),
@@ -50,8 +58,11 @@ class Dialect:
 
 
 class Patterns(NamedTuple):
-    """Patterns of a row, a row with its end (`end`), one column with the delimiter before it, and a row whose quotes
-    are all in valid places. `open` and `late` match quotes that are not closed."""
+    """Regular expressions of a CSV dialect.
+
+    `row` matches a row, `ended` a row with its line end (group `end`), and `column` a column with the delimiter before
+    it. `strict` matches only rows whose quotes are all in valid places. Groups `open` and `late` match unclosed quotes.
+    """
 
     row: re.Pattern[bytes]
     ended: re.Pattern[bytes]
@@ -61,7 +72,7 @@ class Patterns(NamedTuple):
 
 @lru_cache
 def patterns(dialect: Dialect) -> Patterns:
-    """Return the patterns of a dialect. Rows and columns are those of Arrow's reader."""
+    """Compile the patterns of a dialect. They split rows and columns exactly as Arrow's CSV reader does."""
     between, quote, escape = (re.escape(name.encode()) for name in (dialect.delimiter, dialect.quote, dialect.escape))
     escaped = rb"(?:%s[\s\S]?)" % escape if escape else rb"(?!)"
     within = rb"(?:[^%s%s]++|%s)*+" % (quote, escape, escaped)
@@ -82,9 +93,8 @@ def patterns(dialect: Dialect) -> Patterns:
 class QuoteCheck:
     """Check, block by block, that all quotes are in valid places.
 
-    Quotes are valid if each one with an even index begins a column or follows a quote, and each other one ends a column
-    or precedes a quote. Otherwise there may be text behind a closing quote or quotes within text, and each row must be
-    checked by itself.
+    Quotes are numbered from 0. An even quote must begin a column or follow a quote. An odd quote must end a column or
+    precede a quote. A file that fails the check may have text behind a closing quote, and is read row by row.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -96,7 +106,6 @@ class QuoteCheck:
         self._is_begun = False
 
     def see(self, block: bytes) -> None:
-        """Check the next block of a file."""
         if not self._is_begun:
             block, self._is_begun = block.removeprefix(b"\xef\xbb\xbf"), True
         if not block or self._quote is None or not self.passes:

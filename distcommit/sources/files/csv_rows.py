@@ -1,6 +1,6 @@
-"""CSV read row by row, for files that can't be read block by block. Unreadable rows are kept as bytes among the others.
+"""Row-by-row CSV reader, for files that cannot be read block by block. Unreadable rows are returned as bytes.
 
-Rows are those of Arrow's reader: a quote counts at the start of a column, and empty lines are not rows.
+It splits rows as Arrow's reader does: a quote counts only at the start of a column, and empty lines are not rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
-"""Column of the bytes of unreadable rows, null for other rows. Only batches with unreadable rows have it. The other
-columns of an unreadable row are null. A file's own columns are text, so that no file has this column itself."""
+"""Added column with the bytes of unreadable rows. It is null in readable rows, and absent from batches without
+unreadable rows. In an unreadable row all columns of the file are null. No file has a binary column, so the type marks
+the column.
+"""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
@@ -27,32 +29,58 @@ _MOST_ROW_BYTES = 64 << 20
 _BATCH_ROWS = 64 << 10
 
 
+class LineError(ValueError):
+    """An unreadable line of a text file. Lines count from 1."""
+
+    def __init__(self, line: int, problem: object) -> None:
+        super().__init__(f"line {line}: {problem}")
+
+
 def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
-    """Return the names of a file's columns by its first row; none if it has only line ends.
+    """Return a file's column names; none if the file has only line ends.
 
     Raises:
-        ValueError: if the first row can't be read.
+        LineError: if the header is unreadable, has a name twice, or differs from the names that the dialect requires.
     """
     stream.seek(0)
-    header = next(_rows(stream, dialect), None)
-    if header is None:
+    first = next(_numbered_rows(stream, dialect), None)
+    if first is None:
         return []
+    line, header = first
     if header.startswith(UTF_16_MARKS):
-        raise ValueError("it is UTF-16; it must be UTF-8")
+        raise LineError(line, "it is UTF-16; it must be UTF-8 (or set source.encoding)")
+    if not dialect.has_header:
+        return dialect.names
     if problem := _quoting_problem(header, dialect):
-        raise ValueError(f"its first row has {problem}")
-    names: list[str] = pa_csv.read_csv(pa.BufferReader(header + b"\n"), parse_options=dialect.parsing()).schema.names
+        raise LineError(line, f"its first row has {problem}")
+    try:
+        names: list[str] = pa_csv.read_csv(
+            pa.BufferReader(header + b"\n"), parse_options=dialect.parsing()
+        ).schema.names
+    except UnicodeDecodeError as error:
+        raise LineError(line, f"its first row is not UTF-8: {error}") from error
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise LineError(line, f"two columns of one name: {', '.join(map(repr, twice))}")
+    if dialect.names and set(names) != set(dialect.names):
+        raise LineError(line, f"the header has the columns {names}; it must have {list(dialect.names)}")
     return names
 
 
+def line_of_row(stream: BinaryIO, dialect: Dialect, row: int) -> int:
+    """Return the line, from 1, at which a row begins. Rows are counted from 0, without the header."""
+    stream.seek(0)
+    rows = islice(_numbered_rows(stream, dialect), dialect.header_rows + row, None)
+    return next(line for line, _ in rows)
+
+
 def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file after its header and `skip` rows. `names` are the names of the header.
+    """Yield the rows of a file, without the header and the first `skip` rows after it.
 
     Raises:
-        ValueError: if a row has more than 64 MiB, because the start of the next one is unknown then.
+        LineError: if a row has more than 64 MiB, because the start of the next row is then unknown.
     """
     stream.seek(0)
-    rows = islice(_rows(stream, dialect), 1 + skip, None)
+    rows = (row for _, row in islice(_numbered_rows(stream, dialect), dialect.header_rows + skip, None))
     pending, size = list[bytes](), 0
     for row in rows:
         pending.append(row)
@@ -65,21 +93,20 @@ def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip
 
 
 def problem_of(row: bytes, columns: int, dialect: Dialect) -> str:
-    """Return why a row can't be read as one of `columns` columns; empty if it can."""
+    """Return why a row cannot be read as this number of columns; empty if it can."""
     if problem := _quoting_problem(row, dialect):
         return problem
     try:
         if not row.isascii():
             row.decode()
     except UnicodeDecodeError as error:
-        return f"no UTF-8: {error}"
+        return f"not UTF-8: {error}"
     is_plain = not any(name and name.encode() in row for name in (dialect.quote, dialect.escape))
     count = row.count(dialect.delimiter.encode()) + 1 if is_plain else len(patterns(dialect).column.findall(row))
-    return "" if count == columns else f"{count} columns, and not {columns}"
+    return "" if count == columns else f"{count} columns; it must have {columns}"
 
 
 def _quoting_problem(row: bytes, dialect: Dialect) -> str:
-    """Return the problem of a row's quotes; empty if there is none."""
     if not dialect.quote or dialect.quote.encode() not in row:
         return ""
     match = patterns(dialect).row.fullmatch(row)
@@ -90,7 +117,14 @@ def _quoting_problem(row: bytes, dialect: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnparsedRows(Converter):
-    """Converter that rejects unreadable rows. `added`: columns of the source, which name the file and the row."""
+    """Converter that rejects unreadable rows.
+
+    Attributes:
+        dialect: the dialect of the files.
+        added: all columns that the source adds to those of the file.
+        file: the added column with the file's name.
+        row: the added column with the row's number.
+    """
 
     dialect: Dialect
     added: Sequence[str]
@@ -118,14 +152,29 @@ class UnparsedRows(Converter):
         yield Converted(batch.remove_column(at).take(good), good, rejected)
 
 
+def first_unparsed(batch: pa.RecordBatch, dialect: Dialect) -> tuple[int, str] | None:
+    """Return the index of the first unreadable row and the reason; None if all rows are readable. `batch` must have
+    no column that the source adds.
+    """
+    at = _unparsed_in(batch.schema)
+    if at < 0:
+        return None
+    unparsed = batch.column(at)
+    row = int(np.flatnonzero(unparsed.is_valid().to_numpy(zero_copy_only=False))[0])
+    return row, problem_of(unparsed[row].as_py(), batch.num_columns - 1, dialect)
+
+
 def _unparsed_in(schema: pa.Schema) -> int:
     at = schema.get_field_index(UNPARSED.name)
     return at if at >= 0 and schema.field(at).type == UNPARSED.type else -1
 
 
-def _rows(stream: BinaryIO, dialect: Dialect) -> Iterator[bytes]:
-    """Yield all rows of a file without their ends, the header first. A row with an open quote ends with the file."""
-    ended, at, has_ended = patterns(dialect).ended, 0, False
+def _numbered_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[tuple[int, bytes]]:
+    """Yield each non-empty row with the number of its first line, the header included, without line ends.
+
+    If a quote is not closed, the row ends with the file.
+    """
+    ended, at, has_ended, line = patterns(dialect).ended, 0, False, 1
     data = stream.read(_BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
     while at < len(data) or not has_ended:
         row = ended.match(data, at)
@@ -133,11 +182,13 @@ def _rows(stream: BinaryIO, dialect: Dialect) -> Iterator[bytes]:
             raise AssertionError("every byte sequence is a row")
         if row.end() < len(data) or has_ended:
             if row.start("end") > at:
-                yield data[at : row.start("end")]
-            at = row.end()
+                content = data[at : row.start("end")]
+                yield line, content
+                line += len(content.splitlines()) - 1
+            line, at = line + 1, row.end()
             continue
         if len(data) - at > _MOST_ROW_BYTES:
-            raise ValueError(f"a row of more than {_MOST_ROW_BYTES:,} bytes, or a quote that is not closed")
+            raise LineError(line, f"a row of more than {_MOST_ROW_BYTES:,} bytes, or a quote that is not closed")
         block = stream.read(_BLOCK_BYTES)
         data, at, has_ended = data[at:] + block, 0, not block
 
@@ -154,7 +205,6 @@ def _batch(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.
 
 
 def _parsed(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:
-    """Parse readable rows with Arrow's reader."""
     if not rows:
         return pa.RecordBatch.from_arrays([pa.array([], pa.string())] * len(names), list(names))
     data = b"".join(row + b"\n" for row in rows)

@@ -1,4 +1,4 @@
-"""Patterns of paths, in which `{dataset}` is the name of a dataset, and the files that match them."""
+"""Path patterns with `{dataset}`, and the listing of the files that match them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _HIDDEN = (".", "_")
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A pattern of paths below a folder: `*` and `?` within a name, `[...]`, `**` for folders at any depth (once), and
-    `{dataset}` within a name (once). Names that begin with `.` or `_` are skipped, unless the pattern's name does."""
+    """A path pattern, split into the folder before the first wildcard and the parts below that folder.
+
+    `*` and `?` match within a name, and `[...]` one character. `**` (once) matches folders at any depth. `{dataset}`
+    (once) matches a part of a name. Names that begin with `.` or `_` match only a part that begins with the same
+    character.
+    """
 
     folder: str
     parts: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> PathPattern:
-        """Parse the pattern of an absolute path or a URL.
-
-        Raises:
-            SettingError: if it is not valid.
-        """
+        """Parse an absolute path or a URL. Raises SettingError if it is not a valid pattern."""
         scheme, separator, remainder = text.partition("://")
         if not separator and not text.startswith(("/", "${")):
             raise SettingError("must be an absolute path or a URL")
@@ -57,11 +57,10 @@ class PathPattern:
 
     @property
     def names_datasets(self) -> bool:
-        """Whether the pattern contains `{dataset}`."""
         return any(DATASET in part for part in self.parts)
 
     def may_match_in(self, folder: str, least: int = 1) -> bool:
-        """Return whether files in a folder, at least `least` levels deep, may match."""
+        """Return whether the pattern may match files that are at least `least` levels below a folder."""
         own = self.folder if "://" in self.folder else os.path.realpath(self.folder)
         if is_within(own, folder):
             return True
@@ -75,7 +74,6 @@ class PathPattern:
 
 
 def _may_lead_to(parts: Sequence[str], names: Sequence[str], least: int) -> bool:
-    """Return whether the names of folders may match the first parts of a pattern."""
     if not names:
         return len(parts) >= least or _ANY_DEPTH in parts
     if len(parts) < 2:
@@ -106,29 +104,34 @@ def _compiled(part: str) -> re.Pattern[str]:
 
 @dataclass(slots=True)
 class Listing:
-    """The files of datasets, by pattern index and path below the pattern's folder, and listing errors by dataset."""
+    """Result of a listing, by dataset.
+
+    Attributes:
+        files: files by the index of their pattern and their path below the pattern's folder.
+        problems: why a dataset's files cannot be listed.
+    """
 
     files: dict[str, dict[tuple[int, str], InputFile]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     _patterns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, urn: str, index: int, path: str, name: str, file: InputFile) -> None:
-        """Add a file of a dataset. `name`: its full name, by which a match of a second pattern is rejected."""
+        """Add a file. If another pattern has matched the same full name, report a problem of its dataset."""
         if self._patterns.setdefault((urn, name), index) != index:
-            self.problems[urn] = f"a file is matched by two of source.paths, and would be read twice: {name}"
+            self.problems[urn] = f"two of source.paths match a file, which would be read twice: {name}"
         self.files.setdefault(urn, {})[index, path] = file
 
 
 def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], bool]) -> Listing:
-    """List the files of owned datasets. Folders of other datasets are not listed.
+    """List the files of the owned datasets. Folders that belong to other datasets are not listed.
 
     Args:
-        patterns: patterns of the files.
-        named: the dataset of the patterns without `{dataset}`.
+        patterns: the job's patterns.
+        named: the dataset of patterns without `{dataset}`.
         owned: returns whether a dataset is owned.
 
     Raises:
-        SourceError: if a pattern's folder is missing, or a folder above those of datasets can't be listed.
+        SourceError: if a pattern's folder is missing, or a folder that may hold several datasets cannot be listed.
     """
     listing = Listing()
     for index, pattern in enumerate(patterns):
@@ -141,7 +144,7 @@ def listed(patterns: Sequence[PathPattern], named: str, owned: Callable[[str], b
 
 
 def check_folder(url: str) -> None:
-    """Raise SourceError if a folder can't be listed."""
+    """Raise SourceError if a folder cannot be listed."""
     try:
         InputFolder(url).entries("")
     except ConfigurationError:
@@ -160,7 +163,7 @@ class _Walk:
     listing: Listing
 
     def into(self, path: str, parts: tuple[str, ...], urn: str) -> None:
-        """List the matches of `parts` below a folder. `urn`: the dataset, empty above the part with `{dataset}`."""
+        """List the files below a folder that match `parts`. `urn` is empty above the part with `{dataset}`."""
         try:
             entries = sorted(self.folder.entries(path), key=lambda entry: entry[0])
         except FileNotFoundError as error:
@@ -198,7 +201,7 @@ def _joined(path: str, name: str) -> str:
 
 def _unlistable(path: str, actual: str) -> SourceError:
     return SourceError(
-        "a folder of files can't be listed",
+        "a folder of source files cannot be listed",
         id="SOURCE_FILE_UNREADABLE",
         path=path,
         found=actual,

@@ -1,7 +1,7 @@
-"""Plan of one dataset of files: its new files in consecutive work units.
+"""Planner of one dataset: puts its new files into consecutive work units.
 
-All work units share the partition `files`, in which each begins at the end of the one before. Each work unit also has a
-partition of its own, `0` to `15`, which numbers its rows, because their count is unknown at planning.
+All work units share the partition `files`: each begins where the one before ends. Each work unit numbers its rows in
+another partition, `0` to `15`, because the number of rows is unknown at planning.
 """
 
 from __future__ import annotations
@@ -17,27 +17,42 @@ from distcommit.core.errors import printable
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.sources.files.progress import FilesWatermark, ListedFile, Progress, UnreadFiles
+from distcommit.sources.files.progress import (
+    FilesWatermark,
+    ListedFile,
+    Progress,
+    SkippedFilesWatermark,
+    UnreadFiles,
+)
 
 logger = logging.getLogger(__name__)
 
 FILES = "files"
-"""Partition whose position says which files are read."""
+"""Partition whose position defines which files have been read."""
 LISTED = "files"
-"""Property of a work unit that holds its files as JSON."""
+"""Work unit property with the files to read, as JSON."""
 WATERMARKS = FilesWatermark()
+SKIPPED = "skipped-"
+"""Prefix of the partitions, one for each work unit, whose positions name unreadable files that were skipped."""
+SKIPPED_WATERMARKS = SkippedFilesWatermark()
 ROW_PARTITIONS = 16
-"""Work units of a dataset in one run, at most."""
+"""Maximum number of work units of a dataset in one run."""
 _MOST_FILES = 20_000
-"""Files of a dataset in one run, at most."""
+"""Maximum number of files of a dataset in one run."""
 _OPENING_BYTES = 256 << 10
-"""Bytes that could be read in the time that opening a file takes."""
+"""Cost of opening a file, as the number of bytes that could be read in that time."""
 _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules of a dataset's plan: see `source.FilesSource`. Files changed after `settled_ns` wait for the next run."""
+    """Settings for planning, from `source.FilesSource`.
+
+    Attributes:
+        settled_ns: files changed after this time wait for the next run; nanoseconds since 1970.
+        remembered: the number of files that a watermark names individually.
+        may_skip: whether unreadable files are skipped or diverted.
+    """
 
     bytes_per_work_unit: int
     bytes_per_dataset: int
@@ -45,6 +60,7 @@ class Rules:
     remembered: int
     late: Literal["read", "fail"]
     changed: Literal["fail", "read_again"]
+    may_skip: bool = False
 
 
 def plan_dataset(
@@ -54,27 +70,33 @@ def plan_dataset(
     rules: Rules,
     retried_end: Watermark | None = None,
 ) -> DatasetPlan | DatasetProblem | None:
-    """Return the plan of one dataset from its stored watermark on; None if it has no new files.
+    """Return the plan of a dataset; None if it has no new files.
 
     Args:
         urn: the dataset.
-        stored: its stored progress.
-        files: all its existing files.
-        rules: the job's rules.
-        retried_end: end of a failed range that is read again first, up to the newest of its files that still exists. It
-            is ignored if none of them exists.
+        stored: its stored watermark.
+        files: all files that exist now.
+        rules: settings of the source.
+        retried_end: the end of a range that an earlier run failed to read. The plan then ends with the newest existing
+            file of that range. If none exists, this argument is ignored.
     """
     files = list(files)
     if wrong := next((file.path for file in files if not _is_text(file.path)), ""):
-        return DatasetProblem(urn, f"a file's name is no valid Unicode: {wrong!r}. Rename it, or take it away")
+        return DatasetProblem(urn, f"the name of a file is not valid Unicode: {wrong!r}. Rename or remove the file")
     positions = stored.positions if stored is not None else {}
     try:
         progress = WATERMARKS.from_position(positions[FILES]) if positions else Progress()
+        skipped = [
+            entry
+            for partition, position in positions.items()
+            if partition.startswith(SKIPPED)
+            for entry in SKIPPED_WATERMARKS.from_position(position)[1]
+        ]
     except KeyError:
         return DatasetProblem(urn, _NOT_KNOWN) if files else None
     except ValueError as error:
         return DatasetProblem(urn, f"its watermark can't be read: {error}")
-    files_unread = progress.unread_files(files)
+    files_unread = progress.unread_files(files, skipped)
     if problem := _problem(progress, files_unread, rules):
         return DatasetProblem(urn, problem)
     chosen = _chosen(files_unread, rules, retried_end)
@@ -88,6 +110,9 @@ def plan_dataset(
         for file in run:
             end = end.after(file, rules.remembered)
         low = {FILES: WATERMARKS.to_position(at), str(number): positions.get(str(number), 0)}
+        if rules.may_skip:
+            own = f"{SKIPPED}{number}"
+            low[own] = positions.get(own, SKIPPED_WATERMARKS.to_position((0, ())))
         high = {FILES: WATERMARKS.to_position(end)}
         size, listed = sum(map(_cost, run)), msgspec.json.encode(run).decode()
         units.append(
@@ -111,9 +136,9 @@ def _warn_of(alike: Sequence[ListedFile], urn: str) -> None:
 
 
 _NOT_KNOWN = (
-    "it is not known which of its files are read: its watermark was made from published files, which do not say it. Set"
-    " it (distcommit dataset set-watermark) with a position of `files` beside the others, as source-files.md says, or"
-    " to null to read all files again"
+    "the watermark has no position `files`, so it is not known which of its files are read. A rebuild cannot restore"
+    " this position. Set the watermark with it (distcommit dataset set-watermark; source-files.md has the form), or set"
+    " it to null to read all files again"
 )
 
 
@@ -132,18 +157,18 @@ def _problem(progress: Progress, files_unread: UnreadFiles, rules: Rules) -> str
         and all(file.entry.name != progress.half for file in files_unread.changed)
     ):
         return (
-            f"a file is gone of which {progress.rows} rows are published: {progress.path}. Put it back as it was, or"
-            " set the watermark"
+            f"a partly read file is gone, of which {progress.rows} rows are published: {progress.path}. Restore it with"
+            " its time, or set the watermark (distcommit dataset set-watermark)"
         )
     if files_unread.changed and rules.changed == "fail":
         return (
-            f"files were changed after they were read: {_names(files_unread.changed)}. Put them back as they were, with"
-            " their times; or have them read once more, with all their rows, by source.on_changed_file: read_again"
+            f"files were changed after they were read: {_names(files_unread.changed)}. Restore them with their times;"
+            " or set source.on_changed_file to read_again, which publishes all their rows a second time"
         )
     if files_unread.late and rules.late == "fail":
         return (
-            f"files came late: they are older than others that are read: {_names(files_unread.late)}. To read them, set"
-            " source.on_late_file: read"
+            f"unread files are older than files that were read: {_names(files_unread.late)}. To read them, set"
+            " source.on_late_file to read"
         )
     return ""
 
@@ -154,7 +179,7 @@ def _names(files: Sequence[ListedFile]) -> str:
 
 
 def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | None) -> list[ListedFile]:
-    """Return the files to read now, in order: as many bytes as the rules allow, at least one file."""
+    """Return the files to read in this run, in order: at least one, and at most the bytes that the rules allow."""
     files = [files_unread.half] if files_unread.half is not None else []
     unread_files = [*files_unread.new, *files_unread.late, *files_unread.changed]
     files += sorted((file for file in unread_files if file.mtime_ns <= rules.settled_ns), key=lambda file: file.entry)
@@ -172,7 +197,6 @@ def _chosen(files_unread: UnreadFiles, rules: Rules, retried_end: Watermark | No
 
 
 def _failed(retried_end: Watermark | None) -> Progress | None:
-    """Return the progress at the end of the failed range."""
     try:
         return WATERMARKS.from_position(retried_end.positions[FILES]) if retried_end is not None else None
     except (KeyError, ValueError):
@@ -180,7 +204,7 @@ def _failed(retried_end: Watermark | None) -> Progress | None:
 
 
 def _runs(files: Sequence[ListedFile], target_bytes: int) -> list[list[ListedFile]]:
-    """Split consecutive files into at most `ROW_PARTITIONS` runs of about the same size."""
+    """Split files into at most `ROW_PARTITIONS` groups of about the same size, in order."""
     target_bytes = max(target_bytes, -(-sum(map(_cost, files)) // ROW_PARTITIONS))
     runs: list[list[ListedFile]] = [[]]
     filled = 0

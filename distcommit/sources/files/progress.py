@@ -1,8 +1,9 @@
-"""Progress in a dataset's files, as one position of a limited size.
+"""Progress in a dataset's files, stored as one watermark position of bounded size.
 
-Files are read by modification time, and files of one time by a hash of their names. A position remembers the newest
-files one by one. All files at or below one bound (`floor`) count as read. A file that appears above the floor is read,
-even if newer ones were read before. Positions are ordered by the number of files read, and of rows of the next one.
+Files are read in order of their modification times, and files of equal times in order of the hashes of their names. A
+position names the newest files that were read. All files at or below a bound, the `floor`, count as read. A file above
+the floor is read even if it arrives after newer ones. Positions are ordered by the number of files read, then by the
+number of rows read of the next file.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import base64
 import struct
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ _BEFORE_ALL = (-(2**63), 0)
 
 
 class ListedFile(Struct, frozen=True, array_like=True):
-    """A file as it was at planning. `pattern`: index of its pattern, whose folder `path` is relative to."""
+    """A file at planning. `path` is relative to the folder of the pattern with index `pattern`."""
 
     pattern: int
     path: str
@@ -35,18 +36,18 @@ class ListedFile(Struct, frozen=True, array_like=True):
 
     @property
     def entry(self) -> Entry:
-        """Return the entry that remembers the file once it is read."""
+        """Return the entry by which a position names this file."""
         contents = xxh32_intdigest(f"{self.size_bytes}:{self.etag}".encode())
         return Entry(self.mtime_ns, hashed_name(self.pattern, self.path), contents)
 
 
 def hashed_name(pattern: int, path: str) -> int:
-    """Return the hash of a file's pattern and path, because several patterns may have files of one path."""
+    """Hash the path with the index of its pattern, because files of several patterns may have equal paths."""
     return xxh3_64_intdigest(f"{pattern}:{path}".encode(errors="surrogateescape")) >> 1
 
 
 class Entry(NamedTuple):
-    """A file that was read: its modification time, the hash of its name, and the hash of its size and etag."""
+    """A file in a position: its modification time, the hash of its name, and the hash of its size and etag."""
 
     mtime_ns: int
     name: int
@@ -58,12 +59,12 @@ class Progress:
     """Progress in a dataset's files.
 
     Attributes:
-        files: number of files read to their end.
-        rows: number of rows read of a partly read file; 0 if there is none.
-        path: path of the file that was read last, or is partly read.
-        floor: time and hashed name of the newest file that is no longer remembered by itself.
-        recent: read files above the floor, oldest first.
-        half: hashed name of the partly read file; None if there is none.
+        files: number of files read completely.
+        rows: number of rows read of a partly read file; 0 if no file is partly read.
+        path: path of the file read last, or of the partly read file.
+        floor: time and hashed name of the newest file that counts as read without an entry in `recent`.
+        recent: entries of files above the floor that were read, oldest first.
+        half: hashed name of the partly read file, if any.
     """
 
     files: int = 0
@@ -74,18 +75,18 @@ class Progress:
     half: int | None = None
 
     def within(self, file: ListedFile, rows: int, remembered: int) -> Progress:
-        """Return the progress after some rows of a file, with about `remembered` files remembered.
+        """Return the progress after the first `rows` rows of a file, with about `remembered` entries.
 
-        Only files below one that is begun now are forgotten: below newer ones there may be unread files.
+        Entries are only removed below a file whose first rows are read now. Below newer files there may be unread ones.
         """
         progress = self._with(file, remembered)
         return replace(progress, rows=rows, path=file.path, half=file.entry.name)
 
     def after(self, file: ListedFile, remembered: int) -> Progress:
-        """Return the progress after a whole file.
+        """Return the progress after a whole file, with about `remembered` entries.
 
-        Older files are forgotten, unless the file was partly read before: it is then read before files that arrived in
-        the meantime, and may be newer than some of them.
+        If an earlier run read the file in part, no entry is removed: such a file is read before files that arrived in
+        the meantime, and some of them may be older.
         """
         progress = self._with(file, remembered)
         return replace(progress, files=self.files + 1, rows=0, path=file.path, half=None)
@@ -102,23 +103,30 @@ class Progress:
         return replace(self, recent=tuple(recent), floor=floor)
 
     def _has_begun(self, file: ListedFile) -> bool:
-        """Return whether a file is the partly read one."""
         return file.entry.name == self.half
 
     def names(self, file: ListedFile) -> bool:
-        """Return whether a file of that name counts as read, changed or not. At or below the floor its time decides."""
+        """Return whether a file of this name was read, even if it has changed since. At or below the floor, its time
+        decides.
+        """
         entry = file.entry
         return entry[:2] <= self.floor or any(entry.name == item.name for item in self.recent)
 
     def files_read_under_another_name(self, files: Iterable[ListedFile]) -> list[ListedFile]:
-        """Return the files with the time, size and etag of a file that was read under another name."""
+        """Return the files that equal a read file in time, size and etag, but not in name."""
         names = {(entry.mtime_ns, entry.contents): entry.name for entry in self.recent}
         candidates = ((file, names.get((file.mtime_ns, file.entry.contents))) for file in files)
         return [file for file, name in candidates if name not in (None, file.entry.name)]
 
-    def unread_files(self, files: Iterable[ListedFile]) -> UnreadFiles:
-        """Return the files that are not read, each kind in reading order."""
+    def unread_files(self, files: Iterable[ListedFile], skipped: Collection[Entry] = ()) -> UnreadFiles:
+        """Return the unread files, in reading order.
+
+        Args:
+            files: the files that exist now.
+            skipped: entries of unreadable files that were skipped. If such a file has changed, it counts as new.
+        """
         read, names = set(self.recent), {entry.name for entry in self.recent}
+        replaceable = {entry.name for entry in read.intersection(skipped)}
         newest = self.recent[-1][:2] if self.recent else self.floor
         files_unread = UnreadFiles()
         for file in files:
@@ -126,6 +134,8 @@ class Progress:
             if entry in read:
                 if entry.name == self.half:
                     files_unread.half = file
+            elif entry.name in replaceable:
+                files_unread.new.append(file)
             elif entry.name in names:
                 files_unread.changed.append(file)
             elif entry[:2] > self.floor:
@@ -137,8 +147,14 @@ class Progress:
 
 @dataclass(slots=True)
 class UnreadFiles:
-    """Files that are not read: new files, late files (older than files that were read), files changed after they were
-    read, and the partly read file."""
+    """Unread files by kind.
+
+    Attributes:
+        new: files that are newer than all files read.
+        late: files that are older than some file read.
+        changed: files that changed after they were read.
+        half: the partly read file.
+    """
 
     new: list[ListedFile]
     late: list[ListedFile]
@@ -150,8 +166,8 @@ class UnreadFiles:
 
 
 class FilesWatermark(WatermarkType[Progress]):
-    """Progress in a dataset's files as a list: files, rows of the partly read one, its path, the floor's time
-    (nanoseconds since 1970) and name, the remembered files (Base64 of 20 bytes each), and the partly read file's hash.
+    """Form of `Progress` as a position, a list: files, rows, path, the floor's time (nanoseconds since 1970) and name,
+    the recent entries (Base64 of 20 bytes each), and the hash of the partly read file if there is one.
     """
 
     name = "files"
@@ -180,11 +196,31 @@ class FilesWatermark(WatermarkType[Progress]):
         raise ValueError(f"{position!r:.200} is not a position in files")
 
 
+class SkippedFilesWatermark(WatermarkType[tuple[int, tuple[Entry, ...]]]):
+    """Unreadable files that were skipped, as a position: their number so far, and the newest entries (Base64 of 20
+    bytes each).
+    """
+
+    name = "skipped files"
+
+    def to_position(self, value: tuple[int, tuple[Entry, ...]]) -> Position:
+        count, entries = value
+        return (count, base64.b64encode(b"".join(_ENTRY.pack(*entry) for entry in entries)).decode())
+
+    def from_position(self, position: Position) -> tuple[int, tuple[Entry, ...]]:
+        match position:
+            case (int() as count, str() as packed):
+                data = base64.b64decode(packed, validate=True)
+                if count >= 0 and len(data) % _ENTRY.size == 0:
+                    return count, tuple(Entry(*item) for item in _ENTRY.iter_unpack(data))
+        raise ValueError(f"{position!r:.200} is not a position in skipped files")
+
+
 def _half(results: Sequence[Scalar], rows: int) -> int | None:
-    """Return the hashed name at the end of a position within a file; None between files. Raises ValueError."""
+    """Return the hash of the partly read file from the end of a position; None if there is none. Raises ValueError."""
     match results:
         case [] if rows == 0:
             return None
         case [int() as name] if name >= 0 and rows > 0:
             return name
-    raise ValueError(f"a position in files must not end with {results!r:.200} after {rows} rows of a file")
+    raise ValueError(f"a position with {rows} rows of a partly read file must not end with {results!r:.200}")

@@ -1,7 +1,8 @@
-"""Readers of files: the rows of one file as batches."""
+"""Readers of single files, by format."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, UTF_16_MARKS, nam
 
 FileFormat = Literal["jsonl", "csv", "parquet", "avro"]
 VALUE = pa.field("value", pa.binary())
-"""Column of a line's bytes."""
+"""Column with the bytes of a line, of JSON lines."""
 
 _BLOCK_BYTES = 4 << 20
 _MOST_LINE_BYTES = 256 << 20
@@ -28,25 +29,62 @@ _NEWLINE = 10
 
 
 def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in order. The same file gives the same batches each time.
+    """Yield the rows of a file, in order. Repeated reads of a file give the same batches.
 
-    JSON lines are bytes, one row per line that is not empty. CSV columns are text, named by the first line. Batches
-    with unreadable CSV rows have one column more (`csv_rows.UNPARSED`).
+    JSON lines are bytes, one row for each line that is not empty. CSV columns are text. Batches with unreadable CSV
+    rows also have the column `csv_rows.UNPARSED`.
 
     Raises:
-        Exception: of the format's reader, if the file is damaged or compressed in another way.
+        Exception: of the library that reads the format, if the file is damaged or compressed in another way.
     """
-    if is_compressed and format_ in ("jsonl", "csv"):
-        stream = cast("BinaryIO", io.BufferedReader(gzip.GzipFile(fileobj=stream), _BLOCK_BYTES))
     match format_:
         case "jsonl":
-            return _lines(stream)
+            return _lines(_uncompressed(stream) if is_compressed else stream)
         case "csv":
-            return _csv(stream, dialect)
+            return _csv(csv_stream(stream, is_compressed, dialect), dialect)
         case "parquet":
             return _parquet(stream)
         case "avro":
             return container_reader.read_batches(stream)
+
+
+def csv_stream(stream: BinaryIO, is_compressed: bool, dialect: Dialect) -> BinaryIO:
+    plain = _uncompressed(stream) if is_compressed else stream
+    return plain if codecs.lookup(dialect.encoding).name == "utf-8" else cast("BinaryIO", _Transcoded(plain, dialect))
+
+
+def _uncompressed(stream: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", io.BufferedReader(gzip.GzipFile(fileobj=stream), _BLOCK_BYTES))
+
+
+class _Transcoded(io.RawIOBase):
+    """Stream that reads text of another encoding as UTF-8. It can only be rewound to its start."""
+
+    def __init__(self, stream: BinaryIO, dialect: Dialect) -> None:
+        self._stream, self._encoding = stream, dialect.encoding
+        self._decoder, self._bytes_read = codecs.getincrementaldecoder(self._encoding)(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if offset or whence:
+            raise io.UnsupportedOperation("seek within transcoded text")
+        self._decoder.reset()
+        self._bytes_read = 0
+        return self._stream.seek(0)
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            block = self._stream.read(size)
+            try:
+                text = self._decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                at = f"in the {len(block):,} bytes after byte {self._bytes_read:,}"
+                raise ValueError(f"not {self._encoding}, {at}: {error.reason}") from error
+            self._bytes_read += len(block)
+            if text or not block:
+                return text.encode()
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
@@ -67,14 +105,12 @@ def _lines(stream: BinaryIO) -> Iterator[pa.RecordBatch]:
 
 
 def _without_mark(block: bytes) -> bytes:
-    """Remove the byte order mark from the first block. Raises ValueError if it is a mark of UTF-16."""
     if block.startswith(UTF_16_MARKS):
         raise ValueError("it is UTF-16; it must be UTF-8")
     return block.removeprefix(BYTE_ORDER_MARK)
 
 
 def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
-    """Return lines as a column of their bytes, without line ends."""
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == _NEWLINE)
     offsets = np.concatenate(([0], ends - np.arange(len(ends)))).astype(np.int32)
@@ -89,11 +125,12 @@ def _of_lines(data: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    """Read block by block while all rows are readable, then row by row."""
+    """Read blocks up to the first row that Arrow cannot parse, then single rows."""
     names = names_in(stream, dialect)
     if not names:
         return
-    read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+    own_names = None if dialect.has_header else list(names)
+    read = pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=own_names)
     yielded, last, check = 0, None, QuoteCheck(dialect)
     try:
         with _Unclosed(stream, check) as complete:
@@ -115,15 +152,15 @@ def _csv(stream: BinaryIO, dialect: Dialect) -> Iterator[pa.RecordBatch]:
 
 
 def _may_be_open(last: pa.RecordBatch) -> bool:
-    """Return whether a quote in the last row may be open: the last column then has the line end that was appended."""
-    return bool(last.num_rows) and str(last.columns[-1][-1]).endswith("\n")
+    """Return whether a quote in the last row may be unclosed. The last column then ends with a line end."""
+    return bool(last.num_rows) and str(last.columns[-1][-1]).endswith(("\n", "\r"))
 
 
 class _Unclosed(io.RawIOBase):
-    """A stream from its start, with a line end appended, for a reader that must not close it.
+    """Stream from the file's start with a line end appended, for Arrow's reader. Closing it does not close the file.
 
-    Arrow's reader reads ahead in a thread of its own. After the block this stream is empty for it, so that it does not
-    take bytes from the next reader.
+    Arrow's reader reads ahead in a thread of its own. When the `with` block ends, this stream returns no more bytes, so
+    that the thread cannot take bytes from the next reader of the file.
     """
 
     def __init__(self, stream: BinaryIO, check: QuoteCheck) -> None:

@@ -1,7 +1,8 @@
-"""Source of files: settings and planning."""
+"""Settings of the source `files`."""
 
 from __future__ import annotations
 
+import codecs
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +11,7 @@ from itertools import takewhile
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract_description import Extract, TableType
@@ -29,14 +30,23 @@ from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
 from distcommit.sources.files.patterns import PathPattern, check_folder, listed
-from distcommit.sources.files.plan import FILES, LISTED, WATERMARKS, Rules, plan_dataset
+from distcommit.sources.files.plan import (
+    FILES,
+    LISTED,
+    SKIPPED,
+    SKIPPED_WATERMARKS,
+    WATERMARKS,
+    Rules,
+    plan_dataset,
+)
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import VALUE, FileFormat
+from distcommit.sources.files.unreadable import OnUnreadableFile, RejectFiles
 
 _OTHER_PATHS = (
-    "put them back, in their order: files that are read are remembered by the number of their pattern and their path"
-    " below its folder, so that by others they might be read again, or passed over. To read by others, give the job new"
-    " folders (paths): all files are new there, or those from a time on, by"
+    "restore the patterns and their order. A watermark names a file by the number of its pattern and its path below the"
+    " pattern's folder, so other patterns could read files twice or skip them. To use other patterns, give the job new"
+    " folders (section paths). All files are then new, or those from a time on:"
     " `distcommit dataset set-watermark --new`"
 )
 
@@ -54,10 +64,18 @@ class FilesSource(SettingsModel, SourceSettings):
             of CSV are rejected (`on_rejected`).
         delimiter: separates the columns of CSV; one ASCII character, like the next two.
         quote: encloses columns of CSV that have delimiters or line ends; a quote within is doubled. Empty for no
-            quoting. Rows with text behind a closing quote are rejected.
+            quoting. Rows with text behind a closing quote are unreadable.
         escape: makes the character behind it literal, such as a backslash. Empty for no escaping. With it, files are
             read row by row, which takes several times as long.
         nulls: texts that mean null where they are not quoted, such as `\\N`. An empty column is empty text.
+        header: whether the first row of CSV names the columns. If not, set `columns`.
+        columns: names of the columns of CSV. A header must have exactly these names, in any order. Without a header
+            they name the columns in their order.
+        encoding: encoding of CSV, by a name of Python's, such as `latin-1`, `cp1252` or `utf-16`.
+        on_unreadable_file: what happens to a file that is damaged, has a wrong header or is in another format. `fail`
+            fails its dataset in this run, and the report names all such files. `skip` leaves the file out and reports
+            it. `divert` also puts one record, with the file's name and the reason, into the error branch. With
+            `on_rejected: fail` a file with an unreadable CSV row is unreadable, too.
         bytes_per_work_unit: target size of work units.
         bytes_per_dataset: bytes of a dataset that one run reads, 0 for all; whole files, at least one.
         min_file_age_s: files that were changed within this time, by the clock of the planning machine, wait for the
@@ -83,12 +101,17 @@ class FilesSource(SettingsModel, SourceSettings):
     quote: str = Field(default='"', max_length=1)
     escape: str = Field(default="", max_length=1)
     nulls: tuple[str, ...] = ()
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+    on_unreadable_file: OnUnreadableFile = "fail"
     bytes_per_work_unit: int = Field(default=128 << 20, ge=1)
     bytes_per_dataset: int = Field(default=0, ge=0)
     min_file_age_s: float = Field(default=5, ge=0)
     tracked_files: int = Field(default=100, ge=1, le=10_000)
     on_late_file: Literal["read", "fail"] = "read"
     on_changed_file: Literal["fail", "read_again"] = "fail"
+    _unreadable_row_fails: bool = PrivateAttr(default=False)
 
     @field_validator("paths")
     @classmethod
@@ -115,13 +138,25 @@ class FilesSource(SettingsModel, SourceSettings):
             elif mark and mark in used:
                 yield SettingError(f"must differ from {used[mark]}", name)
             used.setdefault(mark, name)
-        for name, unset in (("quote", '"'), ("escape", ""), ("nulls", ())):
-            if self.format != "csv" and getattr(self, name) != unset:
+        for name in ("delimiter", "quote", "escape", "nulls", "header", "columns", "encoding"):
+            if self.format != "csv" and getattr(self, name) != type(self).model_fields[name].default:
                 yield SettingError("must only be set with format: csv", name)
+
+    @rule
+    def _names_columns(self) -> Iterator[SettingError]:
+        if not self.header and not self.columns:
+            yield SettingError("must name the columns of files without a header", "columns")
+        if twice := sorted({name for name in self.columns if self.columns.count(name) > 1}):
+            yield SettingError("must not have a name twice", "columns", actual=", ".join(twice))
+        try:
+            "".encode(self.encoding)
+        except (LookupError, UnicodeError):
+            yield SettingError("must be a text encoding of Python", "encoding", actual=repr(self.encoding))
 
     @property
     def _dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.quote, self.escape, self.nulls)
+        encoding = codecs.lookup(self.encoding).name
+        return Dialect(self.delimiter, self.quote, self.escape, self.nulls, self.columns, self.header, encoding)
 
     @property
     def batch_schema(self) -> pa.Schema | None:
@@ -130,13 +165,25 @@ class FilesSource(SettingsModel, SourceSettings):
     @property
     def rejection_check(self) -> Converter | None:
         added = [field.name for field in LINE_SCHEMA if field.name != VALUE.name]
-        return UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
+        rows = UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
+        return RejectFiles(rows, FILE) if self.on_unreadable_file == "divert" else rows
+
+    @property
+    def diverts_unreadable(self) -> bool:
+        return self.on_unreadable_file == "divert"
+
+    def with_on_rejected(self, on_rejected: Literal["fail", "divert"]) -> FilesSource:
+        if self.format != "csv" or on_rejected != "fail":
+            return self
+        source = self.model_copy()
+        source._unreadable_row_fails = True
+        return source
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """The patterns from their first wildcard on, which name datasets and files.
+        """Return the patterns from their first wildcard on, because they define the names of datasets and files.
 
-        The folders before it may move if files keep their times. Patterns that are alike from there on may only move
-        together.
+        The folders before the first wildcard may move if files keep their times. Patterns that are equal from there on
+        may only move together.
         """
         folders = (
             {"paths (folders)": FixedSetting(" ".join(self._own_folders), _OTHER_PATHS)} if self._own_folders else {}
@@ -150,8 +197,9 @@ class FilesSource(SettingsModel, SourceSettings):
 
     @property
     def _own_folders(self) -> list[str]:
-        """Return the folders, below their common folder, of patterns that are alike from their first wildcard on. Files
-        are remembered by the index of their pattern."""
+        """Return the folders of patterns that differ only in their folders, relative to their common folder.
+        Positions name a file by its pattern's index, so the order of these folders must not change.
+        """
         patterns = self._patterns()
         times = Counter(map(str, patterns))
         folders = [pattern.folder.split("/") for pattern in patterns if times[str(pattern)] > 1]
@@ -163,7 +211,9 @@ class FilesSource(SettingsModel, SourceSettings):
         return least is not None and any(pattern.may_match_in(target.name, least) for pattern in self._patterns())
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Rows are identified by the added columns. A row of a file that is read again counts as another one."""
+        """Return an append-only table whose keys are the added columns. If a file is read again, its rows get new
+        keys.
+        """
         return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, (PARTITION, OFFSET), (OFFSET,))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
@@ -175,6 +225,7 @@ class FilesSource(SettingsModel, SourceSettings):
             self.tracked_files,
             self.on_late_file,
             self.on_changed_file,
+            may_skip=self.on_unreadable_file != "fail",
         )
         listing = listed(self._patterns(), self.dataset, owned)
         yield from (DatasetProblem(urn, reason) for urn, reason in listing.problems.items())
@@ -190,7 +241,6 @@ class FilesSource(SettingsModel, SourceSettings):
                 yield planned
 
     def check_connection(self) -> str:
-        """List the folder of each pattern, without the folders in it."""
         folders = dict.fromkeys(pattern.folder for pattern in self._patterns())
         for folder in folders:
             check_folder(folder)
@@ -200,22 +250,28 @@ class FilesSource(SettingsModel, SourceSettings):
         return sum(file.size_bytes for file in from_json(unit.properties[LISTED], list[ListedFile]))
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of positions that are neither a position of `files` nor a number of rows."""
+        """Yield the problems of positions that are not valid for their partition."""
         for urn, positions in datasets.items():
             if FILES not in positions:
-                yield f"{urn!r}: there is no position of {FILES!r}"
+                yield f"{urn!r}: the position {FILES!r} is missing"
             for partition, position in positions.items():
                 if partition == FILES:
                     try:
                         WATERMARKS.from_position(position)
                     except ValueError as error:
                         yield f"{urn!r}: {error}"
+                elif partition.startswith(SKIPPED):
+                    try:
+                        SKIPPED_WATERMARKS.from_position(position)
+                    except ValueError as error:
+                        yield f"{urn!r}: {error}"
                 elif type(position) is not int or position < 0:
-                    yield f"{urn!r}: {position!r}, for partition {partition!r}, is no number of rows"
+                    yield f"{urn!r}: {position!r}, for partition {partition!r}, is not a number of rows"
 
     def open(self) -> Extractor:
         folders = tuple(InputFolder(pattern.folder) for pattern in self._patterns())
-        return FilesExtractor(folders, self.format, self._dialect, self.tracked_files)
+        unreadable = self.on_unreadable_file, self._unreadable_row_fails
+        return FilesExtractor(folders, self.format, self._dialect, self.tracked_files, *unreadable)
 
     def _patterns(self) -> tuple[PathPattern, ...]:
         return tuple(map(PathPattern.parse, self.paths))

@@ -192,3 +192,13 @@ FRESHNESS_MISSED = ProblemKind(
     ),
     command="dataset list --lag --sort=behind",
 )
+INPUT_PROBLEM_REPORTED = ProblemKind(
+    id="INPUT_PROBLEM_REPORTED",
+    severity=Severity.WARNING,
+    title="The last run found unreadable input",
+    finding="the last run could not read input of {names}: {dataset}: {reason}",
+    cause="Source files were skipped or diverted, or they failed their dataset (source.on_unreadable_file).",
+    impact="Records of the named files are missing from the output.",
+    action="Repair the files. A changed file is read by the next run as a new one. The command lists all named files.",
+    command="runs {epoch}",
+)

@@ -27,6 +27,7 @@ from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
 from distcommit.core.records.freshness import BEHIND
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.work import INPUT_PROBLEM
 from distcommit.stores.history.run_records import NOT_PLANNED
 from distcommit.stores.logs.fencing import UNFINISHED_REBUILD
 from distcommit.stores.state.damaged_files import SETTINGS_RECORD
@@ -61,6 +62,7 @@ def find_problems(
         *causes,
         *_of_runs(result, runs, command, needed, alive=alive),
         *_behind_target(result, runs, command, environment, alive=alive),
+        *_input_problems(result, command),
         *([of_job.JOB_PAUSED.report(command, who=result.paused_by)] if result.paused_by else []),
     ]
 
@@ -318,6 +320,19 @@ def _behind_target(
     target_s = environment.freshness.smallest_s
     if not alive and not result.paused_by and began_ms and 0 < target_s < waited_s:
         yield of_job.NO_RECENT_RUN.report(command, seconds=waited_s, target=target_s)
+
+
+def _input_problems(result: StatusResult, command: Command) -> Iterator[Problem]:
+    """Report input that the newest run could not read."""
+    if result.last_run is None:
+        return
+    noted = result.last_run.notes.entries
+    of = {note.subject: note.text for note in reversed(noted) if note.kind == INPUT_PROBLEM}
+    for first, text in list(of.items())[-1:]:
+        names = f"{len(of):,} datasets" if len(of) > 1 else "a dataset"
+        yield of_dataset.INPUT_PROBLEM_REPORTED.report(
+            command, names=names, dataset=first, reason=text, datasets=len(of), epoch=result.last_run.epoch
+        )
 
 
 def _on(row: RunRow) -> str:

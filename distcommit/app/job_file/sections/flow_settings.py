@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
+from distcommit.constructs.settings import RowCheckerSettings, StageSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import Converter, ForkOperator
 from distcommit.core.interfaces.sink import SinkSettings
 from distcommit.core.interfaces.source import SourceSettings
@@ -56,9 +56,12 @@ class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
     def stages(self, on_rejected: OnRejected) -> tuple[Stage, ...]:
         """Return the flow's stages: converters, then row checkers."""
         names = _named([str(getattr(construct, "type", "")) for construct in (*self.converters, *self.row_checkers)])
-        converters = [Stage(next(names), converter, on_failure=on_rejected) for converter in self.converters]
+        converters = [
+            Stage(next(names), converter, on_failure=on_rejected, datasets=_datasets(converter))
+            for converter in self.converters
+        ]
         checkers = [
-            Stage(next(names), checker, checker.level == "mandatory", checker.on_failure)
+            Stage(next(names), checker, checker.level == "mandatory", checker.on_failure, checker.only_datasets)
             for checker in self.row_checkers
         ]
         return (*converters, *checkers)
@@ -67,8 +70,8 @@ class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
         """Return the flow's task checkers."""
         names = _named([task_checker_settings.type for task_checker_settings in self.task_checkers])
         return tuple(
-            Check(next(names), task_checker_settings, task_checker_settings.level == "mandatory")
-            for task_checker_settings in self.task_checkers
+            Check(next(names), checker, checker.level == "mandatory", checker.only_datasets)
+            for checker in self.task_checkers
         )
 
 
@@ -189,13 +192,13 @@ class FlowSettings(ChainSettings):
 
     def task_flow(self) -> TaskFlow:
         """Return the flow."""
-        stages, fork, rejection_check = self.stages(self.on_rejected), self.fork, self.source.rejection_check
+        source = self.source.with_on_rejected(self.on_rejected)
+        stages, fork, rejection_check = self.stages(self.on_rejected), self.fork, source.rejection_check
         if rejection_check is not None:
-            stages = (Stage(_UNREAD, rejection_check, on_failure=self.on_rejected), *stages)
+            on_failure: OnRejected = "divert" if source.diverts_unreadable else self.on_rejected
+            stages = (Stage(_UNREAD, rejection_check, on_failure=on_failure), *stages)
         if fork is None:
-            return TaskFlow(
-                self.source, (Branch(self.sink, checks=self.checks()),), (*stages, *self._at_sink(self.sink))
-            )
+            return TaskFlow(source, (Branch(self.sink, checks=self.checks()),), (*stages, *self._at_sink(self.sink)))
         branches = tuple(
             Branch(
                 branch.sink,
@@ -206,7 +209,7 @@ class FlowSettings(ChainSettings):
             )
             for name, branch in fork.branches.items()
         )
-        return TaskFlow(self.source, branches, stages, fork.operator, self.on_rejected, fork.unmatched)
+        return TaskFlow(source, branches, stages, fork.operator, self.on_rejected, fork.unmatched)
 
     def _at_sink(self, sink: SinkSettings) -> tuple[Stage, ...]:
         """Return the check of records that a sink can't take, as the last stage before it."""
@@ -218,6 +221,10 @@ class FlowSettings(ChainSettings):
         if self.fork is None:
             return {"sink": self.sink}
         return {f"fork.branches.{name}.sink": branch.sink for name, branch in self.fork.branches.items()}
+
+
+def _datasets(converter: Converter) -> Sequence[str]:
+    return converter.only_datasets if isinstance(converter, StageSettings) else ()
 
 
 def _shows(sink: Any) -> bool:

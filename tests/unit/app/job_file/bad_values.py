@@ -162,6 +162,9 @@ BAD: dict[str, Bad] = {
     "FilesSource._has_distinct_characters": Bad(
         FILES % "format: csv, ▶quote: ','", "source.quote", "must differ from delimiter"
     ),
+    "FilesSource._names_columns": Bad(
+        FILES % "format: csv, ▶encoding: latin-99", "source.encoding", "must be a text encoding of Python"
+    ),
     "KafkaSource._compile": Bad(
         "source: {type: kafka, brokers: b, topic_patterns: [▶'(']}",
         "source.topic_patterns.0",
@@ -317,6 +320,9 @@ BAD: dict[str, Bad] = {
     ),
     "Cast._are_scalars": Bad(
         "converters: [{type: cast, columns: {▶a: [string]}}]", "converters.0.columns.a", "must not be a list, a struct"
+    ),
+    "Parse._has_consistent_forms": Bad(
+        "converters: [{type: parse, ▶thousands: '.'}]", "converters.0.thousands", "must differ from decimal"
     ),
     "EvolutionSettings._schema_goes_with_evolution": Bad(
         "converters: [{type: avro, registry: {url: 'http://r'}, ▶schema: {subject: s, version: 1}}]",

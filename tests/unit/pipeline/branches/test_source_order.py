@@ -234,6 +234,7 @@ CONVERTERS: Mapping[str, Mapping[str, Any]] = {
     "explode": {"column": "tags"},
     "filter": {"when": WHERE},
     "flatten": {},
+    "parse": {"columns": {"text": "int64"}},
     "hash": {"columns": ["text"], "key": "not a secret of anybody"},
     "json": {"column": "document"},
     "key": {"format": "int"},

@@ -56,6 +56,7 @@ def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
         (b"1,\xff\n\xe9,2\n3,4\n", [(b"1,\xff",), (b"\xe9,2",), ("3", "4")]),
         ('1,2\n3,"never\n4,5\n', [("1", "2"), (b'3,"never\n4,5\n',)]),
         ('1,2\n3,"never', [("1", "2"), (b'3,"never',)]),
+        ('1,2\n3,"\r', [("1", "2"), (b'3,"\r',)]),
         ('1,2\n"never,4\n5,6', [("1", "2"), (b'"never,4\n5,6',)]),
         ('1,"closed\n"\n2,"too\n\n"', [("1", "closed\n"), ("2", "too\n\n")]),
         ('1,a"b\n2,"c"d"e\n3,"f""g"\n4\n', [("1", 'a"b'), (b'2,"c"d"e',), ("3", 'f"g'), (b"4",)]),
@@ -194,8 +195,8 @@ def test_unparsable_rows_go_to_the_error_branch_and_the_others_are_published(fol
         (b"4,\xff", 2, 2, None),
     ]
     assert {row["error_construct"] for row in rejected} == {"source"}
-    assert rejected[0]["error_reason"] == f"{path}, row 1: 1 columns, and not 2"
-    assert rejected[1]["error_reason"].startswith(f"{path}, row 2: no UTF-8")
+    assert rejected[0]["error_reason"] == f"{path}, row 1: 1 columns; it must have 2"
+    assert rejected[1]["error_reason"].startswith(f"{path}, row 2: not UTF-8")
     audited = audit_store(world.store(machine), FilesSource.provenance, deep=True)
     assert (audited.exact, audited.records, audited.rejected) == (True, 2, 2)
     assert world.reprocess(machine, source, "a").succeeded  # type: ignore[arg-type]
@@ -213,6 +214,6 @@ def test_first_unparsable_row_without_an_error_branch_fails_its_work_unit_and_is
     path = folder.put("a/0.csv", "n,t\n1,2\n3\n")
     result = go(world, machine, source)  # type: ignore[arg-type]
     assert not result.succeeded
-    assert f"{path}, row 1: 1 columns, and not 2" in str(result.reasons.entries)
-    assert "construct=source" in str(result.reasons.entries)
+    assert f"{path}, line 3: 1 columns; it must have 2" in str(result.reasons.entries)
+    assert "SOURCE_FILES_UNREADABLE" in str(result.reasons.entries)
     assert tables(machine, "") == []

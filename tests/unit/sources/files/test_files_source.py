@@ -115,7 +115,7 @@ def test_invalid_files_settings_are_rejected(folder: Folder, wrong: dict[str, An
 
 
 def test_missing_folder_stops_the_source(folder: Folder) -> None:
-    with pytest.raises(SourceError, match="can't be listed") as refused:
+    with pytest.raises(SourceError, match="cannot be listed") as refused:
         folder.plan(paths=[f"{folder.folder}/typo/{{dataset}}/*.jsonl"])
     assert f"{folder.folder}/typo" in str(refused.value)
 
@@ -255,7 +255,7 @@ def test_begun_file_is_distinguished_from_one_of_the_same_name_in_another_folder
     first = folder.values(batches=1)
     assert 0 < len(first) < 8
     path.rename(path.with_suffix(".away"))
-    assert "a file is gone" in folder.problem("d")
+    assert "a partly read file is gone" in folder.problem("d")
     path.with_suffix(".away").rename(path)
     assert [*first, *folder.values()] == [str(n) for n in range(10, 18)]
     assert folder.values() == []
@@ -274,7 +274,7 @@ def test_missing_begun_file_is_reported_even_if_it_was_the_only_one(
     begun.rename(folder.folder / "away")
     begun.parent.rmdir()
     assert list(folder.plan()) == ["d"]
-    assert f"a file is gone of which {len(first)} rows are published: d/a.jsonl" in folder.problem("d")
+    assert f"a partly read file is gone, of which {len(first)} rows are published: d/a.jsonl" in folder.problem("d")
     begun.parent.mkdir()
     (folder.folder / "away").rename(begun)
     assert [*first, *folder.values()] == [*"123456"]
@@ -502,7 +502,7 @@ def test_folder_that_can_not_be_listed_stops_only_its_dataset(folder: Folder) ->
 def test_file_name_that_is_not_unicode_stops_only_its_dataset(folder: Folder) -> None:
     folder.put("d/a\udcff.jsonl", "1\n")
     folder.put("e/a.jsonl", "1\n")
-    assert "no valid Unicode" in folder.problem("d")
+    assert "not valid Unicode" in folder.problem("d")
     assert isinstance(folder.plan()["e"], DatasetPlan)
 
 
