@@ -101,11 +101,10 @@ def test_settings_named_on_the_task_flow_pages_exist() -> None:
 
 
 def test_tests_named_on_the_task_flow_pages_exist() -> None:
-    text = text_of(*TASK_FLOW)
+    text = text_of(*(page for page in TASK_FLOW if page.stem != "task-flow-omissions"))
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
-    rows = [line for line in text.splitlines() if re.match(r"\| .* `tests/", line)]
-    assert len(named) == len(rows) + 1, "one page names a test in a command"
-    assert len(rows) > 150
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| there", "| ---"))]
+    assert len(named) == len(rows)
     for path, test in named:
         assert (ROOT / path).is_file(), path
         assert not test or test in names_in(ROOT / path), f"{path}::{test}"

@@ -1,7 +1,7 @@
 """A fault in each construct under each policy: how far the watermark moves, what is published, and that the next run
 without the fault publishes the rest.
 
-The table of `conf/docs/reference/task-flow-faults.md` gives the expected watermarks. Its rows are these faults, by name. For
+The table of `conf/docs/reference/task-flow-faults.md` has the expected watermarks, by fault. For
 some of them the job file allows only the policy `full`. Twelve records are in three work units of four; the fault is at
 offset 6, in the middle of the second.
 """
