@@ -21,15 +21,15 @@ _FORK = "fork"
 def route_records(
     flow: TaskFlow, batches: Sequence[TracedBatch], rows: int, rejected: dict[int, Rejection], only: str = ""
 ) -> Mapping[str, list[TracedBatch]]:
-    """Return the pieces for each branch. Add records that no branch takes to `rejected`.
+    """Return the pieces for each branch. Add records that the fork sends to no branch to `rejected`.
 
     Args:
         flow: the job's task flow.
         batches: the records at the fork.
         rows: row count of the extractor's batch.
         rejected: rejections so far, by row.
-        only: for reprocessed records, the branch that had rejected them. If the fork no longer sends a record there, it
-            is rejected by that branch again. Other branches have had their copy before.
+        only: for reprocessed records, the branch that had rejected them; other branches have their copy. If the fork no
+            longer sends a record to this branch, the record is rejected by this branch again.
 
     Raises:
         RecordError: if a rejected record must fail its work unit.
@@ -60,7 +60,7 @@ def route_records(
 
 
 def row_mask(batches: Sequence[TracedBatch], rows: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the extractor's rows that the pieces have records of."""
+    """Return a mask of the extractor's rows: true if the pieces contain a record that came from the row."""
     mask = np.zeros(rows, bool)
     for traced in batches:
         mask[traced.origin_rows()] = True
