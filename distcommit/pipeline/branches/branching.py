@@ -29,7 +29,7 @@ from distcommit.core.work import (
 from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
 from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without_rows
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
-from distcommit.pipeline.branches.fork_routing import route_records, row_mask
+from distcommit.pipeline.branches.fork_routing import Router, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_converter, converter_schemas
 from distcommit.pipeline.limits.time_limit import construct_time_limit
@@ -73,7 +73,7 @@ class Branches:
         fields = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
         self._origin = Origin(*fields, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
-        self._shared = Chain(flow.stages, flow.construct_seconds)
+        self._shared, self._router = Chain(flow.stages, flow.construct_seconds), Router(flow)
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
         branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
@@ -120,7 +120,7 @@ class Branches:
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
         batches, rejected = self._shared.run([TracedBatch(batch)])
         with construct_time_limit(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
-            by_branch = route_records(self._flow, batches, batch.num_rows, rejected, self._only_branch)
+            by_branch = self._router.route(batches, batch.num_rows, rejected, self._only_branch)
         outputs = [
             pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines
         ]
@@ -239,8 +239,8 @@ class Branches:
         return (*results, *(_errors_of(name, sink, diverted[name], writer) for name, writer in self._errors.items()))
 
     @property
-    def _chains(self) -> list[Chain]:
-        return [self._shared, *(pipeline.chain for pipeline in self._pipelines)]
+    def _chains(self) -> list[Chain | Router]:
+        return [self._shared, self._router, *(pipeline.chain for pipeline in self._pipelines)]
 
     def failed(self) -> tuple[BranchResult, ...]:
         """Return the branches' results of a failed attempt: counts and errors."""
@@ -248,11 +248,11 @@ class Branches:
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
         """Return the counts of each construct."""
-        chains = [("", self._shared), *((pipeline.branch.name, pipeline.chain) for pipeline in self._pipelines)]
+        branches = ["", "", *(_shown(pipeline.branch.name) for pipeline in self._pipelines)]
         return tuple(
-            tally.counts(_shown(branch), stage.name)
-            for branch, chain in chains
-            for stage, tally in zip(chain.stages, chain.tallies, strict=True)
+            tally.counts(branch, name)
+            for branch, chain in zip(branches, self._chains, strict=True)
+            for name, tally in zip(chain.names, chain.tallies, strict=True)
         )
 
     def seconds(self) -> Mapping[str, float]:

@@ -80,6 +80,11 @@ class Chain:
     def __post_init__(self) -> None:
         self.tallies = [Tally() for _ in self.stages]
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the stages."""
+        return [stage.name for stage in self.stages]
+
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
         """Return the output pieces, and the rejected rows of the extractor's batch.
 
