@@ -182,5 +182,5 @@ def _require_package(spark: SparkSession, failure: str) -> None:
         expected=f"Python {sys.version_info.major}.{sys.version_info.minor} with distcommit and its requirements",
         found=" ".join(match[0].split()),
         todo="install it on every node and set spark.pyspark.python to that Python, or ship it with the job by"
-        " spark.submit.pyFiles or spark.archives: conf/docs/index.md, Your cluster",
+        " spark.submit.pyFiles or spark.archives: conf/docs/guides/cluster.md",
     )

@@ -14,6 +14,7 @@ import typer
 from tests.checkers.coverage_of_checkers import coverage_of_checkers
 from tests.checkers.fuzz import fuzz
 from tests.checkers.mutants import mutants, remember, table
+from tests.checkers.pages import pages
 from tests.checkers.peers import peers
 from tests.checkers.planted import planted
 from tests.checkers.planted_table import planted_table
@@ -267,6 +268,25 @@ def structure_command(
             f"a run of {run.records} records into {run.files} file: "
             f"{run.functions} functions in {run.modules} modules executed"
         )
+
+
+@app.command("pages")
+def pages_command(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Count the documentation's pages, words and code blocks. Exit 1 if a link is broken."""
+    counted = pages()
+    if as_json:
+        typer.echo(msgspec.json.encode(counted).decode())
+    else:
+        typer.echo(f"pages:            {counted.pages}, and {counted.generated} generated ones")
+        typer.echo(f"words:            {counted.words:,}, {counted.median_words:g} in the median page")
+        typer.echo(f"largest page:     {counted.largest.name}, {counted.largest.words:,} words")
+        typer.echo(f"paragraphs:       {counted.paragraph_median_words:g} words in the median")
+        typer.echo(f"code blocks:      {counted.blocks_per_1000_words} per 1,000 words of pages with commands")
+        typer.echo(f"README:           {counted.readme_words} words")
+        typer.echo(f"broken links:     {len(counted.broken_links)}")
+        for link in counted.broken_links:
+            typer.echo(f"  {link}")
+    raise typer.Exit(1 if counted.broken_links else 0)
 
 
 def _report(found: dict[str, Any], counted: str, at_least: int, *, as_json: bool) -> None:

@@ -1,5 +1,5 @@
 """Which calls Spark's Python streaming writers get, and when: why `df.writeStream.format("distcommit")` does not
-exist (conf/docs/index.md)."""
+exist (conf/docs/guides/streaming.md)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TellingWriter(DataSourceStreamArrowWriter):
 
 @pytest.mark.parametrize("kind", [DataSourceStreamWriter, DataSourceStreamArrowWriter])
 def test_spark_neither_requests_nor_restores_a_streaming_writer_s_state(kind: type[DataSourceStreamWriter]) -> None:
-    """This is why a sink's writers have none either (conf/docs/guides/custom-parts.md)."""
+    """This is why a sink's writers have none either (conf/docs/reference/task-flow-omissions.md)."""
     assert {name for name in dir(kind) if not name.startswith("_")} == {"write", "commit", "abort"}
 
 

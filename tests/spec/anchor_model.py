@@ -493,7 +493,7 @@ def disasters(switches: frozenset[str], stride: int = 1) -> Iterator[tuple[str, 
 
 def known_limit(part: str, moments: list[Moment], history: History) -> str:
     """Return the known limit that applies, if any: a loss that anchors can't detect and
-    conf/docs/concepts/guarantees.md documents.
+    conf/docs/operate/backup.md documents.
     """
     if not history.verdict.startswith("UNDETECTED"):
         return ""

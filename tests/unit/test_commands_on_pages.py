@@ -140,6 +140,7 @@ class Job:
             "FILE": "positions.csv",
             "positions.csv": "positions.csv",
             "POSITIONS.csv": "positions.csv",
+            "export.json": "positions.csv",
         }
         if word.endswith(".svg"):
             return str(self.folder / word)
@@ -261,8 +262,8 @@ def test_python_block_of_the_page_for_readers_runs(job: Job, monkeypatch: pytest
     for line in lines:
         exec(line.replace("/data/", f"{job.folder}/"), shown)
     assert len(lines) > 10
-    assert set(shown["cut"].datasets) == {"orders"}
-    assert shown["cut"].to_arrow().num_rows == 3
+    assert set(shown["snapshot"].datasets) == {"orders"}
+    assert shown["snapshot"].to_arrow().num_rows == 3
 
 
 def test_commands_in_comments_of_job_files_exist() -> None:

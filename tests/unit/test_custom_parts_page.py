@@ -1,4 +1,4 @@
-"""The examples on the page about custom parts meet the contract of each kind of part."""
+"""The examples on the pages about custom parts meet the contract of each kind of part."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from distcommit.testing.contracts import (
     TaskCheckerContract,
 )
 
-PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "guides" / "custom-parts.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+GUIDES = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "guides"
+TEXTS = {page.name: page.read_text(encoding="utf-8") for page in sorted(GUIDES.glob("custom-*.md"))}
 
 
-def blocks(heading: str) -> list[str]:
-    """Return the Python blocks of one section."""
-    section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
-    return re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+def blocks(page: str, language: str = "python") -> list[str]:
+    """Return the code blocks of one page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", TEXTS[page], re.MULTILINE | re.DOTALL)
 
 
-def module_of_page() -> ModuleType:
-    """Return the classes of the page as an importable module, as pickling requires."""
+def module_of_pages() -> ModuleType:
+    """Return the classes of the pages as an importable module, as pickling requires."""
     spec = spec_from_loader("distcommit_own_parts_page", loader=None)
     assert spec is not None
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
-    for block in (*blocks("Your own source"), *blocks("Your own constructs")):
-        exec(compile(block, str(PAGE), "exec"), module.__dict__)
+    for page in ("custom-source.md", "custom-constructs.md"):
+        for block in blocks(page):
+            exec(compile(block, page, "exec"), module.__dict__)
     return module
 
 
-PARTS = module_of_page()
+PARTS = module_of_pages()
 
 
 class TestLines(SourceContract):
@@ -126,7 +126,7 @@ class TestByKey(ForkContract):
 
 
 def sections() -> list[tuple[Section, dict[str, Any]]]:
-    """Return the job-file sections that the page shows."""
+    """Return the job-file sections with a custom class that the pages show."""
     kinds: dict[str, Section] = {
         "source": "source",
         "converters": "converter",
@@ -135,14 +135,11 @@ def sections() -> list[tuple[Section, dict[str, Any]]]:
         "fork": "fork",
         "sink": "sink",
     }
-    job_file_sections: list[tuple[Section, dict[str, Any]]] = []
-    for line in re.findall(r"^    (\w+: [\[{]+type: python.*)$", TEXT, re.MULTILINE):
-        ((key, value),) = yaml.safe_load(line.replace("{...}", "{}")).items()
-        job_file_sections.append((kinds[key], value[0] if isinstance(value, list) else value))
-    return job_file_sections
+    shown = (item for page in TEXTS for block in blocks(page, "yaml") for item in yaml.safe_load(block).items())
+    return [(kinds[key], value[0] if isinstance(value, list) else value) for key, value in shown]
 
 
-def test_job_file_sections_name_the_classes_of_the_page() -> None:
+def test_job_file_sections_name_the_classes_of_the_pages() -> None:
     assert {kind for kind, _ in sections()} == {"source", "converter", "row_checker", "task_checker", "fork", "sink"}
     for kind, section in sections():
         name = section["class"].rpartition(":")[2]
@@ -150,21 +147,21 @@ def test_job_file_sections_name_the_classes_of_the_page() -> None:
         part = settings_class(kind, "python").model_validate({k: v for k, v in settings.items() if k != "branches"})
         if kind == "source":
             assert part.model_dump()["options"] == {"folder": "/data/logs"}
-        elif kind != "sink":  # the page only sketches the class of the sink
+        elif kind != "sink":  # its page only sketches the class of the sink
             assert type(getattr(part, "instance")) is getattr(PARTS, name)  # noqa: B009 - settings are models to the type checker
 
 
-def test_contracts_named_on_the_page_exist() -> None:
-    named = set(re.findall(r"`(\w+Contract)`", TEXT))
+def test_contracts_named_on_the_pages_exist() -> None:
+    named = set(re.findall(r"`(\w+Contract)`", "".join(TEXTS.values())))
     assert len(named) == 7
     assert all(hasattr(contracts, name) for name in named)
 
 
-def test_commit_steps_of_the_page_commit(tmp_path: Path) -> None:
+def test_commit_steps_of_their_page_commit(tmp_path: Path) -> None:
     for folder in ("staging", "output"):
         (tmp_path / folder).mkdir()
     (tmp_path / "staging" / "a.parquet").write_bytes(b"a")
-    (block,) = blocks("Your own commit steps")
+    block = blocks("custom-steps.md")[0]
     shown: dict[str, Any] = {}
     exec(block.replace("/data/", f"{tmp_path}/"), shown)
     assert (tmp_path / "output" / "orders" / "a.parquet").read_bytes() == b"a"

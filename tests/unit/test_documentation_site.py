@@ -24,7 +24,7 @@ def test_site_is_built_without_a_warning(tmp_path: Path) -> None:
         [sys.executable, "-m", "mkdocs", *command], capture_output=True, text=True, check=False, env=environment
     )
     assert built.returncode == 0, built.stderr
-    assert "Set up a job" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "distcommit documentation" in (tmp_path / "index.html").read_text(encoding="utf-8")
     assert (tmp_path / "search" / "search_index.json").is_file()
 
 

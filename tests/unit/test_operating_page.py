@@ -1,4 +1,4 @@
-"""The page for operators lists exactly the existing exit codes, errors, alerts, run statuses and audit findings."""
+"""The pages for operators list exactly the existing exit codes, errors, alerts, run statuses and audit findings."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from pathlib import Path
 
 import distcommit
 from distcommit.app.auditing import audit
-from distcommit.app.inspection import recorded_runs
+from distcommit.app.inspection import runs
 from distcommit.app.running import alerts
 from distcommit.cli.help import EXIT_CODES
 from distcommit.cli.views import audit_view
 from distcommit.core import errors
 
-PAGE = (Path(distcommit.__file__).parents[1] / "conf" / "docs" / "operate" / "operating.md").read_text(encoding="utf-8")
+OPERATE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "operate"
 
 
-def section(title: str) -> str:
-    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
-def rows(title: str, head: str) -> list[list[str]]:
-    """Return the cells of the table with this head in a section."""
-    table = section(title).partition(f"| {head} |")[2].partition("\n\n")[0]
+def rows(page: str, head: str) -> list[list[str]]:
+    """Return the cells of the table with this head on a page."""
+    text = (OPERATE / f"{page}.md").read_text(encoding="utf-8")
+    table = text.partition(f"| {head} |")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
 
 
@@ -34,7 +31,7 @@ def tree_of(module: object) -> ast.Module:
 
 def test_exit_codes_on_the_page_are_those_of_the_help() -> None:
     expected = re.findall(r"^ *(\d+)  (.+?)\\?$", EXIT_CODES, re.MULTILINE)
-    assert [(code, means) for code, means, _ in rows("Exit codes", "code | means | to do")] == expected
+    assert [(code, means) for code, means, _ in rows("exit-codes", "code | means | to do")] == expected
 
 
 def kinds(root: type[errors.DistcommitError] = errors.DistcommitError) -> Iterator[type[errors.DistcommitError]]:
@@ -45,13 +42,13 @@ def kinds(root: type[errors.DistcommitError] = errors.DistcommitError) -> Iterat
 
 
 def test_page_lists_each_error_with_its_exit_code() -> None:
-    listed = {kind.strip("`"): int(code) for kind, code, *_ in rows("Errors", "class | code | means | to do")}
+    listed = {kind.strip("`"): int(code) for kind, code, *_ in rows("exit-codes", "class | code | means | to do")}
     assert listed == {kind.__name__: kind.exit_code for kind in kinds()}
 
 
 def test_page_lists_each_alert() -> None:
     listed = {
-        reason.strip("`"): problem for reason, problem, *_ in rows("Alerts", "`trigger` | problem | means | to do")
+        reason.strip("`"): problem for reason, problem, *_ in rows("alerts", "`trigger` | problem | means | to do")
     }
     assert listed == {
         reason: f"[`{kind.id}`](../reference/problems.md#{kind.id.lower()})" for reason, kind in alerts.ALERTS.items()
@@ -59,7 +56,7 @@ def test_page_lists_each_alert() -> None:
 
 
 def test_page_lists_each_audit_finding() -> None:
-    listed = {finding.strip("`") for finding, *_ in rows("What an audit finds", "it says | means | to do")}
+    listed = {finding.strip("`") for finding, *_ in rows("audit", "it says | means | to do")}
     findings: set[str] = {"holes"}
     for node in ast.walk(tree_of(audit_view)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "listing":
@@ -74,5 +71,5 @@ def test_page_lists_each_audit_finding() -> None:
 
 
 def test_page_lists_each_run_status() -> None:
-    listed = [status for status, _ in rows("What ran, and how it ended", "status | means")]
-    assert set(listed) == set(recorded_runs.RunStatus)
+    listed = [status for status, _ in rows("status", "status | means")]
+    assert set(listed) == set(runs.RunStatus)

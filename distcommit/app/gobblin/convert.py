@@ -53,8 +53,8 @@ _WHY: tuple[tuple[str, str], ...] = (
         "the client's settings are source.client, by librdkafka's names",
     ),
     (r"source\..*", "is of a source's class; those of the Kafka source are source.* in the job file"),
-    (r"converter\..*", "converters of the job file: conf/docs/index.md#constructs"),
-    (r"fork\..*", "fork of the job file: conf/docs/index.md#constructs"),
+    (r"converter\..*", "converters of the job file: conf/docs/guides/transforms.md"),
+    (r"fork\..*", "fork of the job file: conf/docs/guides/forks.md"),
     (r"qualitychecker\.row\..*", "row_checkers of the job file; for rejected records: on_rejected"),
     (r"writer\.builder\.class", "sink.type and sink.format choose what is written"),
     (

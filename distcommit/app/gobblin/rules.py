@@ -158,7 +158,12 @@ def _launching(job: Translation) -> None:
     slots = str(integer_of(threads, least=1)) if threads is not None else "2"
     translated = master or f"local[{slots},4]"
     if kind is not None:
-        job.put(kind, "spark.master", translated, "executors need this package (conf/docs/index.md)" if master else "")
+        job.put(
+            kind,
+            "spark.master",
+            translated,
+            "executors need this package (conf/docs/guides/cluster.md)" if master else "",
+        )
     elif threads is not None:
         job.put(None, "spark.master", translated)
     if threads is not None and not master:

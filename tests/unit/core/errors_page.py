@@ -23,7 +23,7 @@ Python and of libraries begin with their class name instead.
 
 With `--json` a command that fails prints `{"error": {"id", "title", "text", "cause", "action", "command",
 "exit_code"}}`. In Python, `error.id` is the id. The class of an error determines its [exit
-code](../operate/operating.md#exit-codes). [Problems](problems.md) that `status` reports have ids of their own.
+code](../operate/exit-codes.md). [Problems](problems.md) that `status` reports have ids of their own.
 """
 
 

@@ -34,7 +34,7 @@ _HEAD = """\
 Written by `python -m tests.unit.app.job_file.configuration_page` from the classes that read a job file; a test holds it
 to them. A job file is YAML; [kafka-to-parquet.yaml](../../jobs/kafka-to-parquet.yaml) is one to copy. `--set
 section.key=value` wins over the file. What may be changed once a store is filled:
-[running it](../index.md#what-may-be-changed-and-what-not).
+[changing settings](../operate/changing-settings.md).
 
 All problems of a file are reported at once, each with its position, the setting and a remedy:
 
@@ -71,7 +71,7 @@ _PARTS: Mapping[Section, tuple[str, str]] = {
     "source": ("Sources", "The section `source`, by its `type`."),
     "converter": (
         "Converters",
-        "Each of the list `converters`, of a job or a branch. [How they go together](../index.md#constructs).",
+        "Each of the list `converters`, of a job or a branch. [How they go together](../guides/transforms.md).",
     ),
     "row_checker": (
         "Row checkers",
@@ -102,18 +102,18 @@ _EVERYWHERE: Mapping[str, str] = {
     "on_failure": "what becomes of a record that does not pass.",
 }
 _MORE: Mapping[tuple[Section, str], str] = {
-    ("source", "files"): "../index.md#your-files",
-    ("source", "kafka"): "../index.md#your-kafka",
-    ("source", "micro_batch"): "../index.md#your-stream",
-    ("source", "python"): "../guides/custom-parts.md#your-own-source",
-    ("source", "rest"): "../index.md#your-rest-server",
-    ("source", "spark"): "../index.md#sparks-readers",
-    ("source", "sql"): "../index.md#your-database",
-    ("sink", "console"): "../connectors/sinks.md#trying-a-job-out",
-    ("sink", "files"): "../index.md#files",
-    ("sink", "python"): "../guides/custom-parts.md#your-own-sink",
+    ("source", "files"): "../connectors/source-files.md",
+    ("source", "kafka"): "../connectors/source-kafka.md",
+    ("source", "micro_batch"): "../guides/streaming.md",
+    ("source", "python"): "../guides/custom-source.md",
+    ("source", "rest"): "../connectors/source-rest.md",
+    ("source", "spark"): "../connectors/source-spark.md",
+    ("source", "sql"): "../connectors/source-sql.md",
+    ("sink", "console"): "../guides/preview.md",
+    ("sink", "files"): "../connectors/sink-files.md",
+    ("sink", "python"): "../guides/custom-sinks.md",
     **{
-        (section, "python"): "../guides/custom-parts.md#your-own-constructs"
+        (section, "python"): "../guides/custom-constructs.md"
         for section in ("converter", "row_checker", "task_checker", "fork")
     },
 }
@@ -285,7 +285,7 @@ def _plain_kind(annotation: Any) -> str:
     if origin is dict:
         return f"map to {_plain_kind(arguments[1])}"
     if annotation is Condition:
-        return "[condition](../index.md#constructs)"
+        return "[condition](../guides/transforms.md#conditions)"
     if inspect.isclass(annotation) and issubclass(annotation, StrEnum):
         return ", ".join(f"`{item}`" for item in annotation)
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
