@@ -9,7 +9,7 @@ from pathlib import Path
 
 import distcommit
 from distcommit.app.auditing import audit
-from distcommit.app.inspection import runs
+from distcommit.app.inspection import recorded_runs as runs
 from distcommit.app.running import alerts
 from distcommit.cli.help import EXIT_CODES
 from distcommit.cli.views import audit_view
