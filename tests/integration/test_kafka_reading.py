@@ -22,7 +22,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.kafka.extractor import KafkaExtractor
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.settings import KafkaSource
 from tests.servers.kafka import KafkaServer
 
 RECORDS = 60_000

@@ -16,7 +16,7 @@ import pytest
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.work import DatasetPlan
-from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.settings import SqlSource
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sources.sql.sql_tables import Reader, planned, queried, source
 

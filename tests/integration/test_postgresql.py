@@ -21,7 +21,7 @@ from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
-from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.settings import SqlSource
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sources.sql.sql_tables import Reader, planned, queried, source
 

@@ -1,6 +1,6 @@
 """A custom source.
 
-Must not answer for the class: the section forwards each member of the interface. Start reading at `source`.
+Must not answer for the class: the section forwards each member of the interface. Start reading at `settings`.
 """
 
-SETTINGS = "source:PythonSource"
+SETTINGS = "settings:PythonSource"

@@ -26,7 +26,7 @@ from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
 from distcommit.sources.plan_error import PlanError, column_end_error
 from distcommit.sources.snapshots import plan_snapshot, stored_position
-from distcommit.sources.spark.source import extract_by
+from distcommit.sources.spark.settings import extract_by
 from distcommit.sources.watermark_column import (
     BEGINNINGS,
     PARTITION,

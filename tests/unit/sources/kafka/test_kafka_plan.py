@@ -25,7 +25,7 @@ from distcommit.pipeline import attempt
 from distcommit.sources.kafka.client import KafkaQueries
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicMetadata, TopicSelection
 from distcommit.sources.kafka.plan import fair_shares, limited_to_reread, pack, plan_dataset
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.sources.plan_error import PlanError
 from tests.unit.sources.retried_ranges import ReadingAgain
 

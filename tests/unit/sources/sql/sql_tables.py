@@ -14,7 +14,7 @@ from distcommit.core.interfaces.source import DatasetProblem, Planned, Source, S
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
-from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.settings import SqlSource
 from tests.unit.sources.retried_ranges import states_of
 
 

@@ -22,7 +22,7 @@ from distcommit.core.work import DatasetPlan
 from distcommit.engine.driver.run import run
 from distcommit.protocol.readiness import RetryPolicy
 from distcommit.sources.sql.queries import Query
-from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.settings import SqlSource
 from distcommit.sources.sql.tables import Table
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import NOTHING, OUTPUT, Machine, launch

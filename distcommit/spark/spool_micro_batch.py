@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, spooled_micro_batch, spooled_query
-from distcommit.sources.micro_batch.source import Spool, SpooledBatch
+from distcommit.sources.micro_batch.spool import Spool
+from distcommit.sources.micro_batch.spooled_batch import SpooledBatch
 from distcommit.stores.folders.staging import remove_attempts
 from distcommit.stores.state.job_store import JobStore
 

@@ -222,7 +222,7 @@ class SqlSource(SettingsModel, SourceSettings):
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
         database = self._database()
-        from distcommit.sources.sql.planning import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+        from distcommit.sources.sql.planner import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         def predicate(table: str) -> bool:
             state = states.get(table)
@@ -235,7 +235,7 @@ class SqlSource(SettingsModel, SourceSettings):
 
     def check_connection(self) -> str:
         database = self._database()
-        from distcommit.sources.sql.planning import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+        from distcommit.sources.sql.planner import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         return count_tables(database, self.selection)
 

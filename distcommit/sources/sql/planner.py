@@ -16,7 +16,7 @@ from distcommit.core.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
-from distcommit.sources.sql.plan import missing_values_warning, plan_table
+from distcommit.sources.sql.next_range import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import Reflected, full_table_of, reflect, reflect_table, table_names, table_of
