@@ -23,7 +23,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.sql.settings import SqlSource
 from tests.servers.postgresql import PostgresServer
-from tests.unit.sources.sql.sql_tables import Reader, planned, queried, source
+from tests.unit.sources.sql.sql_tables import Reader, deferred, planned, queried, source
 
 _NUMBERS = itertools.count()
 
@@ -400,6 +400,26 @@ def test_forbidden_or_locked_table_is_reported_and_others_are_planned(
     assert "lock timeout" in problems["t1"]
     assert [dataset_plan.dataset_urn for dataset_plan in plan if isinstance(dataset_plan, DatasetPlan)] == ["t2"]
     schema.run(f"DROP OWNED BY {schema.name}_user", f"DROP ROLE {schema.name}_user")
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY (id, n)", "CHECK (n > 0)"])
+def test_rows_that_wait_are_counted(schema: Schema, key: str) -> None:
+    schema.run(
+        f"CREATE TABLE t (id int NOT NULL, n int, {key})",
+        "INSERT INTO t VALUES (1, 1), (2, 1), (2, 2), (2, 3)",
+        f"CREATE TABLE times (id timestamptz NOT NULL, n int, {key})",
+        "INSERT INTO times VALUES (now(), 1), (now() - interval '9 min', 2), ('2024-01-01Z', 3)",
+        "CREATE TABLE partly (id int NOT NULL, n int)",
+        "CREATE INDEX ON partly (id) WHERE n > 1",
+        "INSERT INTO partly SELECT * FROM t",
+    )
+    assert deferred(schema.source(tables=["t", "partly"])) == {"partly": (3, False), "t": (3, False)}
+    assert deferred(schema.source(tables=["times"], lookback=3600)) == {"times": (2, False)}
+    reader = Reader(schema.source())
+    reader.run()
+    assert reader.plan() is None
+    indexed = key.startswith("PRIMARY")
+    assert deferred(reader.source, reader.watermark) == {"t": (3, False) if indexed else (1, True)}
 
 
 @pytest.mark.parametrize("times_end", ["clock", "newest"])

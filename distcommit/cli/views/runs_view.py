@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
-from distcommit.cli.views.run_lines import clock_time, flow_table
+from distcommit.cli.views.run_lines import clock_time, deferred_records, flow_table
 from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,
@@ -95,6 +95,7 @@ def recorded_run_view(result: RecordedRun) -> RenderableType:
             + (", ".join(f"{n:,} {escape(k.replace('_', ' '))}" for k, n in phase.counts.not_zero.items()) or "nothing")
             for phase in record.phases
         }
+        facts |= deferred_records(record.totals.deferred)
     if started is not None:
         facts["driver"] = (
             f"process {started.facts.pid} on {escape(started.facts.host)}, {escape(started.facts.job_file)}"

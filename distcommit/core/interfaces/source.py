@@ -55,6 +55,23 @@ class SkippedDataset:
 
 
 @dataclass(frozen=True, slots=True)
+class DeferredRecords:
+    """Records of a dataset that the source leaves for later runs by a rule of its own. This is not a problem.
+
+    Attributes:
+        dataset_urn: the dataset.
+        records: how many records; at least 1.
+        cause: the rule, and when a run will read the records. Use the same text for all datasets of one cause.
+        is_minimum: whether there may be more than `records`.
+    """
+
+    dataset_urn: str
+    records: int
+    cause: str
+    is_minimum: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Lag:
     """How far a dataset is behind its source.
 
@@ -84,7 +101,7 @@ class GroupPositions:
     missing: Sequence[str] = ()
 
 
-Planned = DatasetPlan | DatasetProblem | SourceFact | SkippedDataset
+Planned = DatasetPlan | DatasetProblem | SourceFact | SkippedDataset | DeferredRecords
 """An element of a source's plan."""
 
 

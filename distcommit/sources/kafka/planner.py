@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import islice
-from typing import Protocol
+from typing import Literal, Protocol
 
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
@@ -13,7 +12,7 @@ from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries
-from distcommit.sources.kafka.names import KafkaDataset, TopicSelection, UnknownTopicId, no_such_topic
+from distcommit.sources.kafka.names import KafkaDataset, Start, TopicSelection, UnknownTopicId, no_such_topic
 from distcommit.sources.kafka.plan import (
     PlanRules,
     expiry_error,
@@ -46,11 +45,11 @@ class PlannedSource(PlanRules, Protocol):
         """Topics that the job file names."""
 
     @property
-    def dataset(self) -> str:
+    def dataset(self) -> Literal["topic", "partition"]:
         """`topic` or `partition`."""
 
     @property
-    def start(self) -> str | datetime:
+    def start(self) -> Start:
         """Where a new topic begins."""
 
     @property

@@ -12,14 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy import types
 from sqlalchemy.dialects import mysql
 
-from distcommit.core.errors import SourceError
 from distcommit.sources.watermark_column import Kind
 
-__all__ = ["Column", "column_of", "kind_of", "watermark_expression"]
+__all__ = ["CONVERSION_ERRORS", "Column", "column_of", "kind_of", "watermark_expression"]
 
 _DIGITS_128, _DIGITS_256 = 38, 76
 _BINARY_ORDER = {"postgresql": "C", "sqlite": "BINARY"}
 _NO_TEXT_POSITIONS = ("CITEXT", "SET")
+CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _Bytes = types.LargeBinary | types.BINARY | types.VARBINARY | mysql.TINYBLOB | mysql.MEDIUMBLOB | mysql.LONGBLOB
 
 
@@ -73,23 +73,23 @@ class Column:
         """Convert a driver's values to an array.
 
         Raises:
-            SourceError: if a value is not of the column's type. SQLite stores any value in any column.
+            ArrowException, TypeError, ValueError, OverflowError: if a value is not of the column's type. SQLite stores
+                any value in any column.
         """
-        try:
-            if self.parse is not None:
-                values = [None if value is None else self.parse(value) for value in values]
-            if pa.types.is_integer(self.type) and any(isinstance(value, float) for value in values):
-                raise ValueError("a number that is not whole")
-            return pa.array(values, self.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise SourceError(
-                "a value does not fit its column",
-                id="SOURCE_VALUE_UNREADABLE",
-                column=self.name,
-                expected=str(self.type),
-                found=str(error),
-                todo="correct the value, or leave the column out by source.overrides.TABLE.columns",
-            ) from error
+        if self.parse is not None:
+            values = [None if value is None else self.parse(value) for value in values]
+        if pa.types.is_integer(self.type) and any(isinstance(value, float) for value in values):
+            raise ValueError("a number that is not whole")
+        return pa.array(values, self.type)
+
+    def first_unreadable(self, values: Sequence[Any]) -> tuple[int, str] | None:
+        """Return the index of the first value that cannot be converted, and the reason; None if all can."""
+        for index, value in enumerate(values):
+            try:
+                self.array([value])
+            except CONVERSION_ERRORS as error:
+                return index, str(error)
+        return None
 
 
 def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Column | None:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 import sqlalchemy as sa
 
 from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.source import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
@@ -37,7 +39,15 @@ from distcommit.sources.watermark_column import (
     position_of,
 )
 
-__all__ = ["QueryChangedError", "missing_values_warning", "plan_table"]
+MAX_COUNTED = 10_000
+"""Rows that are counted above a range; more are reported as a minimum."""
+_TIES = "they have the greatest value of the watermark column, and are read once there is a greater one"
+_PRESENT = "their times are not before the database's present second, and are read once they are"
+_LOOKBACK = "they are within source.lookback of the end of the watermark column, and are read once they are not"
+_LIMIT = "source.records_per_dataset was reached, and the next run continues there"
+_RETRIED = "an earlier run could not read the range below them, which is read first"
+
+__all__ = ["MAX_COUNTED", "QueryChangedError", "missing_values_warning", "plan_table"]
 
 
 class QueryChangedError(PlanError):
@@ -70,8 +80,8 @@ def plan_table(
     limit: int,
     rows_per_unit: int,
     note: Callable[[str], None],
-) -> DatasetPlan | None:
-    """Return the plan of one table; None if it has no new rows.
+) -> tuple[DatasetPlan | None, DeferredRecords | None]:
+    """Return the plan of one table, or None if it has no new rows; and the rows that are left for later runs, if any.
 
     Args:
         connection: a connection in a transaction.
@@ -89,22 +99,24 @@ def plan_table(
         PlanError: if the stored position is above the column's greatest value.
         SourceError: if the stored position is not one of the column, or the column has values that can't be positions.
     """
-    beginning = BEGINNINGS[table.kind]
     stored = _stored(table, state)
-    end = _end(connection, table, stored, note)
-    low = stored if stored is not None else end if from_latest else beginning
-    high = end if at_or_past(end, low) else low
-    newest, high = high, end_of_retry(retried_end, table.incarnation, low, high)
-    size = _count(connection, table, low, high)
-    if not size and high != newest:
-        high, size = newest, _count(connection, table, low, newest)
-    if not size and stored is not None:
-        return None
-    if limit and size > limit:
-        high, size = _cut(connection, table, low, high, limit), limit
-    units = _units(connection, table, low, high, size, rows_per_unit)
+    newest_end, greatest = _end(connection, table, stored, note)
+    low = stored if stored is not None else newest_end if from_latest else BEGINNINGS[table.kind]
+    newest_high = newest_end if at_or_past(newest_end, low) else low
+    high = end_of_retry(retried_end, table.incarnation, low, newest_high)
+    counts = _count(connection, table, low, high, greatest)
+    if not counts.rows and high != newest_high:
+        high, counts = newest_high, _count(connection, table, low, newest_high, greatest)
+    cause = _cause(table) if high == newest_high else _RETRIED
+    if not counts.rows and stored is not None:
+        return None, counts.deferred(table.name, cause)
+    if limit and counts.rows > limit:
+        high, cause = _cut(connection, table, low, high, limit), _LIMIT
+        counts = _Counts(limit, counts.rows - limit + counts.above, is_minimum=True)
+    units = _units(connection, table, low, high, counts.rows, rows_per_unit)
     start = Watermark({PARTITION: low} if stored is None else {}, table.incarnation)
-    return DatasetPlan(table.name, state.watermark if state else None, start, units)
+    plan = DatasetPlan(table.name, state.watermark if state else None, start, units)
+    return plan, counts.deferred(table.name, cause)
 
 
 def missing_values_warning(connection: sa.Connection, table: Table) -> str:
@@ -125,8 +137,40 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
     return str(error)
 
 
-def _count(connection: sa.Connection, table: Table, low: Position, high: Position) -> int:
-    return int(connection.scalars(table.count(low, high)).one()) if high != low else 0
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Rows of a range, and rows above it: exact, or at least so many."""
+
+    rows: int
+    above: int
+    is_minimum: bool = False
+
+    def deferred(self, table: str, cause: str) -> DeferredRecords | None:
+        return DeferredRecords(table, self.above, cause, self.is_minimum) if self.above > 0 else None
+
+
+def _count(
+    connection: sa.Connection, table: Table, low: Position, high: Position, greatest: Position | None
+) -> _Counts:
+    """Count the rows of [low, high) and those above, without another pass over the table: by a bounded query of an
+    index, else by the same query. `greatest`: greatest value of the column; None if it was not queried."""
+    has_above = greatest is None or at_or_past(greatest, high)
+    if high != low and has_above and not table.is_indexed:
+        rows, above = connection.execute(table.count_both(low, high)).one()
+        return _Counts(rows, above)
+    rows = int(connection.scalars(table.count(low, high)).one()) if high != low else 0
+    if not has_above:
+        return _Counts(rows, 0)
+    if not table.is_indexed:
+        return _Counts(rows, 0 if greatest is None else 1, is_minimum=True)
+    above = int(connection.scalars(table.count_from(high, MAX_COUNTED + 1)).one())
+    return _Counts(rows, min(above, MAX_COUNTED), is_minimum=above > MAX_COUNTED)
+
+
+def _cause(table: Table) -> str:
+    if table.rules.lookback:
+        return _LOOKBACK
+    return _PRESENT if table.kind is Kind.TIME and not table.rules.to_newest else _TIES
 
 
 def _mark(table: Table, position: Position) -> Watermark:
@@ -161,25 +205,27 @@ def _stored(table: Table, state: DatasetState | None) -> Position | None:
     return stored_position(table.name, state, table.incarnation, lambda position: is_position(table.kind, position))
 
 
-def _end(connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]) -> Position:
-    """Return the end of the range that may be read now.
+def _end(
+    connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
+) -> tuple[Position, Position | None]:
+    """Return the end of the range that may be read now, and the greatest value of the column if it was queried.
 
     Raises:
         PlanError: if the greatest value is below the stored position.
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
-        return _end_of_times(connection, table, stored, note)
+        return _end_of_times(connection, table, stored, note), None
     newest = connection.scalars(table.newest()).one()
     if newest is None:  # a queue that was consumed, or a truncated table: the next rows decide
-        return beginning
-    top = table.position(newest)
+        return beginning, None
+    top = greatest = table.position(newest)
     if isinstance(top, int) and table.is_unique:
         top += 1
     if stored is not None and not at_or_past(top, stored):
         raise _went_back(table, stored, top)
     if isinstance(top, int):
-        return max(top - lookback, as_offset(beginning))
+        return max(top - lookback, as_offset(beginning)), greatest
     if lookback:
         raise SourceError(
             "a watermark column of text must have lookback 0",
@@ -190,7 +236,7 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None, note:
             found=str(lookback),
             todo=f"if its rows commit in the order of their values, set source.overrides.{table.name}.lookback to 0",
         )
-    return top
+    return top, greatest
 
 
 def _end_of_times(

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.extract_description import Extract, with_extract
-from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords, Planned, SkippedDataset, SourceState
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
@@ -97,7 +97,7 @@ def _plan_one(
     name: str,
     table_description: Reflected | None,
     states: SourceState,
-) -> Iterator[DatasetPlan | DatasetProblem | SkippedDataset]:
+) -> Iterator[Planned]:
     select, state = rules.selection, states.get(name)
     requested = select.rules_of(name)
     untold, notes = "", list[str]()
@@ -109,12 +109,13 @@ def _plan_one(
         reflected = reflected.with_keys(name, requested.keys)
         location = (reflected, requested, connection.dialect.name, select.schema)
         planned: DatasetPlan | None
+        deferred: DeferredRecords | None = None
         if not requested.watermark:
             planned = plan_snapshot(name, state, connection.scalars(full_table_of(name, *location).count()).one())
         else:
             table = table_of(name, *location)
             untold = missing_values_warning(connection, table)
-            planned = plan_table(
+            planned, deferred = plan_table(
                 connection,
                 table,
                 state,
@@ -129,6 +130,8 @@ def _plan_one(
         yield SkippedDataset(name, text, "rows may never be read")
     if untold:
         yield DatasetProblem(name, untold)
+    if deferred is not None:
+        yield deferred
     if planned is not None:
         extract = structs.replace(rules.extract_of(name), keys=reflected.keys)
         units = (

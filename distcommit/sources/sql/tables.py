@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.engine.interfaces import ReflectedColumn, ReflectedIndex
 from sqlalchemy.engine.reflection import ObjectKind
 from sqlalchemy.exc import NoSuchTableError, SAWarning
 
@@ -49,12 +49,19 @@ Source = sa.TableClause | sa.TextClause
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
-    """Description of a table by the database. `unique`: columns that are unique by themselves; `keys`: columns of the
-    primary key."""
+    """Description of a table by the database.
+
+    Attributes:
+        columns: all columns.
+        unique: columns that are unique by themselves.
+        keys: columns of the primary key.
+        indexed: columns that an index over all rows begins with.
+    """
 
     columns: list[ReflectedColumn]
     unique: frozenset[str]
     keys: tuple[str, ...] = ()
+    indexed: frozenset[str] = frozenset()
 
     def with_keys(self, table: str, keys: tuple[str, ...]) -> Reflected:
         """Return the description with the job file's keys, if there are any.
@@ -107,6 +114,7 @@ class Table:
         columns: columns to read.
         kind: kind of the watermark column.
         is_unique: whether the watermark column is unique.
+        is_indexed: whether an index finds the rows above a position.
         may_be_null: whether the watermark column may be null.
     """
 
@@ -118,6 +126,7 @@ class Table:
     kind: Kind
     has_zone: bool
     is_unique: bool
+    is_indexed: bool
     may_be_null: bool
 
     @property
@@ -139,6 +148,17 @@ class Table:
     def count(self, low: Position, high: Position) -> sa.Select[Any]:
         """Count the rows of [low, high)."""
         return self._of(sa.func.count()).where(*self._within(low, high))
+
+    def count_from(self, position: Position, most: int) -> sa.Select[Any]:
+        """Count the rows at or above a position, up to `most` of them."""
+        rows = self._of(sa.literal_column("1").label("one")).where(self.mark >= self._bound(position), *self._chosen())
+        return sa.select(sa.func.count()).select_from(rows.limit(most).subquery())
+
+    def count_both(self, low: Position, high: Position) -> sa.Select[Any]:
+        """Count the rows of [low, high), and those at or above `high`, in one pass over the table."""
+        is_below = self.mark < self._bound(high)
+        counts = (sa.func.count(sa.case((is_below, 1))), sa.func.count(sa.case((sa.not_(is_below), 1))))
+        return self._of(*counts).where(*self._from(low), *self._chosen())
 
     def newest(self) -> sa.Select[Any]:
         """Select the greatest value of the watermark column; null if there is none."""
@@ -173,15 +193,20 @@ class Table:
         try:
             return position_of(self.kind, value)
         except ValueError as error:
-            raise SourceError(
-                "a value of the watermark column can't be a position",
-                id="WATERMARK_VALUE_INVALID",
-                table=self.name,
-                column=self.rules.watermark,
-                expected=f"{self.kind}",
-                found=str(error),
-                todo="correct the row, exclude it by source.overrides.TABLE.where, or set another column",
-            ) from error
+            raise self.position_error(error) from error
+
+    def position_error(self, error: ValueError, row: str = "") -> SourceError:
+        """Return the error for a value that can't be a position. `row`: names the row, if it is known."""
+        return SourceError(
+            "a value of the watermark column can't be a position",
+            id="WATERMARK_VALUE_INVALID",
+            table=self.name,
+            column=self.rules.watermark,
+            **({"row": row} if row else {}),
+            expected=f"{self.kind}",
+            found=str(error),
+            todo=f"correct the row, exclude it by source.overrides.{self.name}.where, or set another column",
+        )
 
     def _of(self, *statement: sa.ColumnElement[Any]) -> sa.Select[Any]:
         return sa.select(*statement).select_from(self.source)
@@ -190,8 +215,10 @@ class Table:
         return _chosen(self.rules)
 
     def _within(self, low: Position, high: Position) -> list[sa.ColumnElement[Any]]:
-        above = [] if low == BEGINNINGS[self.kind] else [self.mark >= self._bound(low)]
-        return [*above, self.mark < self._bound(high), *self._chosen()]
+        return [*self._from(low), self.mark < self._bound(high), *self._chosen()]
+
+    def _from(self, low: Position) -> list[sa.ColumnElement[Any]]:
+        return [] if low == BEGINNINGS[self.kind] else [self.mark >= self._bound(low)]
 
     def _bound(self, position: Position) -> Any:
         if self.kind is Kind.INTEGER:
@@ -222,6 +249,7 @@ def table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, s
         kind=kind,
         has_zone=bool(getattr(mark["type"], "timezone", False)),
         is_unique=rules.watermark in reflected.unique,
+        is_indexed=rules.watermark in reflected.indexed and kind is not Kind.TEXT,  # compared by other bytes
         may_be_null=mark["nullable"],
     )
 
@@ -271,23 +299,27 @@ def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None)
         columns = inspector.get_multi_columns(schema, names, anything)
         keys = inspector.get_multi_pk_constraint(schema, names, anything)
         constraints = inspector.get_multi_unique_constraints(schema, names, anything)
+        indexes = inspector.get_multi_indexes(schema, names, anything)
     is_postgresql = connection.dialect.name == "postgresql"
     parents = set(connection.scalars(_PARENTS, {"schema": schema}) if is_postgresql else ())
-    return {
-        name[1]: Reflected(
-            described,
-            frozenset(
-                item[0]
-                for item in (
-                    keys[name]["constrained_columns"] if name in keys else [],
-                    *(constraint["column_names"] for constraint in constraints.get(name, [])),
-                )
-                if len(item) == 1 and name[1] not in parents
-            ),
-            tuple(keys[name]["constrained_columns"]) if name in keys else (),
+    described: dict[str, Reflected] = {}
+    for key, table_columns in columns.items():
+        primary = keys[key]["constrained_columns"] if key in keys else []
+        enforced = [primary, *(constraint["column_names"] for constraint in constraints.get(key, []))]
+        whole = [index["column_names"] for index in indexes.get(key, []) if not _is_partial(index)]
+        described[key[1]] = Reflected(
+            table_columns,
+            frozenset(names[0] for names in enforced if len(names) == 1 and key[1] not in parents),
+            tuple(primary),
+            frozenset(names[0] for names in (*enforced, *whole) if names and names[0] is not None),
         )
-        for name, described in columns.items()
-    }
+    return described
+
+
+def _is_partial(index: ReflectedIndex) -> bool:
+    """Return whether an index lacks rows, or is not ordered."""
+    options = index.get("dialect_options", {})
+    return any(value for name, value in options.items() if name.endswith(("_where", "_using", "_prefix")))
 
 
 def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
