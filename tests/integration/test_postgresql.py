@@ -6,17 +6,21 @@ import datetime as dt
 import gc
 import itertools
 import pickle
+import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
+import yaml
 
+import distcommit
 from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
 from distcommit.core.watermark import Watermark
@@ -420,6 +424,33 @@ def test_rows_that_wait_are_counted(schema: Schema, key: str) -> None:
     assert reader.plan() is None
     indexed = key.startswith("PRIMARY")
     assert deferred(reader.source, reader.watermark) == {"t": (3, False) if indexed else (1, True)}
+
+
+def test_recommended_settings_for_updated_at_read_each_change_once(
+    schema: Schema, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = (Path(distcommit.__file__).parents[1] / "conf/docs/connectors/source-sql.md").read_text(encoding="utf-8")
+    first_screen = "\n".join(page.splitlines()[:40])
+    (snippet,) = re.findall(r"```yaml\n(.*?)```", first_screen, re.DOTALL)
+    settings = yaml.safe_load(snippet)["source"]
+    assert (settings.pop("type"), settings["watermark"]) == ("sql", "updated_at")
+    assert {settings.pop("url").partition(":")[0], settings.pop("password")[:7]} == {"postgresql", "${file:"}
+    reader = Reader(schema.source(**settings), "orders")
+    schema.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, total int, updated_at timestamptz NOT NULL)",
+        "CREATE INDEX ON orders (updated_at)",
+        "INSERT INTO orders VALUES (1, 5, now() - interval '1 day'), (2, 5, now() - interval '1 min'), (3, 5, now())",
+    )
+    assert ids(reader.run()) == [1]
+    assert deferred(reader.source) == {"orders": (2, False)}
+    assert caplog.text == "", "rows that wait are not lost"
+    schema.run(  # as 300 seconds later
+        "UPDATE orders SET total = 6, updated_at = now() - interval '300 s' WHERE id = 1",
+        "UPDATE orders SET updated_at = now() - interval '300 s' WHERE id = 2",
+    )
+    schema.wait_for_end_of_second()
+    assert sorted((row["id"], row["total"]) for row in reader.run()) == [(1, 6), (2, 5)]
+    assert (reader.run(), deferred(reader.source)) == ([], {"orders": (1, False)})
 
 
 @pytest.mark.parametrize("times_end", ["clock", "newest"])

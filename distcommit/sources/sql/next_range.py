@@ -262,8 +262,10 @@ def _end_of_times(
         return end
     if table.rules.to_newest:
         return stored if stored is not None and at_or_past(stored, before) else before
+    if at_or_past(position_of(Kind.TIME, newest), end):
+        return end
     note(
-        f"the first run ends at {end}, behind the greatest value of {table.rules.watermark},"
+        f"the first run ends at {end}, after the greatest value of {table.rules.watermark},"
         f" {position_of(Kind.TIME, newest)}: rows that are inserted later with times between the two are never read. If"
         " there can be such rows, set source.times_end to newest before they come"
     )
