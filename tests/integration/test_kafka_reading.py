@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from distcommit.core.errors import DistcommitError, SourceError
-from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords, SkippedDataset, SourceState
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
@@ -61,7 +61,7 @@ def planned(kafka: KafkaSource, state: DatasetState | None = None) -> DatasetPla
     (planned_dataset,) = (
         f
         for f in kafka.plan(bool, SourceState({state.dataset_urn: state} if state else {}))
-        if not isinstance(f, SourceFact | SkippedDataset)
+        if not isinstance(f, SourceFact | SkippedDataset | DeferredRecords)
     )
     return planned_dataset
 

@@ -305,20 +305,19 @@ def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None)
     described: dict[str, Reflected] = {}
     for key, table_columns in columns.items():
         primary = keys[key]["constrained_columns"] if key in keys else []
-        enforced = [primary, *(constraint["column_names"] for constraint in constraints.get(key, []))]
-        whole = [index["column_names"] for index in indexes.get(key, []) if not _is_partial(index)]
-        described[key[1]] = Reflected(
-            table_columns,
-            frozenset(names[0] for names in enforced if len(names) == 1 and key[1] not in parents),
-            tuple(primary),
-            frozenset(names[0] for names in (*enforced, *whole) if names and names[0] is not None),
-        )
+        enforced, whole = [primary], list[Sequence[str | None]]()
+        if key[1] not in parents:
+            enforced += [constraint["column_names"] for constraint in constraints.get(key, [])]
+            whole = [*enforced, *(index["column_names"] for index in indexes.get(key, []) if not _is_partial(index))]
+        unique = frozenset(names[0] for names in enforced if len(names) == 1 and key[1] not in parents)
+        indexed = frozenset(names[0] for names in whole if names and names[0] is not None)
+        described[key[1]] = Reflected(table_columns, unique, tuple(primary), indexed)
     return described
 
 
 def _is_partial(index: ReflectedIndex) -> bool:
     """Return whether an index lacks rows, or is not ordered."""
-    options = index.get("dialect_options", {})
+    options: Mapping[str, Any] = index.get("dialect_options", {})
     return any(value for name, value in options.items() if name.endswith(("_where", "_using", "_prefix")))
 
 

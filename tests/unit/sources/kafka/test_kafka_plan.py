@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from distcommit.app.demo.broker import MockBroker
 from distcommit.core.errors import SourceError, TransientError
-from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords, SkippedDataset, SourceState
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.core.records.read_failures import ReadFailure
@@ -69,7 +69,7 @@ def plans(
     results = [
         planned
         for planned in source.plan(owned, states if isinstance(states, SourceState) else SourceState(states or {}))
-        if not isinstance(planned, SourceFact | SkippedDataset)
+        if not isinstance(planned, SourceFact | SkippedDataset | DeferredRecords)
     ]
     assert len({planned.dataset_urn for planned in results}) == len(results)
     return {planned.dataset_urn: planned for planned in results}

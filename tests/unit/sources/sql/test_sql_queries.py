@@ -343,8 +343,8 @@ def test_table_selected_by_a_pattern_under_a_query_s_name_is_reported_until_it_i
     assert isinstance(problem, DatasetProblem)
     assert (plan.dataset_urn, problem.dataset_urn) == ("other", "orders")
     assert "a table and a query have one name" in problem.error
-    results = [one for one in planned(source(file, **both, exclude=["orders"])) if not isinstance(one, DeferredRecords)]
-    assert [isinstance(result, DatasetPlan) for result in results] == [True, True]
+    others = [one for one in planned(source(file, **both, exclude=["orders"])) if not isinstance(one, DeferredRecords)]
+    assert [isinstance(result, DatasetPlan) for result in others] == [True, True]
 
 
 def test_operator_positions_of_queries_are_validated(file: Path) -> None:
