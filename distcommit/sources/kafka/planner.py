@@ -1,4 +1,4 @@
-"""Planning of all topics, with one metadata request. A topic's problem is reported, and the others are planned."""
+"""Planner of all topics, with one metadata request. A topic's problem is reported, and the others are planned."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _plan_chunk(
 def _datasets(
     source: PlannedSource, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
 ) -> Iterator[KafkaDataset | DatasetProblem | SkippedDataset]:
-    """Yield owned, idle datasets that can be planned, problems of those that can't, and skipped topics."""
+    """Yield datasets to plan, problems of unreadable or missing topics, and skipped internal topics."""
     select = source.selection
     missing = {topic for topic in source.topics if topic in select}
     for topic in queries.topics():

@@ -1,4 +1,4 @@
-"""The Kafka source: its settings, and planning."""
+"""Settings of the Kafka source."""
 
 from __future__ import annotations
 
@@ -134,8 +134,9 @@ class KafkaSource(SettingsModel, SourceSettings):
         return Extract("kafka", topic_of_dataset(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the settings that name datasets. The cluster is fixed by its id, which `plan` reads: brokers may be
-        renamed."""
+        """Return the setting that names datasets. `plan` reports the cluster's id as a fact, because brokers may be
+        renamed.
+        """
         return {"dataset": FixedSetting(self.dataset)}
 
     @property
@@ -161,11 +162,10 @@ class KafkaSource(SettingsModel, SourceSettings):
         return f"kafka://{self.brokers.partition(',')[0]}"
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plan owned, idle datasets that have new records, with one metadata request for all.
+        """Plan owned, idle datasets that have new records, with one metadata request for all topics.
 
-        A problem of one topic is reported, and other topics are planned. Topics that a pattern matched once and that no
-        longer exist keep their watermarks and are skipped. A recreated topic is a problem, because its offsets refer to
-        other records.
+        A problem of one topic is reported, and other topics are planned. A deleted topic that matched a pattern keeps
+        its watermark and is skipped. A recreated topic is a problem, because its offsets refer to other records.
 
         Raises:
             SourceError: if no broker responds within `request_timeout_s`.
@@ -176,7 +176,7 @@ class KafkaSource(SettingsModel, SourceSettings):
         yield from plan_datasets(self, owned, states)
 
     def check_connection(self) -> str:
-        """Request the topics, and return how many of them are selected."""
+        """Request the topics. Return how many of them are selected, as text."""
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         connection = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _CHECK_TIMEOUT_S))
@@ -186,7 +186,9 @@ class KafkaSource(SettingsModel, SourceSettings):
         return f"{actual}; missing: {', '.join(missing)}" if missing else actual
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Check offsets by partition of the job's topics. Partitions are checked only if the brokers respond soon."""
+        """Check offsets by partition of the job's topics. If no broker responds within 3 s, any partition is
+        accepted.
+        """
         from distcommit.sources.kafka.topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
 
         partitions = partitions_of(_impatient(self)) if datasets else {}
@@ -203,7 +205,7 @@ class KafkaSource(SettingsModel, SourceSettings):
         return group_positions(self.connection(), self.selection, self.dataset, group)
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterator[Lag]:
-        """Yield unread offsets and the age of the first unread message. See `dataset_lags`."""
+        """Yield the lag of each dataset, as `dataset_lags`."""
         from distcommit.sources.kafka.lag import dataset_lags  # noqa: PLC0415 - a job file is read without a client
 
         yield from dataset_lags(self.connection(), self.dataset, states)

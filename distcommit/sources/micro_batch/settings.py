@@ -16,7 +16,8 @@ from distcommit.core.work import DatasetPlan
 
 
 class MicroBatchSource(SettingsModel, SourceSettings):
-    """Micro-batches that a streaming query passes to `Job.on_batch`. A run outside a query only replays.
+    """Micro-batches that a streaming query passes to `Job.on_batch`. A run outside a query reads nothing and only
+    replays.
 
     Attributes:
         type: `micro_batch`.
@@ -45,7 +46,7 @@ class MicroBatchSource(SettingsModel, SourceSettings):
         return iter(())
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Check positions, which are numbers of micro-batches by query."""
+        """Check positions, which are numbers of micro-batches by streaming query."""
         for urn, positions in datasets.items():
             for query_id, number in positions.items():
                 if type(number) is not int or number < 0:

@@ -26,7 +26,7 @@ _NO_OWNER = -1
 
 
 class SpoolIndex(msgspec.Struct, frozen=True):
-    """The contents of one attempt's spool.
+    """The index of the rows that one task attempt spooled.
 
     Attributes:
         rows: number of rows by dataset.
@@ -39,7 +39,9 @@ class SpoolIndex(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """A folder for one micro-batch and run. Rows are in files by attempt and owning partition.
+    """The folder of one micro-batch's rows, and the function that writes them (for Spark's `mapInArrow`).
+
+    Each task attempt writes one file for each partition of the run that owns one of its datasets.
 
     Attributes:
         fs: the file system.
@@ -58,11 +60,11 @@ class Spool:
     groups: CommitGroups
 
     def owner_of(self, urn: str) -> int:
-        """Return the Spark partition that owns the dataset's bucket."""
+        """Return the number of the Spark partition that plans the dataset."""
         return self.groups.planning_bucket(urn, self.buckets) % self.partitions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Spool one partition of the micro-batch. Yield the attempt's name if it has rows (for `mapInArrow`)."""
+        """Write the rows of one partition of the micro-batch. Yield the attempt's name if there were rows."""
         attempt = _SpoolingAttempt(self)
         for batch in batches:
             attempt.write(batch)
@@ -70,16 +72,16 @@ class Spool:
             yield pa.RecordBatch.from_pydict({"attempt": [attempt.name]})
 
     def index_of(self, attempt: str) -> SpoolIndex:
-        """Return the index of an attempt."""
+        """Read the index of an attempt."""
         return from_json(self.fs.read(f"{self.folder}/{attempt}/{SPOOL_INDEX}"), SpoolIndex)
 
     def path_of(self, attempt: str, owner: int) -> str:
-        """Return the file of an attempt's rows for one owner: an Arrow stream with each batch sorted by dataset."""
+        """Return the path of an attempt's rows for one owner: an Arrow stream whose batches are sorted by dataset."""
         return f"{self.folder}/{attempt}/{rows_name(owner)}"
 
 
 class _SpoolingAttempt:
-    """One attempt at one partition of a micro-batch. Files of attempts that do not count are removed with the spool."""
+    """The writer of one task attempt's files."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool, self.name = spool, uuid.uuid4().hex

@@ -22,13 +22,14 @@ _ATTEMPTS, _ROWS = "attempts", "rows"
 
 @dataclass(frozen=True, slots=True)
 class SpooledBatch(Source):
-    """One spooled micro-batch of a query.
+    """The source of one spooled micro-batch.
 
-    A dataset's position by query is the number of the next micro-batch, so that a committed one is not planned again.
+    A dataset has one position by streaming query: the number of the next micro-batch. So a committed micro-batch that
+    Spark delivers again is not planned.
 
     Attributes:
-        spool: its rows.
-        attempts: names of the attempts that count.
+        spool: the files with its rows.
+        attempts: names of the task attempts whose files are read.
         query_id: id of the streaming query.
         batch_id: number of the micro-batch.
     """
@@ -83,7 +84,7 @@ class SpooledBatch(Source):
 
 @dataclass(slots=True)
 class _SpoolExtractor(Extractor):
-    """Keeps rows that it has read until they are extracted, because datasets of one owner share files."""
+    """Reader of a partition's files. Each file has rows of several datasets, which wait here for their work units."""
 
     batch: SpooledBatch
     _read: dict[tuple[int, int], dict[str, list[pa.RecordBatch]]] = field(default_factory=dict)
@@ -95,7 +96,7 @@ class _SpoolExtractor(Extractor):
         self._read.clear()
 
     def rows(self, ordinal: int, urn: str) -> list[pa.RecordBatch]:
-        """Return and release a dataset's rows of one attempt."""
+        """Remove a dataset's rows of one attempt from memory, and return them."""
         spool = self.batch.spool
         owner = spool.owner_of(urn)
         if (ordinal, owner) not in self._read:
@@ -109,7 +110,7 @@ class _SpoolExtractor(Extractor):
 
 
 def _runs_of(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield the datasets of a batch that is sorted by dataset."""
+    """Split a batch that is sorted by dataset. Yield each dataset with its rows."""
     coded = batch.column(column).dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
@@ -130,10 +131,10 @@ class _SpoolExtraction(Extraction):
                 yield rows
 
     def actual_high(self) -> Watermark:
-        """Return the position after the micro-batch. There is no position inside of it.
+        """Return the position after the micro-batch; there are no positions within it.
 
         Raises:
-            SourceError: if not all of its rows were read.
+            SourceError: if not all of the dataset's rows were read.
         """
         if self._rows != (expected := int(self._unit.properties[_ROWS])):
             raise SourceError(
