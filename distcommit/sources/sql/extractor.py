@@ -1,4 +1,4 @@
-"""Extractor of tables and queries: streams a range in the order of the watermark column, or all rows."""
+"""Extractor of tables and queries: streams a range in the order of the watermark column, or a whole table."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["SqlExtractor"]
 
 
 class SqlExtractor(Extractor):
-    """Extractor of one task attempt, on one connection that is kept between work units.
+    """Extractor of one task attempt. Work units share its connection.
 
     Args:
-        database: the database; the first work unit connects.
-        tables: rules of each table.
-        batch_rows: rows of a batch, except for larger groups of rows of one value.
+        database: the database. The extractor connects at its first work unit.
+        tables: tables and queries with their rules.
+        batch_rows: rows of a batch; more if more rows have one value of the watermark column.
     """
 
     def __init__(self, database: Database, tables: Tables, batch_rows: int) -> None:
@@ -39,7 +39,7 @@ class SqlExtractor(Extractor):
         self._reading = ExitStack()
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        """Start reading. An earlier extraction that was not read to its end ends."""
+        """Start reading. An earlier extraction is closed, even if it was not read to its end."""
         self._reading.close()
         is_complete = not self._tables.rules_of(unit.dataset_urn).watermark
         return WholeExtraction(self, unit) if is_complete else SqlExtraction(self, unit)
@@ -82,7 +82,7 @@ class SqlExtractor(Extractor):
 
 
 class SqlExtraction(Extraction):
-    """The rows of one range. All rows of one value are in one batch, so that reading can stop after each batch."""
+    """The rows of one range. All rows with one value are in one batch, so that reading can stop after any batch."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -129,7 +129,9 @@ class SqlExtraction(Extraction):
         return positions
 
     def _require_keys(self, positions: Sequence[Position]) -> None:
-        """Require unique values if the job file declares the column as the key, which the database does not enforce."""
+        """Check that values are unique if the job file declares the watermark column as the key. The database does not
+        enforce such a key.
+        """
         twice = (one for one, other in pairwise(positions) if one == other)
         if self._table.is_unique and (value := next(twice, None)) is not None:
             raise SourceError(
@@ -155,7 +157,7 @@ class SqlExtraction(Extraction):
 
 
 class WholeExtraction(Extraction):
-    """All rows of a table, of one snapshot if the database has snapshots. There are no positions between rows."""
+    """All rows of a table, from one moment if the database has snapshots. There are no positions between rows."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit

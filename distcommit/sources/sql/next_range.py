@@ -1,13 +1,13 @@
-"""Plan of one table: the next range of its watermark column.
+"""The next range of one table: from its watermark to an end below which no row should be added any more.
 
-A range is half-open. Its end is a value below which no row should be added any more:
+The end (exclusive) depends on the watermark column:
 
-- after the greatest value of a column of unique integers;
-- before the greatest value if several rows may have one value: the newest group waits for a greater value;
-- before the database's own present second in a column of times, so that rows of the future and of the present second
-  wait.
+- unique integers: after the greatest value;
+- other integers and text: before the greatest value, because more rows with it may follow;
+- timestamps: before the database's present second.
 
-The end is lower by `lookback`, for rows that commit later with lower values.
+The end is lower by `lookback`, for rows that commit late with lower values. Rows at or above the end are left for later
+runs. They are counted without another pass over the table.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from distcommit.sources.watermark_column import (
 )
 
 MAX_COUNTED = 10_000
-"""Rows that are counted above a range; more are reported as a minimum."""
+"""Maximum number of rows above a range that are counted by an index. If there are more, this number is a minimum."""
 _TIES = "they have the greatest value of the watermark column, and are read once there is a greater one"
 _PRESENT = "their times are not before the database's present second, and are read once they are"
 _LOOKBACK = "they are within source.lookback of the end of the watermark column, and are read once they are not"
@@ -81,17 +81,19 @@ def plan_table(
     rows_per_unit: int,
     note: Callable[[str], None],
 ) -> tuple[DatasetPlan | None, DeferredRecords | None]:
-    """Return the plan of one table, or None if it has no new rows; and the rows that are left for later runs, if any.
+    """Plan the next range of one table. Return the plan, and the rows that are left for later runs.
+
+    The plan is None if the table has no new rows; the second value is None if no rows are left.
 
     Args:
         connection: a connection in a transaction.
         table: the table.
-        state: stored state of the dataset.
-        retried_end: end of a failed range that is read again first; ignored if none of its rows is left.
+        state: the dataset's stored state.
+        retried_end: end of a failed range that is read before newer rows; ignored if none of its rows exists any more.
         from_latest: whether a table that was never read begins at its present end. It then gets a work unit even if
             that is empty, so that its position is stored.
-        limit: approximate number of rows that one run reads, 0 for all. Rows of one value are read together.
-        rows_per_unit: approximate number of rows of a work unit. Rows of one value are in one work unit.
+        limit: approximate number of rows that one run reads, 0 for all. Rows with one value are read together.
+        rows_per_unit: approximate number of rows of a work unit. Rows with one value are in one work unit.
         note: called with each warning about a planned table.
 
     Raises:
@@ -120,7 +122,7 @@ def plan_table(
 
 
 def missing_values_warning(connection: sa.Connection, table: Table) -> str:
-    """Return the error about rows without a value in the watermark column, as text; empty if there are none."""
+    """Return an error text about rows without a value in the watermark column; empty if there are none."""
     rows = connection.scalars(table.nulls()).one() if table.may_be_null else 0
     if not rows:
         return ""
@@ -152,8 +154,19 @@ class _Counts:
 def _count(
     connection: sa.Connection, table: Table, low: Position, high: Position, greatest: Position | None
 ) -> _Counts:
-    """Count the rows of [low, high) and those above, without another pass over the table: by a bounded query of an
-    index, else by the same query. `greatest`: greatest value of the column; None if it was not queried."""
+    """Count the rows of [low, high) and the rows at or above `high`.
+
+    The rows above are counted in a bounded query if the column has an index. Otherwise they are counted in the query
+    that counts the range. If there is no such query, one row is reported as a minimum if `greatest` proves that it
+    exists.
+
+    Args:
+        connection: a connection in a transaction.
+        table: the table.
+        low: begin of the range.
+        high: end of the range, exclusive.
+        greatest: greatest value of the column; None if it was not queried or does not exist.
+    """
     has_above = greatest is None or at_or_past(greatest, high)
     if high != low and has_above and not table.is_indexed:
         rows, above = connection.execute(table.count_both(low, high)).one()
@@ -180,7 +193,7 @@ def _mark(table: Table, position: Position) -> Watermark:
 def _units(
     connection: sa.Connection, table: Table, low: Position, high: Position, size: int, rows_per_unit: int
 ) -> tuple[WorkUnit, ...]:
-    """Split the range into consecutive work units. All rows of a boundary's value are in the later one."""
+    """Split a range into consecutive work units. A work unit begins with the first row of its lowest value."""
     begins, numbers = [low], [1]
     if size > rows_per_unit:
         values = connection.execute(table.values_each(low, high, rows_per_unit)).all()
@@ -242,7 +255,7 @@ def _end(
 def _end_of_times(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> Position:
-    """Return the end of the range of a column of times; a first run notes the rows that it skips."""
+    """Return the end of the range of a column of times. A first run notes rows that may never be read."""
     lookback = table.rules.lookback
     end = end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     if not table.rules.to_newest and stored is not None:
@@ -295,7 +308,9 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
 
 
 def _cut(connection: sa.Connection, table: Table, low: Position, high: Position, limit: int) -> Position:
-    """Return the end of about `limit` rows: the value of the row after them, unless all of them have it."""
+    """Return the end of a range of about `limit` rows: the value of the next row, or if all rows before it have the
+    same value, the next greater one.
+    """
     first = table.position(connection.scalars(table.value_after(low, high, 0)).one())
     at = table.position(connection.scalars(table.value_after(low, high, limit)).one())
     if at != first:

@@ -1,4 +1,4 @@
-"""Planning of all tables and queries on one connection. A table's problem is reported, and the others are planned."""
+"""Planner of all tables and queries on one connection. A table's problem is reported, and the others are planned."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _CHUNK = 256
 
 
 class PlanRules(Protocol):
-    """Settings of the source that planning needs."""
+    """The settings of the source that planning needs."""
 
     @property
     def selection(self) -> Tables:
         """Tables and queries of the job, with their rules."""
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return a table's settings."""
+        """Return the table that a dataset is an extract of."""
 
     @property
     def start(self) -> str:
@@ -54,7 +54,7 @@ class PlanRules(Protocol):
 def plan_tables(
     database: Database, rules: PlanRules, predicate: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
-    """Plan the wanted tables and queries of the job.
+    """Plan the job's tables and queries for which `predicate` is true.
 
     Raises:
         TransientError: if the server can't be reached, or the connection breaks.
@@ -81,7 +81,7 @@ def plan_tables(
 
 
 def count_tables(database: Database, select: Tables) -> str:
-    """Return how many tables and queries are selected, as text. Closes the database. Raises as `plan_tables`."""
+    """Return how many tables and queries are selected, as text. Closes the connection. Raises as `plan_tables`."""
     try:
         with database.reading() as connection:
             names = table_names(connection, select.schema)
@@ -152,7 +152,9 @@ def _of_one_name(name: str) -> SourceError:
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Reflect tables together; return nothing if one of them makes the request fail."""
+    """Describe tables with one request. Return nothing if the request fails; the tables are then described one by
+    one.
+    """
     try:
         with database.reading() as connection:
             return reflect(connection, names, schema)
@@ -161,6 +163,6 @@ def _reflected(database: Database, names: Sequence[str], schema: str | None) -> 
 
 
 def _require_server(database: Database) -> None:
-    """Raise TransientError if the server can't be reached, because no other table can be planned then."""
+    """Raise TransientError if the server can't be reached: the error is then not a problem of one table."""
     with database.reading() as connection:
         connection.exec_driver_sql("SELECT 1")

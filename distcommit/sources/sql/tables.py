@@ -1,4 +1,4 @@
-"""Tables and queries: their columns, watermark column, and the statements that read a range."""
+"""Tables and queries: their columns, their watermark column, and the statements that read a range."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ _CHILDREN = sa.text(f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.o
 _PARENTS = sa.text(
     f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent AND c.relkind = 'r'{_IN_SCHEMA}"
 )
-"""Selects tables that others inherit from, whose keys do not hold for all rows; keys of partitioned tables do."""
+"""Selects tables that other tables inherit from. Their keys and indexes do not cover rows of the inheriting tables.
+Partitioned tables are not among them.
+"""
 
 
 Source = sa.TableClause | sa.TextClause
@@ -64,7 +66,7 @@ class Reflected:
     indexed: frozenset[str] = frozenset()
 
     def with_keys(self, table: str, keys: tuple[str, ...]) -> Reflected:
-        """Return the description with the job file's keys, if there are any.
+        """Return the description with the keys that the job file declares.
 
         Raises:
             SourceError: if a key is not a column.
@@ -86,7 +88,7 @@ class Reflected:
 
 @dataclass(frozen=True, slots=True)
 class FullTable:
-    """A table that is read whole: its name, its rules and its columns."""
+    """A table or query that is read whole."""
 
     name: str
     rules: TableRules
@@ -98,7 +100,6 @@ class FullTable:
         return self._of(*(column.expression for column in self.columns))
 
     def count(self) -> sa.Select[Any]:
-        """Count the rows."""
         return self._of(sa.func.count())
 
     def _of(self, *statement: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -107,12 +108,16 @@ class FullTable:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is read in ranges of its watermark column.
+    """A table or query that is read in ranges of its watermark column.
 
     Attributes:
         name: name of the table and of the dataset.
+        rules: its rules.
+        source: the FROM clause.
         columns: columns to read.
-        kind: kind of the watermark column.
+        mark: expression of the watermark column.
+        kind: type of the watermark column.
+        has_zone: whether times have a time zone.
         is_unique: whether the watermark column is unique.
         is_indexed: whether an index finds the rows above a position.
         may_be_null: whether the watermark column may be null.
@@ -131,17 +136,19 @@ class Table:
 
     @property
     def incarnation(self) -> str:
-        """Incarnation of the positions: the column, and the query's id."""
+        """Incarnation of the positions: column, type and, for a query, its id."""
         query = self.rules.query
         return self.column if query is None else f"{self.column}{QUERY_SEPARATOR}{query.id}"
 
     @property
     def column(self) -> str:
-        """The watermark column and its kind."""
+        """Name and type of the watermark column."""
         return f"{self.rules.watermark}:{self.kind}"
 
     def rows(self, low: Position, high: Position) -> sa.Select[Any]:
-        """Select the rows of [low, high) in the order of the watermark column, with its value last in each row."""
+        """Select the rows of [low, high) in the order of the watermark column. Its value is the last column of each
+        row.
+        """
         selected = sa.select(*(column.expression for column in self.columns), self.mark.label("distcommit_position"))
         return selected.select_from(self.source).where(*self._within(low, high)).order_by(self.mark)
 
@@ -169,11 +176,13 @@ class Table:
         return self._of(sa.func.count()).where(self.mark.is_(None), *self._chosen())
 
     def value_after(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """Select the value of the row after the first `rows` rows of [low, high)."""
+        """Select the value of the watermark column in the row that follows the first `rows` rows of [low, high)."""
         return self._of(self.mark).where(*self._within(low, high)).order_by(self.mark).offset(rows).limit(1)
 
     def values_each(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """Select the values of each `rows`-th row of [low, high), from the first on, with its number."""
+        """Select every `rows`-th row of [low, high), beginning with the first: its value of the watermark column and
+        its number.
+        """
         number = sa.func.row_number().over(order_by=self.mark).label("number")
         numbered = self._of(self.mark.label("value"), number).where(*self._within(low, high)).subquery()
         chosen = sa.select(numbered.c.value, numbered.c.number).where((numbered.c.number - 1) % rows == 0)
@@ -229,10 +238,10 @@ class Table:
 
 
 def table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, schema: str | None) -> Table:
-    """Return the table with its columns.
+    """Return a table that is read in ranges.
 
     Raises:
-        SourceError: if the watermark column, or a column to read, is missing or of an unsupported type.
+        SourceError: if the watermark column, or a column to read, is missing or has an unsupported type.
     """
     declared = {column["name"]: column for column in reflected.columns}
     columns = _columns(name, reflected, rules, dialect)
@@ -255,12 +264,16 @@ def table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, s
 
 
 def full_table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, schema: str | None) -> FullTable:
-    """Return the table for reading it whole. Raises like `table_of`."""
+    """Return a table that is read whole.
+
+    Raises:
+        SourceError: if a column to read is missing or has an unsupported type.
+    """
     return FullTable(name, rules, source_of(name, rules, schema), _columns(name, reflected, rules, dialect))
 
 
 def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
-    """Return the FROM clause. A query is put in brackets, safe from a comment at its end."""
+    """Return the FROM clause. A query is put in brackets, and a comment at its end does not hide the closing one."""
     if rules.query is None:
         return sa.table(name, schema=schema)
     body = rules.query.body.replace(":", r"\:")  # SQLAlchemy takes :name for a parameter
@@ -283,8 +296,11 @@ def _chosen(rules: TableRules) -> list[sa.ColumnElement[Any]]:
 
 
 def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
-    """Return the tables that a pattern may match: no views, and in PostgreSQL no partitions and inheriting tables,
-    whose rows are read with their parent."""
+    """Return the tables that a pattern may match.
+
+    Views are absent. In PostgreSQL partitions and inheriting tables are absent, too, because they are read with their
+    parent.
+    """
     names = sa.inspect(connection).get_table_names(schema)
     if connection.dialect.name != "postgresql":
         return names
@@ -293,7 +309,7 @@ def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
 
 
 def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables and views. Missing ones are absent."""
+    """Describe tables and views with one request for all. Missing ones are absent from the result."""
     inspector, anything = sa.inspect(connection), ObjectKind.ANY
     with types_may_be_unknown():
         columns = inspector.get_multi_columns(schema, names, anything)
@@ -334,7 +350,7 @@ def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> R
 
 
 def reflect_columns(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
-    """Describe the columns of one table or view, without unique ones.
+    """Describe the columns of one table or view, without keys and indexes.
 
     Raises:
         NoSuchTableError: if it does not exist.
@@ -345,7 +361,7 @@ def reflect_columns(connection: sa.Connection, name: str, schema: str | None) ->
 
 @contextmanager
 def types_may_be_unknown() -> Iterator[None]:
-    """Suppress SQLAlchemy's warnings about unknown types, which raise an error if their column is read."""
+    """Suppress SQLAlchemy's warnings about unknown types. `column_of` rejects such a column if it is to be read."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)
         yield
