@@ -11,12 +11,12 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import error_text
 from distcommit.core.interfaces.source import (
     DatasetProblem,
-    DeferredRecords,
     SkippedDataset,
     Source,
     SourceSettings,
     SourceState,
 )
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work import DatasetPlan
 from distcommit.schemas.columns import Columns

@@ -14,6 +14,7 @@ from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.provenance import Provenance
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
@@ -55,23 +56,6 @@ class SkippedDataset:
 
 
 @dataclass(frozen=True, slots=True)
-class DeferredRecords:
-    """Records of a dataset that the source leaves for later runs by a rule of its own. This is not a problem.
-
-    Attributes:
-        dataset_urn: the dataset.
-        records: how many records; at least 1.
-        cause: the rule, and when a run will read the records. Use the same text for all datasets of one cause.
-        is_minimum: whether there may be more than `records`.
-    """
-
-    dataset_urn: str
-    records: int
-    cause: str
-    is_minimum: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Lag:
     """How far a dataset is behind its source.
 
@@ -102,7 +86,6 @@ class GroupPositions:
 
 
 Planned = DatasetPlan | DatasetProblem | SourceFact | SkippedDataset | DeferredRecords
-"""An element of a source's plan."""
 
 
 class Extraction(ABC):

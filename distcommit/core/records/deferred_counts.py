@@ -1,13 +1,31 @@
-"""Counts of records that sources left for later runs, by cause."""
+"""Records that sources leave for later runs, and their counts by cause."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from msgspec import Struct
 
 MAX_NAMED = 10
 """Maximum number of datasets that are named for each cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredRecords:
+    """Records of a dataset that the source leaves for later runs by a rule of its own. This is not a problem.
+
+    Attributes:
+        dataset_urn: the dataset.
+        records: how many records; at least 1.
+        cause: the rule, and when a run will read the records. Use the same text for all datasets of one cause.
+        is_minimum: whether there may be more than `records`.
+    """
+
+    dataset_urn: str
+    records: int
+    cause: str
+    is_minimum: bool = False
 
 
 class DeferredCause(Struct, frozen=True):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Container
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import DistcommitError, SourceError, plain_text, reason_text
-from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords, SkippedDataset
-from distcommit.core.records.deferred_counts import DeferredCounts, deferred
+from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset
+from distcommit.core.records.deferred_counts import DeferredCounts, DeferredRecords, deferred
 from distcommit.core.support.storable import storable
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import at_or_past

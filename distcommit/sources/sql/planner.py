@@ -11,7 +11,8 @@ from msgspec import structs
 
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.extract_description import Extract, with_extract
-from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords, Planned, SkippedDataset, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot

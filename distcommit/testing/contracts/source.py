@@ -17,13 +17,13 @@ from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import (
     DatasetProblem,
-    DeferredRecords,
     Extractor,
     Planned,
     SkippedDataset,
     Source,
     SourceState,
 )
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.core.support.decoding import from_json

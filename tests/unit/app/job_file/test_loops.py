@@ -11,8 +11,9 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.loading import parse_config
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords, Planned
+from distcommit.core.interfaces.source import DatasetProblem, Planned
 from distcommit.core.interfaces.targets import Target, broker_addresses, database_address
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords, Extraction, Extractor, SkippedDataset
+from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, SkippedDataset
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.driver.run import RunResult

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords, Planned, Source, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, Planned, Source, SourceState
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan

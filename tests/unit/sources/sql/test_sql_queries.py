@@ -15,7 +15,8 @@ import pytest
 
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import EXTRACT
-from distcommit.core.interfaces.source import DatasetProblem, DeferredRecords
+from distcommit.core.interfaces.source import DatasetProblem
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
