@@ -116,7 +116,6 @@ def list_reasons(reasons: Sequence[str]) -> str:
 
 
 def _changes(old: pa.Schema, new: pa.Schema) -> list[str]:
-    """Describe the differences between compatible schemas."""
     before, now = ({column.name: column.remove_metadata() for column in schema} for schema in (old, new))
     changes = [f"{name} is new" for name in now if name not in before]
     changes += [f"{name} is missing" for name in before if name not in now]
@@ -129,7 +128,6 @@ def _in_words(column: pa.Field) -> str:
 
 
 def _encoded(schema: pa.Schema) -> Mapping[str, Any]:
-    """Encode a schema as plain data: Arrow's bytes, and readable columns for operators."""
     columns = {column.name: _in_words(column) for column in schema}
     return {"columns": columns, "arrow": b64encode(schema.serialize()).decode()}
 

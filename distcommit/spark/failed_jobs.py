@@ -50,7 +50,6 @@ def failure_text(failure: str) -> str:
 
 
 def _cause(failure: str) -> str:
-    """Return the error of the task's Python code, or the first line of Spark's text if there is none."""
     _, trace, after = failure.rpartition("Traceback (most recent call last)")
     errors = _PYTHON_ERROR.findall(after) if trace else []
     return errors[-1] if errors else _PREFIX.sub("", failure.strip()).partition("\n")[0]

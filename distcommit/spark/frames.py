@@ -151,7 +151,6 @@ class _Reading:
 
 
 def _maximum(read: DataFrame, column: str) -> int | None:
-    """Return the maximum of an integer column; None if there is none."""
     (row,) = read.agg(max_of(read[f"`{column}`"])).collect()
     return None if row[0] is None else int(row[0])
 

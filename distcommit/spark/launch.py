@@ -157,7 +157,6 @@ def _phase(call: PartitionCall[Any]) -> str:
 
 
 def _description(call: PartitionCall[Any]) -> str:
-    """Return the text for Spark's web pages: the distcommit job, its run and the phase."""
     settings = call.settings
     unit = f" of work unit {settings.alone}" if settings.alone else ""
     return f"{settings.store.job}: run of epoch {settings.epoch}, {_phase(call)}{unit}"

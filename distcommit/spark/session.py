@@ -204,7 +204,6 @@ def _open_remote(url: str) -> SparkSession:
 
 
 def _require_reachable(url: str) -> None:
-    """Raise an error if the Spark Connect server is unreachable. Opening a session would retry for ten minutes."""
     import grpc  # noqa: PLC0415 - an extra
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - an extra
 

@@ -106,7 +106,6 @@ def _plan_chunk(
 def _datasets(
     source: PlannedSource, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
 ) -> Iterator[KafkaDataset | DatasetProblem | SkippedDataset]:
-    """Yield datasets to plan, problems of unreadable or missing topics, and skipped internal topics."""
     select = source.selection
     missing = {topic for topic in source.topics if topic in select}
     for topic in queries.topics():

@@ -81,8 +81,6 @@ class Spool:
 
 
 class _SpoolingAttempt:
-    """The writer of one task attempt's files."""
-
     def __init__(self, spool: Spool) -> None:
         self._spool, self.name = spool, uuid.uuid4().hex
         self._files: dict[int, StagedWriter] = {}
@@ -117,7 +115,6 @@ class _SpoolingAttempt:
             self._file(owner, rows.schema).write(memoryview(rows.serialize()))
 
     def finish(self) -> bool:
-        """Close the files and write the index. Return False if there were no rows."""
         for file in self._files.values():
             file.close_file(sync=False)
         if not (self._files or self._unnamed):

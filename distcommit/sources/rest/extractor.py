@@ -90,7 +90,6 @@ class RestExtraction(Extraction):
         return self._high is not None and at_or_past(position, self._high)
 
     def _answers(self, low: Position) -> Iterator[Answer]:
-        """Request the records from a position on, and yield the pages."""
         return self._pages.read(self._list.watermark.range_params(low, self._high))
 
     def _check_complete(self, buffered: OrderedRows[bytes]) -> None:

@@ -82,11 +82,6 @@ class Pages:
             raise self._unreadable(f"{error}; it begins with {reply.body[:60]!r}") from None
 
     def _require_empty(self, request: Request | None) -> None:
-        """Request the page after the first page without records.
-
-        Raises:
-            SourceError: if the page has records.
-        """
         if request is None or not self._answer(request)[0].records:
             return
         raise SourceError(

@@ -152,8 +152,6 @@ class FrameSpool:
 
 
 class _Attempt:
-    """The writer of one attempt at a Spark task."""
-
     def __init__(self, spool: FrameSpool) -> None:
         self._spool, self._name = spool, uuid.uuid4().hex
         self._file: StagedWriter | None = None
@@ -175,7 +173,6 @@ class _Attempt:
             self._close()
 
     def finish(self) -> StagedPart | None:
-        """Close the files. Return the staged part; None if there were no rows."""
         self._close()
         return StagedPart(self._name, self._files, self._rows, self._nulls, self._newest) if self._rows else None
 
@@ -390,7 +387,6 @@ def _paths(folder: str, parts: Sequence[StagedPart]) -> Iterator[str]:
 
 
 def _scalar(position: Position, column: pa.DataType) -> pa.Scalar:
-    """Convert a position to a value of the column's type."""
     if isinstance(position, int):
         return pa.scalar(position, pa.int64())
     time = time_at(position)

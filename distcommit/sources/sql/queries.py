@@ -167,7 +167,6 @@ def _unquoted(word: str) -> str:
 
 
 def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
-    """Yield the tokens of a text, without white space and comments."""
     at, scanner = 0, _SCANNERS[dialect]
     while match := scanner.match(text, at):
         at = match.end()

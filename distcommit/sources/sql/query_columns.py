@@ -64,8 +64,6 @@ _VIEW, _EMPTY = "distcommit_columns", "distcommit_affinities"
 
 
 class _Unknown(types.NullType):
-    """A type that can't be read."""
-
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -128,7 +126,6 @@ def _of_postgresql(connection: sa.Connection, result: sa.CursorResult[Any]) -> l
 
 
 def _of_mysql(result: sa.CursorResult[Any]) -> list[ReflectedColumn]:
-    """Return columns by the protocol's fields, which have more facts than the driver's description."""
     return [_column(field.name, _mysql_type(field)) for field in _cursor(result)._result.fields]
 
 
