@@ -11,14 +11,14 @@ from distcommit.schemas.type_tables import is_text
 
 
 class SchemaCoercion:
-    """Converts batches of one schema to rows of a table's files.
+    """Converter of batches with one schema to the columns of a table.
 
     Args:
-        targets: the table's columns, with the names that they have in files.
+        targets: the table's columns, with their names in files.
         batches: the schema of the batches.
 
     Raises:
-        ConfigurationError: if a column of the table that requires values is missing in the batches.
+        ConfigurationError: if the batches lack a column that must have values in the table.
     """
 
     def __init__(self, targets: pa.Schema, batches: pa.Schema) -> None:
@@ -42,10 +42,10 @@ class SchemaCoercion:
         self.schema = pa.schema(fields)
 
     def coerce(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch in the table's columns.
+        """Return the batch with the table's columns.
 
         Raises:
-            ConfigurationError: if a value does not fit into its column.
+            ConfigurationError: if a value does not fit its column.
         """
         columns = [
             pa.nulls(batch.num_rows, field.type) if index < 0 else _cast(batch.column(index), field)
@@ -55,7 +55,12 @@ class SchemaCoercion:
 
 
 def convert_to_pinned(batch: pa.RecordBatch, pinned_schema: pa.Schema) -> tuple[pa.RecordBatch, str]:
-    """Convert records to the pinned schema. If that fails, return them unchanged with a rejection reason."""
+    """Convert records to the pinned schema.
+
+    Returns:
+        The converted records and an empty text; if a value does not fit, the unchanged records and the rejection
+        reason.
+    """
     columns, reasons = [], []
     for required in pinned_schema:
         indices = batch.schema.get_all_field_indices(required.name)

@@ -1,7 +1,7 @@
-"""Names of columns that a target can have. Other names are refused before any record is written.
+"""Names of columns that a target accepts. Other names are rejected before any record is written.
 
-Most readers of files and tables ignore the case of names. Spark refuses a file with the columns `id` and
-`ID`, and with such fields in a struct. So no sink writes two names that are the same but for their case.
+Most readers of files and tables ignore the case of names. Spark rejects a file with the columns `id` and `ID`, and with
+such fields in a struct. So no sink writes two names that differ only in case.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from distcommit.schemas.type_tables import inner_fields
 
 
 def check_distinct(names: Iterable[str], target: str, struct: str = "") -> None:
-    """Check that no two columns, or fields of a struct, have the same name but for its case.
+    """Check that no two names differ only in case.
 
     Args:
-        names: of all columns of a table or file, or of all fields of the struct.
-        target: the name of the database or format, for the message.
-        struct: the path of the struct; empty for columns.
+        names: all columns of a table or file, or all fields of one struct.
+        target: name of the database or format, for the message.
+        struct: path of the struct; empty for columns.
 
     Raises:
-        ConfigurationError: if two names are the same but for their case.
+        ConfigurationError: if two names differ only in case.
     """
     first: dict[str, str] = {}
     for name in names:
@@ -36,10 +36,10 @@ def check_distinct(names: Iterable[str], target: str, struct: str = "") -> None:
 
 
 def check_fields(schema: pa.Schema, target: str) -> None:
-    """Check the columns of a schema, and the fields of all structs in them.
+    """Check that no two columns, and no two fields of one struct, have names that differ only in case.
 
     Raises:
-        ConfigurationError: as `check_distinct`.
+        ConfigurationError: if there are such names.
     """
     check_distinct(schema.names, target)
     for field in schema:
@@ -92,7 +92,7 @@ class ColumnNames:
         """Check the names of all columns of a table.
 
         Raises:
-            ConfigurationError: if a column can't have its name, or two names are the same but for their case.
+            ConfigurationError: if the target does not accept a name, or two names differ only in case.
         """
         for name in names:
             if wrong := self._problem(name):
@@ -100,7 +100,6 @@ class ColumnNames:
         check_distinct(names, self.database)
 
     def _problem(self, name: str) -> str:
-        """Return the problem of a single name; empty if there is none."""
         if not name:
             return "an empty name"
         if "\0" in name:

@@ -5,8 +5,7 @@ price: decimal(18, 2)
 tags: [string]                          # a list
 address: {street: string, no: int32}    # a struct
 counts: {"*": int64}                    # a map with keys of any name
-odd: {"**": int64}                      # a struct with the field `*`: a name of stars only gets one more star
-
+odd: {"**": int64}                      # a struct with a field named `*`; a name of stars only is written with one more
 """
 
 from __future__ import annotations
@@ -33,29 +32,29 @@ _SCALARS = {
     "timestamp": pa.timestamp("us", "UTC"),
 }
 JSON_TEXT = pa.json_()
-"""The type of a JSON value that is kept as text. It can't be written in a job file."""
+"""Type of a JSON value that is stored as text. A job file cannot name this type."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 
 def field_name(written: str) -> str:
-    """Return the name of a field as written in a job file. A name of stars only has one more star there."""
+    """Return the name of a field from its form in a job file, where a name of stars only has one more star."""
     return written[1:] if len(written) > 1 and not written.strip("*") else written
 
 
 def written_name(name: str) -> str:
-    """Return a field's name as a job file writes it."""
+    """Return the form of a field's name in a job file."""
     return f"{name}*" if name and not name.strip("*") else name
 
 
 def arrow_type(written: object, depth: int = 0) -> pa.DataType:
-    """Parse a type.
+    """Return the Arrow type of a type in a job file.
 
     Args:
-        written: the type as in the module's examples.
-        depth: the number of enclosing types.
+        written: the type, as in the module's examples.
+        depth: number of enclosing types.
 
     Raises:
-        ValueError: if it is not a type; lists the types.
+        ValueError: if it is not a type. The message lists the types.
     """
     if depth > MAX_DECLARED_LEVELS:
         raise SettingError(f"must not be nested more than {MAX_DECLARED_LEVELS} deep")
@@ -85,9 +84,9 @@ def _checked(written: object) -> object:
 
 
 ColumnType = Annotated[Any, AfterValidator(_checked)]
-"""A type in a job file."""
+"""A column's type in the settings of a job file; validated by `arrow_type`."""
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
-    """Return a type with text in place of each `arrow.json`."""
+    """Replace each `arrow.json` type within a type by text."""
     return replace_types(kind, lambda inner: pa.string() if inner == JSON_TEXT else inner)

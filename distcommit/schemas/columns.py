@@ -1,4 +1,6 @@
-"""Columns of records as far as they are known before the first record, and the columns that constructs need."""
+"""Columns of records, as far as they are known before the first record, and lookups of the columns that constructs
+use.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +12,20 @@ import pyarrow as pa
 from distcommit.core.errors import ConfigurationError
 
 UNKNOWN = pa.opaque(pa.null(), "as the records say", "distcommit")
-"""The type of a column that exists, but whose type is known only from the records."""
+"""Type of a column that exists and whose type only the records determine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of records, as far as they are known.
+    """The columns of records, as far as they are known before the first record.
 
-    All columns are known if the records' schema is known. Behind a converter whose result depends on the records, only
-    some names and types, or none, are known.
+    All columns are known if the records have a schema. After a converter whose output depends on the records, only some
+    names and types are known, or none.
 
     Attributes:
-        fields: the columns that exist; `UNKNOWN` stands for an unknown type.
-        may_have_others: whether other columns may exist.
-        dropped: names that no other column has.
+        fields: the columns that exist; an unknown type is `UNKNOWN`.
+        may_have_others: whether further columns may exist.
+        dropped: names that no further column can have.
     """
 
     fields: pa.Schema = pa.schema([])  # noqa: RUF009 - immutable
@@ -32,11 +34,11 @@ class Columns:
 
     @classmethod
     def of(cls, schema: pa.Schema | None) -> Columns:
-        """Return the columns of a schema; of None, that nothing is known."""
+        """Return the columns of a schema. If the schema is None, nothing is known."""
         return cls() if schema is None else cls(schema, may_have_others=False)
 
     def full_schema(self) -> pa.Schema | None:
-        """Return the schema; None if it is not fully known."""
+        """Return the schema; None if not all columns and types are known."""
         return None if self.may_have_others or UNKNOWN in self.fields.types else self.fields
 
     def may_have(self, name: str) -> bool:
@@ -44,18 +46,18 @@ class Columns:
         return name in self.fields.names or (self.may_have_others and name not in self.dropped)
 
     def with_fields(self, fields: Iterable[pa.Field], without: Iterable[str] = ()) -> Columns:
-        """Return these columns with other fields.
+        """Return columns with these fields instead.
 
         Args:
             fields: the columns that exist.
-            without: names that no other column has from now on.
+            without: names that no further column can have.
         """
         schema = pa.schema(fields)
         dropped = (self.dropped | frozenset(without)) - set(schema.names) if self.may_have_others else frozenset[str]()
         return Columns(schema, self.may_have_others, dropped)
 
     def with_or_without(self, name: str, keep: bool) -> Columns:
-        """Return the columns; without the named one unless `keep`."""
+        """Return the columns, without the column `name` unless `keep`."""
         return self if keep else self.with_fields([field for field in self.fields if field.name != name], [name])
 
 
@@ -66,17 +68,17 @@ def find_column(
     predicate: Callable[[pa.DataType], bool] = lambda _: True,
     expected: str = "",
 ) -> pa.Field:
-    """Return the only column of a name; with the type `UNKNOWN` if it may exist.
+    """Return the only column with a name. If the column may exist, return it with the type `UNKNOWN`.
 
     Args:
         columns: the columns of the records.
         name: the column's name.
-        construct: the construct that needs the column, for messages.
-        predicate: returns whether the construct can use a type.
-        expected: the types that it can use, in words.
+        construct: the converter, checker or fork that needs the column, for messages.
+        predicate: returns whether the construct accepts a type.
+        expected: the accepted types, for messages.
 
     Raises:
-        ConfigurationError: if the column can't exist, if several have the name, or if its type can't be used.
+        ConfigurationError: if the column can't exist, if several have the name, or if its type is not accepted.
     """
     columns = columns if isinstance(columns, Columns) else Columns.of(columns)
     indices = columns.fields.get_all_field_indices(name)
@@ -106,16 +108,16 @@ def find_column(
 
 
 def named_schema(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
-    """Return the named columns as a schema; None if a type is unknown. Errors as of `find_column`."""
+    """Return the named columns as a schema; None if the type of one is unknown. Raises as `find_column`."""
     return Columns(
         pa.schema([find_column(columns, name, construct) for name in names]), may_have_others=False
     ).full_schema()
 
 
 def typed_columns(columns: Columns, requested: Sequence[str], construct: str) -> pa.Schema | None:
-    """Return the named columns, and all others whose types are known and hold values.
+    """Return the named columns, and all other columns with a known type other than null.
 
-    None if the type of a named column is unknown, or if there are no columns. Errors as of `find_column`.
+    Return None if the type of a named column is unknown, or if there are no columns. Raises as `find_column`.
     """
     named = [find_column(columns, name, construct) for name in requested]
     fields = [field for field in columns.fields if field.name in requested or field.type not in (UNKNOWN, pa.null())]
@@ -129,15 +131,15 @@ def _in_words(columns: Columns) -> str:
 
 
 def check_unique_names(columns: Columns, construct: str, keep: str = "keep one") -> Columns:
-    """Return the columns unchanged if their known names are unique.
+    """Return the columns unchanged after a check of their known names.
 
     Args:
-        columns: the result of a construct.
+        columns: the output of a construct.
         construct: the construct, for messages.
-        keep: the remedy if no column is left.
+        keep: the remedy if there are no columns.
 
     Raises:
-        ConfigurationError: if two columns have one name, or if no column is left.
+        ConfigurationError: if two columns have one name, or there are no columns.
     """
     names = columns.fields.names
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -154,7 +156,9 @@ def check_unique_names(columns: Columns, construct: str, keep: str = "keep one")
 
 
 def with_column_type(columns: Columns, name: str, kind: pa.DataType, *, nullable: bool | None = None) -> Columns:
-    """Return the columns with another type for the named one. `nullable` None: it stays as it is."""
+    """Return the columns with another type for the column `name`. If `nullable` is None, its nullability does not
+    change.
+    """
     index = columns.fields.get_field_index(name)
     if index < 0:
         return columns.with_fields([*columns.fields, pa.field(name, kind, nullable is not False)])

@@ -1,4 +1,4 @@
-"""Columns that a job file declares, and their compatibility with schemas."""
+"""Columns that a job file declares, compared with schemas."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ExtraColumns = Literal["allowed", "refused"]
 def misfits(schema: pa.Schema, columns: Mapping[str, object], extra: ExtraColumns) -> Iterator[str]:
     """Yield the reasons why a schema is not compatible with declared columns.
 
-    A column is compatible if it exists once, and its type is the declared one or a narrower one. Nulls are always
-    allowed, so an all-null column is compatible.
+    A declared column is compatible if the schema has it once, with the declared type or a narrower one. Nulls are
+    always allowed, so a column of nulls only is compatible.
 
     Args:
         schema: the schema of records.
         columns: the declared types by column, as in a job file.
-        extra: whether other columns are allowed.
+        extra: whether the schema may have further columns.
     """
     for name, written in columns.items():
         indices, declared = schema.get_all_field_indices(name), arrow_type(written)

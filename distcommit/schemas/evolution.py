@@ -1,10 +1,8 @@
-"""The rules of schema evolution: what may change in a dataset's columns, and the reasons why other changes are refused.
+"""The rules of schema evolution: which changes of a dataset's columns are accepted.
 
-Allowed changes are a new nullable column, a missing nullable column, and a wider type. A type is wider if it has more
-bits (signed integers, unsigned integers and floating-point types separately), more digits before the point of a decimal
-of the same scale, or a finer unit of a timestamp. Everything else is refused.
-
-Callers differ in the question that they ask:
+Accepted are a new nullable column, a missing nullable column, and a wider type. A type is wider if it has more bits
+(signed integers, unsigned integers and floating-point types separately), more digits before the point of a decimal of
+the same scale, or a finer unit of a timestamp. All other changes are rejected, with a reason.
 
 | question | function |
 | --- | --- |
@@ -28,9 +26,9 @@ from distcommit.schemas.type_tables import ALL_LISTS, plain_type, replace_types
 _of = pa.types
 _UNITS = ("s", "ms", "us", "ns")
 _EXACT_BITS = 32
-"""Integers of at most this many bits are exact in float64."""
+"""Largest number of bits of an integer type whose values are all exact in float64."""
 _FAMILIES = (_of.is_floating, _of.is_decimal, _of.is_time, _of.is_duration, _of.is_timestamp)
-"""Families of types in which a wider type has all values of a narrower one."""
+"""Tests of types that may be wider than each other: a wider one has all values of a narrower one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +37,8 @@ class SchemaComparison:
 
     Attributes:
         kind: `identical` if both have the same columns, in any order.
-        merged: the common schema; None if they are incompatible.
-        reasons: the incompatibilities, with the paths of columns: `buyer.name is string here, and int64 before`.
+        merged: the common schema; None if the schemas are incompatible.
+        reasons: the incompatibilities, with the path of each column: `buyer.name is string here, and int64 before`.
     """
 
     kind: Literal["identical", "compatible", "incompatible"]
@@ -49,15 +47,15 @@ class SchemaComparison:
 
 
 def compare_schemas(earlier: pa.Schema, later: pa.Schema) -> SchemaComparison:
-    """Compare a schema with the earlier ones.
+    """Compare a new schema with the earlier ones.
 
-    Two schemas are compatible if both can be read as a common schema without loss. A column of only one schema must be
-    nullable. The types of a common column must be equal, or one must be wider; `float64` is also wider than an integer
-    of at most 32 bits. The relation is symmetric, so an older producer may run beside a newer one. Lists, maps and
-    structs are compared by their contents, dictionaries by their values.
+    Two schemas are compatible if files of both can be read with a common schema without loss. A column of only one
+    schema must be nullable. The types of a common column must be equal, or one must be wider; `float64` is also wider
+    than an integer of at most 32 bits. The order of the schemas does not matter, so an older producer may run beside a
+    newer one. Lists, maps and structs are compared by their contents, dictionaries by their values.
 
     Args:
-        earlier: the common schema of the earlier ones.
+        earlier: the common schema of all earlier records.
         later: the new schema.
     """
     reasons: list[str] = []
@@ -69,15 +67,15 @@ def compare_schemas(earlier: pa.Schema, later: pa.Schema) -> SchemaComparison:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with nullable columns, at all depths except the keys of maps.
+    """Return a schema with nullable columns and fields at all depths, except the keys of maps.
 
-    Then a column or field of only one of two schemas is compatible.
+    Such schemas are compatible even if only one of them has a column or field.
     """
     return pa.schema([(f.name, replace_types(f.type, lambda kind: kind, all_nullable=True)) for f in schema])
 
 
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the wider of two types of one family; None if neither holds all values of the other."""
+    """Return the wider of two types of one family; None if neither has all values of the other."""
     if one == other:
         return one
     for is_kind in (_of.is_signed_integer, _of.is_unsigned_integer, _of.is_floating):
@@ -91,7 +89,7 @@ def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def needs_widening(column: pa.DataType, values: pa.DataType) -> bool:
-    """Return whether a column's type must and can be widened to hold all values of another type."""
+    """Return whether a column can store all values of another type only after its type is widened."""
     return wider_type(column, values) not in (None, column)
 
 
@@ -119,8 +117,9 @@ def is_narrower(kind: pa.DataType, declared: pa.DataType) -> bool:
 def is_readable_as(
     written: pa.DataType, read: pa.DataType, is_readable_scalar: Callable[[pa.DataType, pa.DataType], bool]
 ) -> bool:
-    """Return whether values written as one type can be read as another. Fields that only one of two structs has are
-    null or ignored."""
+    """Return whether values written as one type can be read as another. A missing field is read as null, a further
+    field is ignored.
+    """
     if _of.is_struct(written) and _of.is_struct(read):
         pairs = [(written.field(field.name).type, field.type) for field in read if field.name in written.names]
     elif _of.is_list(written) and _of.is_list(read):
@@ -156,7 +155,7 @@ def _bare(field: pa.Field) -> pa.Field:
 def _merged_fields(
     earlier: Sequence[pa.Field], later: Sequence[pa.Field], path: str, reasons: list[str]
 ) -> list[pa.Field]:
-    """Return the fields of both, those of `earlier` first. Appends incompatibilities to `reasons`."""
+    """Return the fields of both, those of `earlier` first. Add incompatibilities to `reasons`."""
     before, now = {field.name: field for field in earlier}, {field.name: field for field in later}
     merged = []
     for name in dict.fromkeys((*before, *now)):
@@ -178,7 +177,7 @@ def _merged_field(old: pa.Field, new: pa.Field, path: str, reasons: list[str]) -
 
 
 def _merged_type(old: pa.DataType, new: pa.DataType, path: str, reasons: list[str]) -> pa.DataType:
-    """Return the common type. Appends an incompatibility to `reasons`."""
+    """Return the common type. Add an incompatibility to `reasons`."""
     if _of.is_struct(old) and _of.is_struct(new):
         return pa.struct(_merged_fields(list(old), list(new), f"{path}.", reasons))
     if _of.is_list(old) and _of.is_list(new):

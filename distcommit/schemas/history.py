@@ -1,4 +1,4 @@
-"""The numbered schemas of one dataset and converter, on which all tasks of a run agree."""
+"""The numbered schemas of one dataset and converter. All tasks of a run use the same ones."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any, Generic, Literal, TypeVar
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 
 Evolution = Literal["evolve", "pin", "fail"]
-"""The policy for records with another schema than earlier records."""
+"""Policy for records with another schema than earlier records: see `EvolutionPolicy.evolution`."""
 SchemaT = TypeVar("SchemaT")
 
 
 def is_registry_id(stored: Mapping[str, Any]) -> bool:
-    """Return whether a stored schema is only the id of a registered schema that a run has met."""
+    """Return whether a stored schema is only the id of a schema in a registry."""
     return stored.keys() == {"id"} and isinstance(stored["id"], int)
 
 
 @dataclass(slots=True)
 class SchemaHistory(Generic[SchemaT]):
-    """The schemas of one dataset. Not picklable.
+    """The schemas of one dataset and converter. Not picklable.
 
-    Each schema is stored before a record is accepted by it, so that all tasks of the run find it. Only the newest one
-    counts, which contains the earlier ones. If two tasks store a schema at once, the second task uses the schema of the
-    first one.
+    A schema is stored before a record with it is accepted, so that all tasks of the run find it. The newest schema
+    contains the earlier ones and is used alone. If two tasks store a schema at the same time, the second task uses the
+    schema of the first.
 
     Attributes:
         decode: returns a schema from its stored form.
         encode: returns the stored form of a schema.
-        store: the schema store; None: each work unit has its own schemas.
-        ids: the ids of the schemas, the newest last.
-        newest: the newest schema; None: not read yet, or none exists.
+        store: the schema store; None if each work unit has its own schemas.
+        ids: ids of the schemas, the newest last.
+        newest: the newest schema; None if there is none or it was not read yet.
     """
 
     decode: Callable[[Mapping[str, Any]], SchemaT]
@@ -42,25 +42,25 @@ class SchemaHistory(Generic[SchemaT]):
 
     @staticmethod
     def of_registry_ids() -> SchemaHistory[int]:
-        """Return a history of ids of registered schemas."""
+        """Return a history whose schemas are ids of registered schemas."""
         return SchemaHistory(lambda stored: int(stored["id"]), lambda schema_id: {"id": schema_id})
 
     def load_ids(self, ids: Sequence[int]) -> None:
-        """Set the ids of the schemas of the dataset's published records."""
+        """Set the ids of the schemas that the dataset's published records have."""
         self.ids, self.newest = sorted(ids), None
 
     def read_newest(self) -> SchemaT | None:
         """Return the newest schema; None if there is none.
 
         Raises:
-            CorruptError: if it is missing or damaged.
+            CorruptError: if the stored schema is missing or damaged.
         """
         if self.newest is None and self.ids and self.store is not None:
             self.newest = self.decode(self.store.schema(self.ids[-1]))
         return self.newest
 
     def put(self, schema: SchemaT) -> SchemaT:
-        """Store a schema after the newest one, unless another task was first. Return the newest schema."""
+        """Store a schema after the newest one, unless another task stored one first. Return the newest schema."""
         self.newest = schema
         if self.store is not None:
             schema_id, stored = self.store.put_next(self.ids[-1] if self.ids else 0, self.encode(schema))
@@ -69,11 +69,12 @@ class SchemaHistory(Generic[SchemaT]):
         return self.newest
 
     def extend(self, evolution: Evolution, merge: Callable[[SchemaT | None], SchemaT | None]) -> None:
-        """Store schemas until the newest one contains a new one. With `pin`, store the first schema only.
+        """Store merged schemas until the newest one contains the new schema. With `pin`, only the first schema is
+        stored.
 
         Args:
             evolution: the policy.
-            merge: returns the newest schema with the new one, or None if the new one must not be stored.
+            merge: returns the newest schema merged with the new one; None if nothing must be stored.
         """
         while self.newest is None or evolution != "pin":
             requested = merge(self.newest)

@@ -1,9 +1,9 @@
-"""Inference of the fields of JSON objects, as job files write them (`schemas.column_types`).
+"""Inference of the fields of JSON objects, in the notation of job files (`schemas.column_types`).
 
 Whole numbers are `int64`, or `decimal(38, 0)` if one has more than 64 bits. Numbers with fractions are `float64`; a
 number that float64 can't represent exactly is rejected later. All text is `string`. Objects are structs, lists are
-lists. A name whose values are null or empty has no type yet and is not a field. If kinds conflict (text and numbers),
-the first one counts.
+lists. A name with only null or empty values has no type yet and is not a field. If values have different kinds, such as
+text and numbers, the kind of the first value is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def infer_fields(values: pa.Array) -> dict[str, Any]:
 
 
 def infer_names(values: pa.Array) -> dict[str, Any]:
-    """Return the fields of all objects, and names without a type yet: None, `[None]` or `{}`."""
+    """Return the fields of all objects, and names without a type yet, as None, `[None]` or `{}`."""
     names: Any = {}
     for value in values.to_pylist():
         try:
@@ -47,7 +47,9 @@ def typed_fields(names: Fields) -> dict[str, Any]:
 
 
 def wire_schema(names: Fields) -> pa.Schema:
-    """Return the schema for Arrow's JSON reader. It accepts only null and empty values for names without a type."""
+    """Return the schema for Arrow's JSON reader. The reader accepts only null and empty values for names without a
+    type.
+    """
     return pa.schema([(field_name(name), _wire_type(written)) for name, written in names.items()])
 
 
@@ -63,7 +65,7 @@ def _wire_type(written: Any) -> pa.DataType:
 
 
 def merged_fields(earlier: Fields, new: Fields) -> dict[str, Any]:
-    """Return the earlier fields unchanged, followed by further fields, at all levels."""
+    """Return the earlier fields unchanged, followed by new fields, at all levels."""
     merged = {name: _added(written, new[name]) if name in new else written for name, written in earlier.items()}
     return merged | {name: written for name, written in new.items() if name not in earlier}
 
@@ -92,7 +94,7 @@ def _added(earlier: Any, new: Any) -> Any:
 
 
 def _widened(kind: Any, value: object, depth: int) -> Any:
-    """Return the type of a field after one more value. Changes lists and objects in place."""
+    """Return a field's type after one more value. Lists and objects are changed in place."""
     match value:
         case None:
             return kind
@@ -121,7 +123,6 @@ def _widened(kind: Any, value: object, depth: int) -> Any:
 
 
 def _typed(observed: Any) -> Any:
-    """Return a type without names that have no type."""
     match observed:
         case [below]:
             kind = _typed(below)

@@ -1,7 +1,7 @@
 """Limits on nested types and wide schemas, for every source, format and sink.
 
-A schema of 1 kB can name each type several times, so that it expands to millions of columns. Columns are counted while
-the schema is expanded, before anything of that size is built.
+A schema of 1 kB can refer to each of its types several times and so expand to millions of columns. Columns are counted
+during the expansion, before anything of that size exists in memory.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import pyarrow as pa
 from distcommit.core.errors import ConfigurationError
 
 MOST_LEVELS = 96
-"""Maximum depth as Parquet counts it: one for a struct, two for a list or a map. Slightly deeper files can be written
-but never read again, and no other format supports many more levels."""
+"""Maximum depth as Parquet counts levels: one for a struct, two for a list or a map. Files with slightly more levels
+can be written but not read. Other formats support fewer levels, or hardly more.
+"""
 MAX_NESTING = 64
-"""Maximum number of records, arrays and maps within one another, in a schema of a registry or an Avro file."""
+"""Maximum depth of records, arrays and maps in a schema of a registry or an Avro file."""
 MAX_DECLARED_LEVELS = 50
-"""Maximum number of types within one another in a job file."""
+"""Maximum depth of a type in a job file."""
 MAX_INFERRED_LEVELS = 20
 """Levels of JSON objects and lists that are searched for fields. Deeper fields are ignored."""
 MAX_COLUMNS = 10_000
@@ -30,19 +31,21 @@ MAX_INFERRED_FIELDS = 1000
 MAX_SCHEMAS = 1_000
 """Maximum number of registered schemas that the records of one dataset may have."""
 MAX_FIXED_BYTES = 65_536
-"""Maximum total width in bytes of a schema's fixed-size binary columns. A null takes as many bytes as a value."""
+"""Maximum width in bytes of all fixed-size binary columns of a schema together. A null needs as many bytes as a
+value.
+"""
 MAX_SCHEMA_BYTES = 8 << 20
-"""Maximum number of bytes of a schema's text, including the texts of all schemas that it refers to."""
+"""Maximum size in bytes of a schema's text and the texts of all schemas that it refers to."""
 MAX_RECORD_VALUES = 5_000_000
-"""Maximum number of values of columns within lists and maps that one record may expand to."""
+"""Maximum number of values within lists and maps of one record, after its expansion to columns."""
 
 
 class UnusableSchemaError(ValueError):
-    """A schema that has no columns, or a pair of schemas that do not fit. The text names the problem and the field."""
+    """A schema without columns, or two schemas that are not compatible. The text names the problem and the field."""
 
 
 class SchemaTooLargeError(UnusableSchemaError):
-    """A schema that exceeds a limit. A caller that tries alternatives must raise it, because no alternative helps."""
+    """A schema that exceeds a limit. A caller that tries several readings of a schema must re-raise it."""
 
 
 @dataclass(slots=True)
@@ -50,20 +53,18 @@ class Expansion:
     """Counter of the columns that a schema has expanded to so far."""
 
     columns: int = 0
-    """Columns counted so far, nested ones included."""
+    """Columns so far, including nested ones."""
     depth: int = 0
-    """Levels that are open now."""
+    """Present depth."""
     max_columns: int = MAX_COLUMNS
-    """Highest number of columns."""
     max_levels: int = MAX_NESTING
-    """Highest number of levels."""
 
     @contextmanager
     def column(self, path: str) -> Iterator[None]:
-        """Count one column, and one more level for all columns that are counted within the block.
+        """Count one column. Columns that are counted within the block are one level deeper.
 
         Raises:
-            SchemaTooLargeError: if there are too many columns, or they are nested too deep.
+            SchemaTooLargeError: if there are too many columns or levels.
         """
         self.columns += 1
         self.depth += 1
@@ -79,7 +80,7 @@ class Expansion:
 
 
 def too_deep(schema: pa.Schema) -> str:
-    """Return the first column that exceeds MOST_LEVELS; empty if there is none."""
+    """Return the name of the first column with more than MOST_LEVELS levels; empty if there is none."""
     for field in schema:
         waiting = [(field.type, 0)]
         while waiting:
@@ -91,7 +92,11 @@ def too_deep(schema: pa.Schema) -> str:
 
 
 def check_levels(schema: pa.Schema) -> None:
-    """Check that files with this schema can be read again after they were written. Raises ConfigurationError."""
+    """Check that no column has too many levels, because such files could be written but not read.
+
+    Raises:
+        ConfigurationError: if a column has.
+    """
     if column := too_deep(schema):
         raise ConfigurationError(
             "a column is nested too deep",
@@ -104,7 +109,7 @@ def check_levels(schema: pa.Schema) -> None:
 
 
 def fixed_bytes(schema: pa.Schema) -> int:
-    """Return the bytes that all fixed-size binary columns take in one record, also where they are null."""
+    """Return the bytes that all fixed-size binary columns need in one record. Nulls need the same space as values."""
     size, waiting = 0, [field.type for field in schema]
     while waiting:
         kind = waiting.pop()

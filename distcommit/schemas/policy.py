@@ -1,4 +1,4 @@
-"""The policy for new schemas of a dataset, compared with the schemas of its earlier records."""
+"""The policy for records whose schema differs from the schemas of earlier records of the dataset."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class EvolutionPolicy(SettingsModel):
         """Return the reason why records of a schema are rejected; empty if they are accepted.
 
         Args:
-            incompatibilities: those with earlier schemas.
-            schema: the schema in a few words; empty for the columns of a batch.
-            earlier: the earlier schemas in a few words.
+            incompatibilities: incompatibilities with earlier schemas.
+            schema: short description of the schema; empty for the columns of a batch.
+            earlier: short description of the earlier schemas.
 
         Raises:
             RecordError: if the policy fails the work unit.
@@ -64,7 +64,7 @@ class EvolutionPolicy(SettingsModel):
 
 @dataclass(slots=True)
 class DatasetSchemas:
-    """The Arrow schemas of one dataset's records, each the common schema of all earlier ones. Not picklable."""
+    """The Arrow schemas of one dataset's records. Each is the common schema of all earlier records. Not picklable."""
 
     policy: EvolutionPolicy
     history: SchemaHistory[pa.Schema] = field(default_factory=lambda: SchemaHistory(_decoded, _encoded))
@@ -72,11 +72,13 @@ class DatasetSchemas:
 
     @property
     def pinned(self) -> pa.Schema | None:
-        """The schema that records are converted to; None before the first record, and without `pin`."""
+        """The schema that records are converted to; None before the first record, and with other policies than
+        `pin`.
+        """
         return self.history.newest if self.policy.evolution == "pin" else None
 
     def admit(self, schema: pa.Schema) -> str:
-        """Accept the records of a schema, or return their rejection reason.
+        """Return why records of a schema are rejected; empty if they are accepted, and the schema is then stored.
 
         Raises:
             RecordError: if the policy fails the work unit.
@@ -108,13 +110,12 @@ class DatasetSchemas:
 
 
 def list_reasons(reasons: Sequence[str]) -> str:
-    """Return the first reasons, and the number of the others."""
+    """Join the first reasons, and the number of the others."""
     more = f", and {len(reasons) - _SHOWN_REASONS} more" if len(reasons) > _SHOWN_REASONS else ""
     return f"{'; '.join(reasons[:_SHOWN_REASONS])}{more}"
 
 
 def _changes(old: pa.Schema, new: pa.Schema) -> list[str]:
-    """Return the differences between compatible columns."""
     before, now = ({column.name: column.remove_metadata() for column in schema} for schema in (old, new))
     changes = [f"{name} is new" for name in now if name not in before]
     changes += [f"{name} is missing" for name in before if name not in now]
@@ -127,7 +128,6 @@ def _in_words(column: pa.Field) -> str:
 
 
 def _encoded(schema: pa.Schema) -> Mapping[str, Any]:
-    """Return a schema as plain data, with readable columns beside Arrow's bytes."""
     columns = {column.name: _in_words(column) for column in schema}
     return {"columns": columns, "arrow": b64encode(schema.serialize()).decode()}
 

@@ -1,4 +1,4 @@
-"""Comparison of a table's fields with those of records or of data files, for table formats with types of their own."""
+"""Comparison of a table's fields with those of records or of data files, for table formats with their own types."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Generic, Literal, TypeVar
 
 TypeT = TypeVar("TypeT")
 Holds = Callable[[TypeT, TypeT], bool]
-"""Returns whether a column of the first type holds all values of the second type."""
+"""Returns whether a column of the first type can store all values of the second type."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableField(Generic[TypeT]):
-    """A column, or a field within one. A list's item is named `element`; a map has `key` and `value`.
+    """A column of a table, or a field within one. The item of a list is named `element`; a map has `key` and `value`.
 
     Attributes:
         identity: the name or id by which data files refer to the field.
         name: the field's name.
-        type: its type.
-        required: whether it must not be null.
-        has_default: whether it has a value in data files without it.
+        type: the field's type.
+        required: whether the field must not be null.
+        has_default: whether the field has a default value for data files without it.
     """
 
     identity: str | int
@@ -32,7 +32,7 @@ class TableField(Generic[TypeT]):
 
 @dataclass(frozen=True, slots=True)
 class InnerFields(Generic[TypeT]):
-    """The fields directly within a type; none of a type without nested ones."""
+    """The fields directly within a type; empty for a type without nested fields."""
 
     of: Literal["struct", "list", "map", ""] = ""
     fields: Sequence[TableField[TypeT]] = ()
@@ -44,7 +44,7 @@ Inner = Callable[[TypeT], InnerFields[TypeT]]
 def missing_from_table(
     table: TypeT, records: TypeT, inner: Inner[TypeT], holds: Holds[TypeT], path: str = ""
 ) -> Iterator[str]:
-    """Yield the problems of storing records in a table: missing columns, and narrower or other types."""
+    """Yield the problems of storing records in a table: missing columns, and types that cannot store all values."""
     have, want = inner(table), inner(records)
     if not want.of or have.of != want.of:
         if not holds(table, records):
@@ -62,7 +62,7 @@ def missing_from_table(
 def not_readable_from_files(
     table: TypeT, files: TypeT, inner: Inner[TypeT], holds: Holds[TypeT], path: str = ""
 ) -> Iterator[str]:
-    """Yield the reasons why a table does not show all values of data files that were written before it was altered."""
+    """Yield the reasons why readers of an altered table do not get all values of its older data files."""
     have, written = inner(table), inner(files)
     if not written.of or have.of != written.of:
         if not holds(table, files):

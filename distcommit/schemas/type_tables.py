@@ -1,4 +1,4 @@
-"""Tables of the types that targets store, and one walk over nested Arrow types for all of them."""
+"""Tables of the types that targets can store, and a walk over nested Arrow types."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class UnstorableTypeError(Exception):
     """A target has no type for a column or a nested field.
 
     Attributes:
-        path: the path of the field, such as `buyer.name`; items of a list have the path of the list.
-        kind: its Arrow type.
+        path: path of the field, such as `buyer.name`; an item of a list has the path of the list.
+        kind: the Arrow type.
     """
 
     def __init__(self, path: str, kind: pa.DataType) -> None:
@@ -28,20 +28,19 @@ class UnstorableTypeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TypeTable:
-    """The Arrow types that a target has, and the Arrow type that it stores each as.
+    """The Arrow types that a target accepts, and the Arrow type that it stores each of them as.
 
-    Structs with fields are stored with the stored types of their fields, lists and maps alike. A dictionary is stored
-    as its values.
+    A struct, list or map is stored with the stored types of its contents, a dictionary as its values.
 
     Attributes:
-        replaced: other stored types, by type.
-        unchanged: tests of types that are stored as they are.
-        derived: functions that return the stored type from the type, by the test of types that they are for.
-        lists: tests of list types that the target has.
+        replaced: the stored type of a type that is stored as another.
+        unchanged: tests of types that are stored unchanged.
+        derived: functions that compute the stored type, each with the test of the types that it applies to.
+        lists: tests of accepted list types.
         maps: whether the target has maps.
         structs: whether the target has structs.
         nested_dictionaries: whether values of dictionaries may be lists, structs or maps.
-        item_name: the stored name of a list's items; empty: as it is.
+        item_name: the stored name of a list's items; empty to store the original name.
         all_nullable: whether all nested fields are stored as nullable.
     """
 
@@ -56,11 +55,11 @@ class TypeTable:
     all_nullable: bool = False
 
     def stored(self, kind: pa.DataType, path: str = "") -> pa.DataType:
-        """Return the type that values of a type are stored as.
+        """Return the stored type of a type.
 
         Args:
             kind: the type.
-            path: the path of the column, for errors.
+            path: path of the column, for errors.
 
         Raises:
             UnstorableTypeError: if the target has no such type.
@@ -89,11 +88,11 @@ class TypeTable:
 def replace_types(
     kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType], *, all_nullable: bool = False
 ) -> pa.DataType:
-    """Return a type with other types within its structs, lists and maps. Keys of maps stay as they are.
+    """Replace types within structs, lists and maps. Types of map keys do not change.
 
     Args:
         kind: the type.
-        replace: returns the other type of a type that is not a struct, a list or a map.
+        replace: returns the new type for a type that is not a struct, list or map.
         all_nullable: whether all nested fields become nullable.
     """
 
@@ -115,17 +114,17 @@ def replace_types(
 
 
 def contains_type(kind: pa.DataType, predicate: IsType) -> bool:
-    """Return whether a type, or one within it, is wanted."""
+    """Return whether the predicate is true for a type or a type within it."""
     return predicate(kind) or any(contains_type(inner.type, predicate) for inner in inner_fields(kind))
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:
-    """Return the fields directly within a type, as Arrow has them: a map has one struct, of a key and a value."""
+    """Return the fields directly within a type as Arrow has them: those of a map are one struct of key and value."""
     return [kind.field(index) for index in range(kind.num_fields)] if _of.is_nested(kind) else []
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the equivalent type that all Arrow functions accept."""
+    """Return an equivalent type that all Arrow functions accept."""
     if is_extension(kind):
         return plain_type(kind.storage_type)
     if _of.is_dictionary(kind) or _of.is_run_end_encoded(kind):

@@ -1,4 +1,4 @@
-"""Errors of datasets that can't be planned, with the command that lets them continue."""
+"""Errors of datasets that can't be planned, with the command that resolves them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.sources.watermark_column import PARTITION
 
 
 class PlanError(SourceError):
-    """A dataset that can't be planned. `remedy`: as of a `DatasetProblem`."""
+    """A dataset that can't be planned. `remedy`: the command that resolves the error, as in `DatasetProblem.remedy`."""
 
     id = "DATASET_NOT_PLANNED"
 
@@ -21,12 +21,12 @@ class PlanError(SourceError):
 
 
 def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanError:
-    """Return the error for a watermark column whose values end before the stored position.
+    """Return the error for a watermark column whose greatest value is below the stored position.
 
     Args:
         urn: the dataset.
         stored: the stored position.
-        end: end of the column's values now; None if there is no value at or past `stored`.
+        end: present end of the column's values; None if there is no value at or after `stored`.
     """
     end_note = "" if end is None else f", or to {json.dumps({PARTITION: end})} to continue at its present end"
     return PlanError(

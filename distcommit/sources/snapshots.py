@@ -1,4 +1,4 @@
-"""Snapshots: whole datasets that each run reads again. The position is the number of published snapshots."""
+"""Plans of snapshots: each run reads a whole dataset. The position is the number of published snapshots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.watermark_column import PARTITION
 
 SNAPSHOT = "snapshot"
-"""The incarnation of positions that count snapshots."""
+"""Incarnation of positions that count snapshots."""
 
 
 def plan_snapshot(urn: str, state: DatasetState | None, size: int) -> DatasetPlan:
@@ -28,23 +28,23 @@ def plan_snapshot(urn: str, state: DatasetState | None, size: int) -> DatasetPla
 
 
 def is_count(position: Position) -> bool:
-    """Return whether a position can be a number of snapshots."""
     return type(position) is int and 0 <= position < 1 << 62
 
 
 def stored_position(
     urn: str, state: DatasetState | None, incarnation: str, fits: Callable[[Position], bool]
 ) -> Position | None:
-    """Return the stored position of a dataset with one partition; None if it was never read.
+    """Return the stored position of a dataset with one partition; None if the dataset was never read.
 
     Args:
         urn: the dataset.
-        state: its stored state.
-        incarnation: incarnation of its positions. A stored watermark without one, set by an operator, counts as it.
+        state: the dataset's stored state.
+        incarnation: incarnation of its present positions. A watermark without an incarnation, as an operator sets it,
+            is accepted.
         fits: returns whether a position is valid for the incarnation.
 
     Raises:
-        SourceError: if the stored position is not valid for it.
+        SourceError: if the stored position has another incarnation, or is not valid.
     """
     mark = state.watermark if state else None
     if mark is None or not mark.positions:

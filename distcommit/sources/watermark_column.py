@@ -1,4 +1,4 @@
-"""Watermark columns of tables and answers: their values as positions, and rows in the order of the positions."""
+"""Watermark columns: positions of their values, and rows in the order of the positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from distcommit.core.watermark import Position, Watermark, at_or_past
 
 PARTITION = ""
-"""Source partition whose positions are values of the column."""
+"""The only partition of a dataset with a watermark column."""
 _LAST_INTEGER = (1 << 63) - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 Row = TypeVar("Row")
@@ -32,17 +32,17 @@ BEGINNINGS: Mapping[Kind, Position] = {
     Kind.TIME: "0001-01-01T00:00:00.000000Z",
     Kind.TEXT: "",
 }
-"""Lowest position: no value is below it."""
+"""Lowest position by kind: no value is below it."""
 
 
 def position_of(kind: Kind, value: Any) -> Position:
     """Return the position of a driver's value.
 
     The position of a time is text of fixed width, ISO 8601 in UTC with microseconds, so that texts sort as times. A
-    time without a zone is UTC.
+    time without a zone counts as UTC.
 
     Raises:
-        ValueError: if the value is of another type, or the largest integer, behind which no range can begin.
+        ValueError: if the value has another type, or is the largest 64-bit integer: no range can begin after it.
     """
     if kind is Kind.INTEGER and type(value) is int:
         if not -_LAST_INTEGER - 1 <= value < _LAST_INTEGER:
@@ -57,9 +57,9 @@ def position_of(kind: Kind, value: Any) -> Position:
 
 
 def end_of_times(now: datetime, lookback_s: int) -> Position:
-    """Return the end of the times that are read now: the start of the present second, less `lookback_s`.
+    """Return the end of the times that can be read now: the start of the present second, less `lookback_s`.
 
-    Many clocks and columns have a resolution of seconds, so that rows of the present second may still follow.
+    Many clocks and columns have a resolution of seconds, so that more rows of the present second may follow.
     """
     return position_of(Kind.TIME, now.replace(microsecond=0) - timedelta(seconds=lookback_s))
 
@@ -82,11 +82,10 @@ def is_position(kind: Kind, position: Position) -> bool:
 
 
 def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position, end: Position) -> Position:
-    """Return the end of the next range of a watermark column: the end of the failed range, if it lies between `low`
-    and `end`, else `end`.
+    """Return the end of the failed range if it is between `low` and `end`; otherwise return `end`.
 
     Args:
-        retried_end: the failed end, by `SourceState.to_read_again`.
+        retried_end: end of the failed range (`SourceState.to_read_again`); None if no range failed.
         incarnation: incarnation of the column's positions.
         low: the stored position.
         end: end of the values that can be read.
@@ -100,13 +99,13 @@ def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position,
 
 
 class OrderedRows(Generic[Row]):
-    """Buffer of rows in the order of their values, which gives out all rows of one value together.
+    """Buffer of rows in the order of their values. Rows with one value leave it together.
 
     Args:
-        low: no value may be below it.
-        high: all values must be below it; None for no limit.
-        refused: returns the error for a value that is out of order or outside the range, because the content of the
-            range is unknown then. It is given the lowest valid value and the actual one.
+        low: lowest allowed position.
+        high: all positions must be below it; None for no limit.
+        refused: returns the error for a position that is out of order or outside the range, from the lowest allowed
+            position and the actual one.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class OrderedRows(Generic[Row]):
         self._positions: list[Position] = []
 
     def add(self, rows: Sequence[Row], positions: Sequence[Position]) -> None:
-        """Add rows, each with the position of its value. Raises the error of `refused`."""
+        """Add rows, each with its position. Raises the error of `refused` if a position is out of order."""
         for one, next_one in pairwise([self.newest, *positions]):
             if next_one < one or (self._high is not None and next_one >= self._high):  # type: ignore[operator]
                 raise self._refused(one, next_one)

@@ -1,4 +1,4 @@
-"""Spark: runs the engine's functions on executors, opens sessions, and passes on a stream's micro-batches.
+"""Spark: runs the engine's functions on executors, opens sessions, and spools micro-batches of a stream.
 
-All code that uses Spark is here. Must not decide anything about datasets. Start reading at `launch`.
+The only package that uses Spark. Must not decide about datasets. Start reading at `launch`.
 """

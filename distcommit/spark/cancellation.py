@@ -1,4 +1,4 @@
-"""Cancellation of a run: its Spark jobs are interrupted, and no further job is launched."""
+"""Cancellation of a run: its Spark jobs are interrupted, and further launches fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POLL_INTERVAL_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CancellableLaunch:
-    """Launches Spark jobs until the run is cancelled. Then every launch raises RunCancelledError.
+    """Launcher of Spark jobs that raises RunCancelledError once the run is cancelled.
 
     Attributes:
         launch: the underlying launcher.
@@ -45,22 +45,22 @@ class CancellableLaunch:
 
 
 def own_session(session: SparkSession) -> SparkSession:
-    """Return a session whose jobs belong to this run alone, so that they can be interrupted.
+    """Return a session for the jobs of one run, so that a cancellation interrupts no other jobs.
 
-    Over Spark Connect, this is the session itself, because a new one would lack its settings and files.
+    Over Spark Connect this is the same session, because a new one would lack its settings and files.
     """
     return session if over_connect(session) else session.newSession()
 
 
 @contextmanager
 def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> Iterator[CancellableLaunch]:
-    """Watch for a cancel request while in the block.
+    """Watch for a cancel request within the block.
 
-    The store is read every second. Once the run is cancelled, everything in its session is interrupted, and again every
-    second, because a job may just have started.
+    A thread reads the store every second. Once the run is cancelled, it interrupts all work of the session, every
+    second again because a job may just have started.
 
     Args:
-        launch: launches jobs in that session.
+        launch: launches jobs in the run's session.
         spark: the run's own session.
         settings: the run.
 
@@ -105,7 +105,7 @@ def cancellable(launch: Launch, spark: SparkSession, settings: RunSettings) -> I
 
 
 def _interrupt(spark: SparkSession, run_id: str) -> None:
-    """Interrupt the work of the run's session, including reads of a Spark source, and all jobs launched for the run."""
+    """Interrupt all jobs of the run, and other work of its session, such as reads of a Spark source."""
     try:
         spark.interruptAll()
         if not over_connect(spark):

@@ -23,7 +23,7 @@ _SIGNALS = {
 
 
 def describe_death(failure: str) -> str:
-    """Return the process that died, if Spark's failure text names one; else empty."""
+    """Return which process died by Spark's failure text; empty if the text names none."""
     if match := _EXECUTOR_LOST.search(failure):
         reason = plain_text(match[2] or "Spark reports no reason", 300).rstrip(". ")
         code = _EXIT_CODE.search(reason)
@@ -50,7 +50,6 @@ def failure_text(failure: str) -> str:
 
 
 def _cause(failure: str) -> str:
-    """Return the error of the task's Python code, else the first line of Spark's text."""
     _, trace, after = failure.rpartition("Traceback (most recent call last)")
     errors = _PYTHON_ERROR.findall(after) if trace else []
     return errors[-1] if errors else _PREFIX.sub("", failure.strip()).partition("\n")[0]

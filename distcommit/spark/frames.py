@@ -1,4 +1,4 @@
-"""DataFrames of Spark's own readers, staged for the run that commits them."""
+"""Staging of the datasets that a reader of Spark reads, for the run that commits them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from distcommit.core.watermark import Position
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, SPOOLED_FRAMES
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of, stored_in
-from distcommit.sources.spark.source import SparkSource
+from distcommit.sources.spark.settings import SparkSource
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, position_of, time_at
 from distcommit.spark.failed_jobs import failure_text
 from distcommit.stores.folders.staging import remove_attempts
@@ -32,20 +32,20 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 _PARALLEL_DATASETS = 8
-"""Number of datasets that Spark reads concurrently. Most wait for their reader."""
+"""Number of datasets that Spark reads at the same time. Most of the time they wait for their reader."""
 _KINDS = {
     **dict.fromkeys(("byte", "short", "integer", "long"), Kind.INTEGER),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), Kind.TIME),
 }
 _MARGIN = timedelta(days=2)
-"""Spark is asked for this much more than needed, because readers compare times in their own time zones."""
+"""Spark is asked for rows from this much earlier, because readers compare times in their own time zones."""
 
 
 @contextmanager
 def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> Iterator[StagedFrames]:
-    """Stage all datasets of the source as Spark reads them now, until the block ends.
+    """Stage all datasets of the source as they are now. The staged rows are deleted at the end of the block.
 
-    Staged rows of dead runs are deleted. A dataset that cannot be read gets a plan with the error.
+    Staged rows of dead runs are deleted, too. If a dataset cannot be read, its index has the error.
 
     Raises:
         OSError: if the staging folder is not writable.
@@ -67,7 +67,7 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
 
 
 def _stored(store: JobStore, datasets: tuple[str, ...]) -> Mapping[str, DatasetState]:
-    """Return the stored states before the run's replay, which only moves watermarks forward."""
+    """Return the stored states. The run's replay, which follows, can only move their watermarks forward."""
     states: dict[str, DatasetState] = {}
     for bucket in {store.planning_bucket(urn) for urn in datasets}:
         with suppress(DistcommitError, OSError):  # the run itself reports the error
@@ -77,7 +77,7 @@ def _stored(store: JobStore, datasets: tuple[str, ...]) -> Mapping[str, DatasetS
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The reading of one dataset of the source."""
+    """One dataset of the source, to be read by Spark."""
 
     spark: SparkSession
     source: SparkSource
@@ -85,7 +85,7 @@ class _Reading:
     urn: str
 
     def stage(self, state: DatasetState | None) -> None:
-        """Have Spark read the dataset, and store the result or the error."""
+        """Let Spark read the dataset, and store the index of its rows or the error."""
         self.frames.fs.make_folder(self.frames.folder_of(self.urn))
         try:
             frame = self._staged(state)
@@ -151,13 +151,14 @@ class _Reading:
 
 
 def _maximum(read: DataFrame, column: str) -> int | None:
-    """Return the maximum of an integer column; None if there is none."""
     (row,) = read.agg(max_of(read[f"`{column}`"])).collect()
     return None if row[0] is None else int(row[0])
 
 
 def _new_rows(read: DataFrame, column: str, stored: Position | None) -> DataFrame:
-    """Return the rows that may be new and those without a value, as far as the reader can filter."""
+    """Return rows that may be new, and rows without a value in the watermark column, as far as the reader can
+    filter.
+    """
     if stored is None or stored in BEGINNINGS.values():
         return read
     quoted = read[f"`{column}`"]

@@ -1,4 +1,4 @@
-"""Settings that spark-submit or spark-defaults.conf give a session. The product's own defaults do not replace them."""
+"""Settings that spark-submit or spark-defaults.conf give a session. They have priority over the product's defaults."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 MASTER = "spark.master"
 _SEPARATOR = re.compile(r"\s*[=:\s]\s*")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Variable that spark-submit sets for the Python program that it starts."""
+"""Environment variable that spark-submit sets for the Python program that it starts."""
 
 
 def is_submitted() -> bool:
-    """Return whether spark-submit has started this process, with a JVM whose master and memory are fixed."""
+    """Return whether spark-submit started this process. Master and memory of its JVM can then not be changed."""
     return _SUBMITTED in os.environ
 
 
@@ -41,7 +41,9 @@ def given_settings() -> dict[str, str]:
 
 
 def master_of(settings: SparkSettings, options: Mapping[str, str]) -> str:
-    """Return the master: that of spark-submit, else of the job file, else of spark-defaults.conf, else the default."""
+    """Return the master of spark-submit; without one, of the job file, then of spark-defaults.conf, then the
+    default.
+    """
     is_set, master = "master" in settings.model_fields_set, options.get(MASTER, settings.master)
     if not is_submitted():
         return settings.master if is_set else master

@@ -1,4 +1,4 @@
-"""The check for Java, which imports no Spark."""
+"""Check that Java is installed. Must not import Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_java() -> None:
     """Check that Spark will find a suitable Java.
 
     Raises:
-        ConfigurationError: in one line, if Java is missing or too old.
+        ConfigurationError: if Java is missing or too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")

@@ -1,4 +1,4 @@
-"""Launch of executor functions as Spark jobs without a shuffle: one task per partition, reports as results."""
+"""Launch of executor functions as Spark jobs: one task per partition, no shuffle. Each task returns a report."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from distcommit.engine.settings import RunSettings
 from distcommit.spark.failed_jobs import describe_death, failure_text
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)
-"""Exceptions of a failed Spark job. The second one is raised for failures outside Python code, such as lost
-executors."""
+"""Exceptions of a failed Spark job. Py4JJavaError is raised for failures outside Python code, such as lost
+executors.
+"""
 
 _DESCRIPTION, _CALL_SITE = "spark.job.description", "callSite.short"
-"""Local properties of a thread: what Spark's pages and history server show for its jobs."""
+"""Thread-local properties with the texts that Spark's web pages show for a job."""
 
 _CAN_NOT_RUN = re.compile(
     r"No module named '[\w.]+'|Can't get attribute '\w+' on <module 'distcommit[\w.]*'"
@@ -42,7 +43,7 @@ _CAN_NOT_RUN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PartitionCall(Generic[Result]):
-    """A call of a module-level executor function with its partition number.
+    """A module-level executor function and its run, to be called with a partition number in a Spark task.
 
     Attributes:
         function: the executor function.
@@ -53,7 +54,7 @@ class PartitionCall(Generic[Result]):
     settings: RunSettings
 
     def in_task(self, partition: int, empty: Iterable[object]) -> Iterator[bytes]:
-        """Process one partition of an RDD without elements: yield its report."""
+        """Call the function for one partition of an empty RDD, and yield the encoded report."""
         del empty
         _reduce_garbage_collection()
         settings = replace(self.settings, after_death=True) if _is_retry() else self.settings
@@ -62,25 +63,25 @@ class PartitionCall(Generic[Result]):
         yield msgspec.msgpack.encode(report)
 
     def in_arrow(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Process rows that are partition numbers: yield a row with the report for each."""
+        """Call the function for each row, which is a partition number, and yield a row with the encoded report."""
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"report": [*self.in_task(partition, ())]})
 
 
 def _is_retry() -> bool:
-    """Return whether an earlier attempt at this Spark task failed, or a speculative one runs beside it."""
+    """Return whether an earlier attempt at this Spark task failed, or a speculative attempt runs beside it."""
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
 
 
 class TaskError(Exception):
-    """An executor's error as its traceback without secrets. Spark writes it to its logs and its event log."""
+    """The traceback of an executor's error without secrets, because Spark writes it to its logs and its event log."""
 
 
 @contextmanager
 def _redacted_errors() -> Iterator[None]:
-    """Raise an error whose traceback has a secret as a TaskError."""
+    """Replace an error by a TaskError if its traceback has a secret."""
     try:
         yield
     except Exception as error:
@@ -92,8 +93,9 @@ def _redacted_errors() -> Iterator[None]:
 
 @functools.cache
 def _reduce_garbage_collection() -> None:
-    """Reduce garbage collection, once in a worker. Imported modules live as long as the worker, and the functions
-    create no reference cycles."""
+    """Reduce garbage collection, once in each worker: imported modules live as long as the worker, and executor
+    functions create no reference cycles.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -101,10 +103,10 @@ def _reduce_garbage_collection() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SparkLaunch:
-    """Launches one Spark job on the executors of a session, tagged with the run's id for cancellation.
+    """Launcher of Spark jobs in a session. Jobs are tagged with the run's id, so that a cancellation finds them.
 
-    An RDD is used because it takes half the time of a DataFrame, and a third on a cold start. Spark Connect has no
-    RDDs. Reports must be small, because the driver holds one for each task.
+    Jobs use an RDD, which takes half the time of a DataFrame, and a third on a cold start. Over Spark Connect, which
+    has no RDDs, they use a DataFrame. Reports must be small, because the driver has one of each task in memory.
 
     Attributes:
         spark: the session.
@@ -155,7 +157,6 @@ def _phase(call: PartitionCall[Any]) -> str:
 
 
 def _description(call: PartitionCall[Any]) -> str:
-    """Return what Spark's pages show for a job: the job of distcommit, its run and the phase."""
     settings = call.settings
     unit = f" of work unit {settings.alone}" if settings.alone else ""
     return f"{settings.store.job}: run of epoch {settings.epoch}, {_phase(call)}{unit}"
@@ -167,7 +168,7 @@ def over_connect(spark: SparkSession) -> bool:
 
 
 def _require_package(spark: SparkSession, failure: str) -> None:
-    """Raise the typed error if a job failed because the executors' Python cannot run this program."""
+    """Raise a typed error if a job failed because the executors' Python cannot import this package."""
     match = _CAN_NOT_RUN.search(failure)
     if match is None:
         return

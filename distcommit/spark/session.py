@@ -1,4 +1,4 @@
-"""The Spark session, with settings for this kind of work."""
+"""The Spark session of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONNECT_TIMEOUT_S = 10
 _TRANSIENT_CAUSES = re.compile(
     r"java\.(net|io|nio)\.(?!.*(UnknownHost|URISyntax|MalformedURL|FileNotFound|NoSuchFile))"
 )
-"""Classes of Java exceptions that may not recur with the same settings."""
+"""Java exceptions that may not recur if the session is opened again with the same settings."""
 _REDACTION, _USUAL_REDACTION = "spark.redaction.regex", "(?i)secret|password|token|access[.]?key|credential"
 _READ_AT_START = (
     "spark.driver.",
@@ -42,7 +42,7 @@ _READ_AT_START = (
     "spark.log.",
     "spark.ui.showConsoleProgress",
 )
-"""Settings that the program which starts the driver's JVM needs."""
+"""Prefixes of settings that must be known when the driver's JVM starts."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -52,14 +52,15 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.driver.memory": "1g",
 }
-"""The product's defaults, for whatever neither the job file nor spark-submit nor spark-defaults.conf sets."""
+"""The product's defaults for settings that the job file, spark-submit and spark-defaults.conf do not set."""
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
-"""Workers answer 4 times faster than over TCP. Paths of sockets are limited to about 100 bytes, and the folders of
-containers are longer."""
+"""Setting for Unix sockets, over which workers answer 4 times faster than over TCP. A socket's path is limited to about
+100 bytes, and the folders of containers are longer.
+"""
 
 
 def active_session() -> SparkSession | None:
-    """Return the open session of this process, which its owner stops; None if there is none or it is dead."""
+    """Return the open session of this process; None if there is none or it is dead. Its owner stops it."""
     try:
         session = SparkSession.active()
     except PySparkRuntimeError:
@@ -68,8 +69,10 @@ def active_session() -> SparkSession | None:
 
 
 def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
-    """Open a session with the job file's settings. The caller stops it. What spark-submit or spark-defaults.conf sets
-    is replaced only by the job file, which is logged; the master of spark-submit stays.
+    """Open a session with the job file's settings. The caller must stop it.
+
+    The job file's settings replace those of spark-submit and spark-defaults.conf, which is logged. The master of
+    spark-submit is not replaced.
 
     Raises:
         ConfigurationError: if Java or the packages for Spark Connect are missing, or Spark rejects its settings.
@@ -103,7 +106,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:
-    """Return the typed error of a failed start, by whether another start with the same settings may succeed."""
+    """Return the typed error of a failed start. It is transient if another start with the same settings may succeed."""
     try:
         text, answers = str(error), True
     except Exception as silence:  # noqa: BLE001 - py4j asks the JVM for the text, and the JVM is gone
@@ -136,23 +139,24 @@ def not_started(error: Exception, master: str) -> DistcommitError:
 
 
 def redaction_pattern(conf: Mapping[str, str]) -> str:
-    """Return a pattern of the settings that Spark must hide in its event log and web pages: its defaults, secrets in
-    files, and redacted values."""
+    """Return the pattern of settings that Spark must hide in its event log and web pages: Spark's own defaults, secrets
+    in files, and settings with redacted values.
+    """
     hidden = (key for key, value in conf.items() if SECRET_FILE.search(value) or redacted(value) != value)
     names = "|".join(map(re.escape, hidden))
     return "|".join(part for part in (conf.get(_REDACTION, _USUAL_REDACTION), names and f"^(?:{names})$") if part)
 
 
 def _is_start_setting(key: str, conf: Mapping[str, str]) -> bool:
-    """Return whether a setting is passed to the JVM's command line, where `ps` shows it. Settings that only Spark reads
-    are not."""
+    """Return whether a setting must be on the JVM's command line, which `ps` shows."""
     is_secret = SECRET_FILE.search(conf.get(key, "")) or re.search(conf.get(_REDACTION, _USUAL_REDACTION), key)
     return key.startswith(_READ_AT_START) and not is_secret
 
 
 def _start_jvm(master: str, conf: Mapping[str, str]) -> None:
-    """Start the driver's JVM with these settings alone, unless it runs already. Other settings reach it through its
-    gateway."""
+    """Start the driver's JVM with the settings that it needs at its start, unless it runs already. All other settings
+    are passed over its gateway, where `ps` does not show them.
+    """
     if SparkContext._gateway is None:
         start_conf = SparkConf(loadDefaults=False).setMaster(master)
         for key, value in conf.items():
@@ -161,7 +165,7 @@ def _start_jvm(master: str, conf: Mapping[str, str]) -> None:
 
 
 def is_alive(spark: SparkSession) -> bool:
-    """Return whether a session without Spark Connect can launch jobs."""
+    """Return whether a session can launch jobs. Not for Spark Connect."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
     except Exception:  # py4j reports a dead JVM in several ways
@@ -170,7 +174,7 @@ def is_alive(spark: SparkSession) -> bool:
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session. An error is only logged, because a session with a dead JVM cannot be stopped and need not be."""
+    """Stop a session. An error is only logged, because a session whose JVM is dead cannot be stopped."""
     try:
         spark.stop()
     except Exception:
@@ -200,7 +204,6 @@ def _open_remote(url: str) -> SparkSession:
 
 
 def _require_reachable(url: str) -> None:
-    """Raise an error if the server is unreachable, because a session tries for ten minutes."""
     import grpc  # noqa: PLC0415 - an extra
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - an extra
 

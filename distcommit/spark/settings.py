@@ -53,7 +53,7 @@ class SparkSettings(SettingsModel):
 
     @property
     def catalogs(self) -> dict[str, frozenset[str]]:
-        """Return the identities of the catalogs whose address is in `conf`, by name."""
+        """Return the identities of catalogs by name, for catalogs with an address in `conf`."""
         uris = {name[len(_CATALOG) :].removesuffix(".uri"): uri for name, uri in self.conf.items() if _is_uri(name)}
         return {
             name: catalog_addresses(uri, self.conf.get(f"{_CATALOG}{name}.warehouse", "")) for name, uri in uris.items()

@@ -1,4 +1,4 @@
-"""The number of tasks of a run, from the slots that a session has or will have."""
+"""The number of tasks of a run, by the number of tasks that the session can run at a time (slots)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from distcommit.spark.settings import SparkSettings
 logger = logging.getLogger(__name__)
 
 _MANAGED = ("yarn", "k8s:")
-"""Masters that start a configured number of executors with a configured number of cores."""
+"""Masters that start as many executors and cores as configured."""
 _WAIT_S, _POLL_S = 15.0, 0.3
 _MAX_EXECUTORS = 10_000
-"""More executors than that are no limit, but a placeholder."""
+"""A larger number of configured executors is a placeholder and not a limit."""
 
 
 def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) -> int:
-    """Return the number of tasks that share the buckets: as configured, else twice the slots. There are no more tasks
-    than buckets, unless there are more slots: reading uses all slots, whatever the number of buckets.
+    """Return the number of tasks of a run: the setting, or twice the number of slots.
+
+    There are at most as many tasks as buckets, but at least as many as slots, because reading can use all slots.
 
     Raises:
-        ConfigurationError: if it is not configured, and the session uses Spark Connect, which does not report its
+        ConfigurationError: if the number is not set, and the session uses Spark Connect, which does not report its
             slots.
     """
     try:
@@ -52,10 +53,9 @@ def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) ->
 
 
 def slots_of(spark: SparkSession) -> int:
-    """Return how many tasks the session can run at a time, once all configured executors are there.
+    """Return how many tasks the session can run at a time, with all configured executors.
 
-    A standalone cluster without `spark.cores.max` gives what its workers have: the executors that register first are
-    counted.
+    On a standalone cluster without `spark.cores.max`, this is the number of slots of the executors that register first.
     """
     context = spark.sparkContext
     conf, master = context.getConf(), context.master or ""
@@ -68,7 +68,7 @@ def slots_of(spark: SparkSession) -> int:
 
 
 def configured_slots(conf: SparkConf, master: str) -> int:
-    """Return the slots of all executors that a cluster will start; 0 if the settings do not tell."""
+    """Return the slots of all executors that a cluster will start; 0 if the settings do not determine their number."""
 
     def number(name: str, default: int = 0) -> int:
         return int(conf.get(name, str(default)) or default)
@@ -90,7 +90,7 @@ def configured_slots(conf: SparkConf, master: str) -> int:
 
 
 def _wait_for_executors(spark: SparkSession) -> None:
-    """Wait until an executor has registered and no other one does so any more, 15 seconds at most."""
+    """Wait until an executor has registered and no further one registers, at most 15 seconds."""
     registered, until_s = 0, time.monotonic() + _WAIT_S
     while time.monotonic() < until_s:
         before, registered = registered, spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1

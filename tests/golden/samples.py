@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from distcommit.core.records.deferred_counts import deferred
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
@@ -245,6 +246,7 @@ RUN_RECORD = RunRecord(
         buckets=4,
         datasets_quarantined=1,
         datasets_planned=2,
+        deferred=deferred("größe/1", "greatest value", 3, is_minimum=True),
         flow=FlowCounts(
             (ConstructCounts("", "json", 4, 3, 1, 0, 0, 0.25),),
             (CheckCounts("main", "row_count", True, 1, 1),),

@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 import pytest
 
+from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import (
     DatasetState,
@@ -48,7 +49,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(Head, SealedSequence, SequenceName, PostponedSequence, StepBatch, SkippedRange, Watermark),
     *(DatasetReadFailure, ReadFailure, OpenSequence, EarlierReading, DatasetState),
     *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, FileTail, Owner),
-    *(RunCounts, FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
+    *(RunCounts, DeferredCounts, DeferredCause, FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
     *(Tombstone, SupersededFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
     *(RunRecord, RecordedPhase, Reasons, Reason, RunBeginning, RunFacts, CancelRequest, ReadingNote),
     *(SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),

@@ -17,12 +17,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.kafka.extractor import KafkaExtractor
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.settings import KafkaSource
 from tests.servers.kafka import KafkaServer
 
 RECORDS = 60_000
@@ -61,7 +62,7 @@ def planned(kafka: KafkaSource, state: DatasetState | None = None) -> DatasetPla
     (planned_dataset,) = (
         f
         for f in kafka.plan(bool, SourceState({state.dataset_urn: state} if state else {}))
-        if not isinstance(f, SourceFact | SkippedDataset)
+        if not isinstance(f, SourceFact | SkippedDataset | DeferredRecords)
     )
     return planned_dataset
 

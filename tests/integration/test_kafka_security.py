@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.core.errors import ConfigurationError, SourceError, SourceUnavailableError, TransientError
 from distcommit.core.interfaces.source import SourceState
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.settings import KafkaSource
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.java import keytool
 from tests.servers.kafka import KafkaServer

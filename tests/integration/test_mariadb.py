@@ -16,9 +16,9 @@ import pytest
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.work import DatasetPlan
-from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.settings import SqlSource
 from tests.servers.mariadb import MariadbServer
-from tests.unit.sources.sql.sql_tables import Reader, planned, queried, source
+from tests.unit.sources.sql.sql_tables import Reader, deferred, planned, queried, source
 
 _NUMBERS = itertools.count()
 
@@ -213,6 +213,19 @@ def test_newest_group_of_ties_waits_for_a_greater_value(database: Database) -> N
     assert ids(reader.run()) == [1]
     database.run("INSERT INTO t VALUES (2, 2), (3, 0)")
     assert ids(reader.run()) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("key", ["", ", KEY (id)"])
+def test_rows_that_wait_are_counted(database: Database, key: str) -> None:
+    past = "utc_timestamp() - INTERVAL 100 SECOND"
+    database.run(
+        f"CREATE TABLE t (id int NOT NULL{key})",
+        "INSERT INTO t VALUES (1), (2), (2), (2)",
+        f"CREATE TABLE times (id datetime NOT NULL{key})",
+        f"INSERT INTO times SELECT {past} UNION ALL SELECT {past} UNION ALL SELECT '2024-01-01'",
+    )
+    assert deferred(database.source()) == {"t": (3, False)}
+    assert deferred(database.source(tables=["times"], lookback=3600)) == {"times": (2, False)}
 
 
 @pytest.mark.parametrize("declared", ["timestamp", "timestamp(6)", "datetime(3)"])

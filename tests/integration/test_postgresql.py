@@ -6,24 +6,28 @@ import datetime as dt
 import gc
 import itertools
 import pickle
+import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
+import yaml
 
+import distcommit
 from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
-from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.settings import SqlSource
 from tests.servers.postgresql import PostgresServer
-from tests.unit.sources.sql.sql_tables import Reader, planned, queried, source
+from tests.unit.sources.sql.sql_tables import Reader, deferred, planned, queried, source
 
 _NUMBERS = itertools.count()
 
@@ -400,6 +404,53 @@ def test_forbidden_or_locked_table_is_reported_and_others_are_planned(
     assert "lock timeout" in problems["t1"]
     assert [dataset_plan.dataset_urn for dataset_plan in plan if isinstance(dataset_plan, DatasetPlan)] == ["t2"]
     schema.run(f"DROP OWNED BY {schema.name}_user", f"DROP ROLE {schema.name}_user")
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY (id, n)", "CHECK (n > 0)"])
+def test_rows_that_wait_are_counted(schema: Schema, key: str) -> None:
+    schema.run(
+        f"CREATE TABLE t (id int NOT NULL, n int, {key})",
+        "INSERT INTO t VALUES (1, 1), (2, 1), (2, 2), (2, 3)",
+        f"CREATE TABLE times (id timestamptz NOT NULL, n int, {key})",
+        "INSERT INTO times VALUES (now(), 1), (now() - interval '9 min', 2), ('2024-01-01Z', 3)",
+        "CREATE TABLE partly (id int NOT NULL, n int)",
+        "CREATE INDEX ON partly (id) WHERE n > 1",
+        "INSERT INTO partly SELECT * FROM t",
+    )
+    assert deferred(schema.source(tables=["t", "partly"])) == {"partly": (3, False), "t": (3, False)}
+    assert deferred(schema.source(tables=["times"], lookback=3600)) == {"times": (2, False)}
+    reader = Reader(schema.source())
+    reader.run()
+    assert reader.plan() is None
+    indexed = key.startswith("PRIMARY")
+    assert deferred(reader.source, reader.watermark) == {"t": (3, False) if indexed else (1, True)}
+
+
+def test_recommended_settings_for_updated_at_read_each_change_once(
+    schema: Schema, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = (Path(distcommit.__file__).parents[1] / "conf/docs/connectors/source-sql.md").read_text(encoding="utf-8")
+    first_screen = "\n".join(page.splitlines()[:40])
+    (snippet,) = re.findall(r"```yaml\n(.*?)```", first_screen, re.DOTALL)
+    settings = yaml.safe_load(snippet)["source"]
+    assert (settings.pop("type"), settings["watermark"]) == ("sql", "updated_at")
+    assert {settings.pop("url").partition(":")[0], settings.pop("password")[:7]} == {"postgresql", "${file:"}
+    reader = Reader(schema.source(**settings), "orders")
+    schema.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, total int, updated_at timestamptz NOT NULL)",
+        "CREATE INDEX ON orders (updated_at)",
+        "INSERT INTO orders VALUES (1, 5, now() - interval '1 day'), (2, 5, now() - interval '1 min'), (3, 5, now())",
+    )
+    assert ids(reader.run()) == [1]
+    assert deferred(reader.source) == {"orders": (2, False)}
+    assert caplog.text == "", "rows that wait are not lost"
+    schema.run(  # as 300 seconds later
+        "UPDATE orders SET total = 6, updated_at = now() - interval '300 s' WHERE id = 1",
+        "UPDATE orders SET updated_at = now() - interval '300 s' WHERE id = 2",
+    )
+    schema.wait_for_end_of_second()
+    assert sorted((row["id"], row["total"]) for row in reader.run()) == [(1, 6), (2, 5)]
+    assert (reader.run(), deferred(reader.source)) == ([], {"orders": (1, False)})
 
 
 @pytest.mark.parametrize("times_end", ["clock", "newest"])

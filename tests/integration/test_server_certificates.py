@@ -23,7 +23,7 @@ from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection
 from distcommit.sources.rest.client import RestClient
 from distcommit.sources.rest.paging import Request
-from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.settings import SqlSource
 from tests.servers import impostor as speaking
 from tests.servers.impostor import Authority, Impostor, Protocol, impostor
 

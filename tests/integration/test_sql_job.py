@@ -22,9 +22,11 @@ import pyarrow.dataset as ds
 import pytest
 import yaml
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
+from distcommit.cli.main import app
 from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.engine.driver.run import RunResult
 from tests.jobs.in_commit import killed_in_commit, run_of
@@ -159,6 +161,23 @@ def test_tables_are_published_run_after_run(tmp_path: Path, spark: SparkSession)
     assert [altered.partition(": the file is missing")[0] for altered in audit.altered] == [
         str(path.relative_to(tmp_path / "output"))
     ]
+
+
+def test_run_and_status_show_how_many_rows_wait_and_why(tmp_path: Path, spark: SparkSession) -> None:
+    job = SqlJob(tmp_path)
+    job.add(9)
+    shown = CliRunner().invoke(app, ["run", str(job.path)]).output
+    line = next(line for line in shown.splitlines() if line.startswith("left for later"))
+    assert "30 of 10 datasets (t01: 3, t03: 3, t05: 3, ...)" in line
+    assert " ".join(shown.split()).count("greatest value of the watermark column") == 1, "one line for all tables"
+    status = json.loads(CliRunner().invoke(app, ["status", str(job.path), "--json"]).stdout)
+    (cause,) = status["last_run"]["totals"]["deferred"]["causes"]
+    assert (cause["datasets"], cause["records"], cause["is_minimum"]) == (10, 30, False)
+    assert cause["largest"] == dict.fromkeys(TABLES[1::2], 3)
+    assert "30 of 10 datasets" in CliRunner().invoke(app, ["status", str(job.path)]).output
+    again = CliRunner().invoke(app, ["run", str(job.path), "--json"])
+    (cause,) = json.loads(again.stdout)["totals"]["deferred"]["causes"]
+    assert (cause["datasets"], cause["records"], cause["is_minimum"]) == (10, 10, True)
 
 
 def test_table_with_a_problem_keeps_its_watermark_and_others_are_published(tmp_path: Path, spark: SparkSession) -> None:

@@ -256,7 +256,7 @@ ALLOWED_USES: dict[tuple[str, str], str] = {
     ): "the writer of error branches, which also stores offsets without a record",
     ("spark/frames.py", "SparkSource"): "the Spark half of that source: sources must not import Spark",
     ("spark/frames.py", "StagedFrames"): "the Spark half of that source: sources must not import Spark",
-    ("spark/micro_batch.py", "SpooledBatch"): "the Spark half of the micro-batch source",
+    ("spark/spool_micro_batch.py", "SpooledBatch"): "the Spark half of the micro-batch source",
 }
 """Modules that name a built-in sink or source of another package, and the reason."""
 
@@ -299,7 +299,7 @@ def test_modules_name_no_sink_or_source_of_another_package() -> None:
 
 
 def test_part_check_reports_a_named_sink_or_source() -> None:
-    source = "from distcommit.sources.kafka.source import KafkaSource\n\nisinstance(config.source, KafkaSource)\n"
+    source = "from distcommit.sources.kafka.settings import KafkaSource\n\nisinstance(config.source, KafkaSource)\n"
     assert list(named_parts("app/x.py", source)) == ["KafkaSource"]
     assert not list(named_parts("sources/kafka/x.py", source))
     assert not list(named_parts("app/x.py", "from distcommit.sinks.files.footer import Footer\n"))

@@ -9,7 +9,14 @@ import msgspec
 from distcommit.app.checks.flow import FlowColumn, known_columns
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import error_text
-from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, Source, SourceSettings, SourceState
+from distcommit.core.interfaces.source import (
+    DatasetProblem,
+    SkippedDataset,
+    Source,
+    SourceSettings,
+    SourceState,
+)
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work import DatasetPlan
 from distcommit.schemas.columns import Columns
@@ -78,6 +85,8 @@ def plan_dry_run(folders: JobFolders) -> DryRun:
                 datasets.append(PlannedDataset(urn, problem=error))
             case SkippedDataset(urn, reason):
                 notes.append(f"{urn}: {reason}")
+            case DeferredRecords(urn, records, cause, is_minimum):
+                notes.append(f"{urn}: {'at least ' if is_minimum else ''}{records:,} records are left: {cause}")
     sizes = [dataset.size for dataset in datasets if dataset.size is not None]
     total = sum(sizes) if source.size_unit else None
     count = len([dataset for dataset in datasets if dataset.work_units])

@@ -12,7 +12,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.run_context import open_reading_run
 from distcommit.core.errors import TransientError, printable
 from distcommit.engine.driver.run import run
-from distcommit.spark.micro_batch import query_id_of, spooled
+from distcommit.spark.spool_micro_batch import query_id_of, spooled
 from distcommit.stores.logs.fencing import end_run
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from distcommit.app.inspection.read_log import LogResult
 from distcommit.app.migration.compare import CompareResult
 from distcommit.app.migration.imports import ImportResult
 from distcommit.app.migration.rebucket import RebucketResult
-from distcommit.cli.views.run_lines import flow_table, positions_lost
+from distcommit.cli.views.run_lines import deferred_records, flow_table, positions_lost
 from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,
@@ -59,7 +59,10 @@ def run_view(result: RunResult) -> RenderableType:
     elif totals.positions_lost:
         verdict = bad_verdict("committed, with losses", "the source had deleted records before they were read")
     elif totals.datasets_published:
-        verdict = good_verdict("committed", "all new records")
+        left = ", except those that are left for later" if totals.deferred else ""
+        verdict = good_verdict("committed", f"all new records{left}")
+    elif totals.deferred:
+        verdict = good_verdict("nothing to read yet", "the source leaves all new records for later")
     else:
         verdict = good_verdict("nothing new", "no dataset of the source has records above its watermark")
     if not result.decided:
@@ -73,6 +76,7 @@ def run_view(result: RunResult) -> RenderableType:
         "files": f"{totals.files_published:,}",
         "replayed": _replayed(totals),
         **positions_lost(totals.positions_lost),
+        **deferred_records(totals.deferred),
         **_notes(result.notes),
         "seconds": seconds_spent(result.seconds),
     }

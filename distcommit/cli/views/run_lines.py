@@ -11,10 +11,12 @@ from rich.text import Text
 from distcommit.app.inspection.job_status import StatusResult
 from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.cli.views.view_parts import ExplainedTable
+from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
 from distcommit.core.records.run_counts import FlowCounts
 from distcommit.core.run_outcome import RunOutcome
 from distcommit.stores.history.run_records import RunRecord
 
+_NAMED = 3
 _STYLES = {RunOutcome.SUCCEEDED: "green", RunOutcome.FAILED: "red"}
 
 
@@ -62,6 +64,24 @@ def flow_table(flow: FlowCounts) -> RenderableType | None:
         result = f"failed in {failure.work_units:,} work units, whose records were rejected"
         table.add_row(failure.branch, Text(failure.construct, style="yellow"), *empty, reason=result)
     return table
+
+
+def deferred_records(counts: DeferredCounts) -> dict[str, str]:
+    """Return the records that the source left for later runs, with a line for each cause; empty if there are none."""
+    lines = [
+        f"{_minimum(cause)}{cause.records:,} of {cause.datasets:,} datasets ({_largest(cause)}): {escape(cause.cause)}"
+        for cause in counts.causes
+    ]
+    return {"left for later": "\n".join(lines)} if lines else {}
+
+
+def _minimum(cause: DeferredCause) -> str:
+    return "at least " if cause.is_minimum else ""
+
+
+def _largest(cause: DeferredCause) -> str:
+    named = [f"{escape(dataset)}: {records:,}" for dataset, records in list(cause.largest.items())[:_NAMED]]
+    return ", ".join(named) + (", ..." if cause.datasets > len(named) else "")
 
 
 def positions_lost(positions: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.run_settings import RunSettingsResult
-from distcommit.cli.views.run_lines import clock_time, flow_table
+from distcommit.cli.views.run_lines import clock_time, deferred_records, flow_table
 from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,
@@ -97,6 +97,7 @@ def recorded_run_view(result: RecordedRun) -> RenderableType:
             + (", ".join(f"{n:,} {escape(k.replace('_', ' '))}" for k, n in phase.counts.not_zero.items()) or "nothing")
             for phase in record.phases
         }
+        facts |= deferred_records(record.totals.deferred)
     if started is not None:
         facts["driver"] = (
             f"process {started.facts.pid} on {escape(started.facts.host)}, {escape(started.facts.job_file)}"

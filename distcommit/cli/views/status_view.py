@@ -9,7 +9,7 @@ from rich.text import Text
 
 from distcommit.app.inspection.job_status import DatasetStatusRow, NextRun, StatusResult, status_of
 from distcommit.app.inspection.problems.kinds import Severity
-from distcommit.cli.views.run_lines import flow_table, last_run, positions_lost
+from distcommit.cli.views.run_lines import deferred_records, flow_table, last_run, positions_lost
 from distcommit.cli.views.view_parts import (
     DATASET_STYLES,
     ExplainedTable,
@@ -62,6 +62,7 @@ def status_view(result: StatusResult) -> RenderableType:
         **_unreadable(result),
         **_moving(result),
         **positions_lost(result.positions_lost),
+        **(deferred_records(result.last_run.totals.deferred) if result.last_run is not None else {}),
         **_expiry(result),
     }
     blocks.append(fact_table(facts))

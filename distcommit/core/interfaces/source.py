@@ -14,6 +14,7 @@ from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.provenance import Provenance
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
@@ -75,8 +76,7 @@ class GroupPositions:
     missing: Sequence[str] = ()
 
 
-Planned = DatasetPlan | DatasetProblem | SourceFact | SkippedDataset
-"""An element of a source's plan."""
+Planned = DatasetPlan | DatasetProblem | SourceFact | SkippedDataset | DeferredRecords
 
 
 class Extraction(ABC):

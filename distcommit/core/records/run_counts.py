@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from distcommit.core.records.deferred_counts import DeferredCounts
 from distcommit.core.work import ConstructCounts, TaskOutcome, TaskState
 
 Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures")
@@ -180,6 +181,8 @@ class RunCounts(Struct, frozen=True):
     """Size of the planned work units, in the source's unit (records or bytes)."""
     storage_requests: int = 0
     """Requests to file systems."""
+    deferred: DeferredCounts = DeferredCounts()
+    """Records that sources left for later runs."""
     flow: FlowCounts = FlowCounts()
     """Counts by construct, checker and failed optional branch."""
 
@@ -197,9 +200,9 @@ class RunCounts(Struct, frozen=True):
 
     @property
     def not_zero(self) -> dict[str, int]:
-        """Counts that are not 0, by name, without the counts of the flow."""
-        counts = {name: getattr(self, name) for name in self.__struct_fields__ if name != "flow"}
-        return {name: count for name, count in counts.items() if count}
+        """Counts that are not 0, by name, without `deferred` and `flow`."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in values.items() if value and isinstance(value, int)}
 
     @property
     def failures(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import DistcommitError, SourceError, plain_text, reason_text
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset
+from distcommit.core.records.deferred_counts import DeferredCounts, DeferredRecords, deferred
 from distcommit.core.support.storable import storable
 from distcommit.core.urn import check_urn
 from distcommit.core.watermark import at_or_past
@@ -44,6 +45,14 @@ def check_plan(
         return _checked_for_storage(planned)
     except DistcommitError as error:
         return DatasetProblem(plain_text(planned.dataset_urn), reason_text(error))
+
+
+def checked_deferral(records: DeferredRecords) -> DeferredCounts:
+    """Return the count as it is stored: storable texts, and a number of 1 to 2^53; 1 if the source gave another one."""
+    is_valid = isinstance(records.records, int) and 0 < records.records <= LARGEST_SIZE
+    count = records.records if is_valid else 1
+    texts = (plain_text(records.dataset_urn, 300), reason_text(records.cause))
+    return deferred(*texts, count, is_minimum=bool(records.is_minimum) or not is_valid)
 
 
 def _ownership_problem(plan: DatasetPlan, owned: Callable[[str], bool], before: Container[str]) -> str:

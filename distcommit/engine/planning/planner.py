@@ -21,6 +21,7 @@ from distcommit.core.errors import (
     plain_text,
 )
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.records.run_counts import RunCounts
@@ -28,7 +29,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.planning.loop_check import LoopCheck
-from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan
+from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan, checked_deferral
 from distcommit.engine.planning.read_priority import with_priorities
 from distcommit.engine.planning.work_distribution import Loads, lent_ranges, pack_large_units
 from distcommit.engine.reading.read_failures import stop_reason
@@ -191,6 +192,9 @@ def _plan(
         if isinstance(dataset_plan, SourceFact):
             result.found[f"source.{dataset_plan.name}"] = dataset_plan.setting
             loops.add_fact(dataset_plan)
+            continue
+        if isinstance(dataset_plan, DeferredRecords):
+            tally.add(RunCounts(deferred=checked_deferral(dataset_plan)))
             continue
         planned = loops.check(check_plan(dataset_plan, owned, names, settings.store.groups))
         if isinstance(planned, SkippedDataset):

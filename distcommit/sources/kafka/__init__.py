@@ -1,7 +1,8 @@
-"""Kafka topics as datasets.
+"""Source of Kafka topics. A dataset is a topic or a partition.
 
-Must not commit offsets nor join a group. Start reading at `source`, then `plan` and `extractor`. Only `client` talks to
-brokers. `names` and `position_problems` work without a Kafka client.
+Must not commit offsets nor join a consumer group. Only `client` and `topic_ids` talk to brokers. `names` and
+`position_problems` work without a Kafka client. Start reading at `settings`, then `planner` (all topics), `plan` (one
+topic) and `extractor`.
 """
 
-SETTINGS = "source:KafkaSource"
+SETTINGS = "settings:KafkaSource"

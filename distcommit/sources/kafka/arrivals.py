@@ -1,4 +1,4 @@
-"""Sort mixed records of many partitions by work unit: each range complete, in order, with its holes."""
+"""Sorting of messages, which arrive mixed from many partitions, by work unit."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ BATCH_BYTES = 16 << 20
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """What has arrived of one work unit and was not yielded yet.
+    """The messages of one work unit that arrived and were not yielded yet.
 
     Attributes:
         unit: the work unit.
-        limit_bytes: bytes of values after which a batch is yielded.
-        is_of_topic: whether all records surely belong to the topic on which the work unit was planned.
-        messages: the messages that wait.
-        holes: ranges without records.
+        limit_bytes: bytes of message values after which a batch is yielded.
+        is_of_topic: True once the topic id was compared after the last message, and if the cluster has no topic ids.
+        messages: the messages, in the order of arrival.
+        holes: offset ranges without records.
         bytes: bytes of the messages' values.
-        unfinished: partitions that have not arrived completely.
-        error: why the work unit failed.
+        unfinished: partitions with offsets that have not arrived.
+        error: why the work unit failed; None if it did not.
     """
 
     unit: WorkUnit
@@ -53,7 +53,7 @@ class Buffer:
         return enough or not self.unfinished or self.error is not None
 
     def pop_batch(self) -> list[Message]:
-        """Return the messages of the next batch: at least one if there are any."""
+        """Remove the messages of the next batch, and return them: at least one if there are any."""
         selected = self.messages[:BATCH_RECORDS]
         if self.bytes > self.limit_bytes:
             sums = enumerate(accumulate(map(len, selected)), 1)
@@ -65,24 +65,24 @@ class Buffer:
 
 @dataclass(slots=True, eq=False)
 class Range:
-    """The offsets from `next_offset` to `end` of a partition that are still expected."""
+    """The offsets of a partition that have not arrived: from `next_offset` to `end`, exclusive."""
 
     buffer: Buffer
     next_offset: int
     end: int
 
     def add_hole(self, partition: int, offset: int) -> None:
-        """Record a hole from the next offset to this one."""
+        """Record the offsets from `next_offset` to `offset` as a hole."""
         incarnation = self.buffer.unit.low.incarnation
         self.buffer.holes.append(SkippedRange(str(partition), self.next_offset, offset, "no record", True, incarnation))
 
 
 class Arrivals:
-    """Sorts messages of the expected ranges into their buffers.
+    """Sorter of messages into the buffers of their work units.
 
     Attributes:
-        ranges: the expected ranges.
-        beyond: partitions that delivered more than was expected. The caller stops fetching them and clears the set.
+        ranges: the expected range of each partition.
+        beyond: partitions that delivered messages past their range. The caller stops fetching them and clears the set.
     """
 
     def __init__(self, connection: KafkaConnection, notes: ClientLog) -> None:
@@ -91,9 +91,10 @@ class Arrivals:
         self.beyond: set[PartitionName] = set()
 
     def expect(self, buffers: Iterable[Buffer], topics: Collection[str]) -> None:
-        """Expect the ranges of these work units and no others.
+        """Replace the expected ranges by those of these work units.
 
-        A work unit whose topic is not in `topics` fails at once, because an assignment would not report it.
+        A work unit fails at once if its topic is not in `topics`, because librdkafka does not report an assigned topic
+        that does not exist.
         """
         self.ranges = {}
         for buffer in buffers:
@@ -105,7 +106,7 @@ class Arrivals:
                 buffer.unfinished.add(name)
 
     def sort(self, messages: Sequence[Message]) -> bool:
-        """Sort messages into their buffers. Return whether any range made progress."""
+        """Sort messages into the buffers of their work units. Return whether any expected range became shorter."""
         progress = False
         for name, run in kafka_client.runs_of(messages):
             count = self._add_run(name, run)
@@ -115,14 +116,16 @@ class Arrivals:
         return progress
 
     def drop(self, buffer: Buffer, error: DistcommitError) -> None:
-        """Fail a work unit, and ignore its further messages."""
+        """Fail a work unit. Its later messages are ignored."""
         buffer.error = error
         for name in buffer.unfinished:
             self.ranges.pop(name, None)
         buffer.messages, buffer.holes, buffer.bytes, buffer.unfinished = [], [], 0, set()
 
     def _add_run(self, name: PartitionName, run: Sequence[Message]) -> int:
-        """Take the first messages of a run if they are the next ones, which is the usual case. Return their number."""
+        """Add messages of one partition up to the first that does not have the next expected offset. Return their
+        number.
+        """
         expected = self.ranges.get(name)
         if expected is None or any(map(Message.error, run)):
             return 0
@@ -137,7 +140,7 @@ class Arrivals:
         return len(messages)
 
     def _add_message(self, name: PartitionName, message: Message) -> bool:
-        """Take one message of any kind. Return whether a range made progress."""
+        """Add one message, which may be an event or follow a hole. Return whether a range became shorter."""
         offset = -1 if (existing := message.offset()) is None else existing
         expected, error = self.ranges.get(name), message.error()
         if error is not None:
@@ -159,7 +162,7 @@ class Arrivals:
         return True
 
     def _event(self, name: PartitionName, expected: Range | None, offset: int, error: KafkaError) -> bool:
-        """Handle an event of a partition. Return whether it ended a range."""
+        """Handle librdkafka's event of a partition, such as its end. Return whether the event ended a range."""
         if expected is None:
             return False
         if error.code() == KafkaError._PARTITION_EOF:
@@ -190,7 +193,9 @@ class Arrivals:
 
 
 def ranges_of(unit: WorkUnit) -> list[tuple[PartitionName, int, int]]:
-    """Return each partition of the work unit that has something to read, with its first offset and its end."""
+    """Return the work unit's partitions that have offsets to read, each with its first offset and its end
+    (exclusive).
+    """
     topic, highs = topic_of(unit), unit.expected_high.positions
     return [
         ((topic, int(partition)), as_offset(low), as_offset(highs[partition]))

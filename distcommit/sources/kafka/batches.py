@@ -17,6 +17,6 @@ BATCH_SCHEMA: pa.Schema = pa.schema(
         ("kafka_timestamp_type", pa.string()),
     ]
 )
-"""The schema that extraction yields. Headers are null if a message has none, timestamps if the broker has none."""
+"""Schema of all batches. Headers are null if a message has none, timestamps if the broker has none."""
 NO_TIMESTAMP_MS = -1
-"""Timestamp of a record that was written without one, whatever its type."""
+"""Timestamp that Kafka stores for a record without one."""

@@ -42,12 +42,12 @@ CLOSE_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class KafkaConnection:
-    """How to reach the brokers.
+    """Settings to connect to the brokers.
 
     Attributes:
         brokers: `host:port` of some brokers, separated by commas.
-        client: librdkafka settings. Their values are masked in all output.
-        request_timeout_s: time limit of a metadata or offset request.
+        client: further librdkafka settings. Their values are masked in all output.
+        request_timeout_s: time limit in seconds of a metadata or offset request.
     """
 
     brokers: str
@@ -57,8 +57,8 @@ class KafkaConnection:
     def masked(self, text: str) -> str:
         """Return `text` with the values of `client` masked.
 
-        Values of harmless keys are masked only if they have 4 or more characters. Names of protocols and mechanisms are
-        kept, because they help to understand an error.
+        Names of protocols and mechanisms stay, because an error is hard to understand without them. Values of settings
+        that are not secret are masked only if they have 4 or more characters.
         """
         supplied = {key: value for key, value in self.client.items() if value and not is_public(key, value)}
         secrets = [value for key, value in supplied.items() if len(value) > 3 or _SECRET_KEY.search(key)]
@@ -68,7 +68,7 @@ class KafkaConnection:
 
     @property
     def isolation(self) -> IsolationLevel:
-        """Whether records of open and aborted transactions count."""
+        """The isolation level of `client`: whether records of open and aborted transactions are read."""
         uncommitted = self.client.get("isolation.level") == "read_uncommitted"
         return IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
@@ -79,7 +79,9 @@ class KafkaConnection:
             return AdminClient({**self.client, "bootstrap.servers": self.brokers, **callbacks})
 
     def consumer(self, notes: ClientLog, group: str = READER["group.id"]) -> Consumer:
-        """Return a consumer that reads only what it is assigned. Raises as `admin`."""
+        """Return a consumer that reads only assigned partitions. Raises ConfigurationError if librdkafka rejects the
+        settings.
+        """
         conf = {**_READER_DEFAULTS, **self.client, **READER, "bootstrap.servers": self.brokers, "group.id": group}
         with self._accepted():
             return Consumer({**conf, "error_cb": notes.error, "logger": notes})
@@ -89,9 +91,13 @@ class KafkaConnection:
     ) -> ClusterMetadata:
         """Return the cluster's metadata with all topics that this user may see.
 
-        Raises an error of type `kind` if no broker responds in time, or if client and brokers reject each other.
-        librdkafka would retry a rejection forever, and reports it only between requests. The first requests are
-        therefore short. Between requests the client may lose a message, so none may be expected.
+        librdkafka retries forever if a broker rejects the client, and reports the rejection only between requests.
+        Therefore the first requests are short. The client may lose messages between requests, so the caller must not
+        expect any.
+
+        Raises:
+            SourceError, TransientError: whichever `kind` is, if no broker responds in time, or if client and brokers
+                reject each other.
         """
         text, timeout_s = "", 0.0
         while timeout_s < self.request_timeout_s:
@@ -132,7 +138,9 @@ class KafkaConnection:
 
 
 class ClientLog:
-    """Sends a librdkafka client's log lines to `logging`, and keeps its last error."""
+    """Receiver of a librdkafka client's log lines and errors: sends the lines to `logging`, and stores the last
+    error.
+    """
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
@@ -140,7 +148,7 @@ class ClientLog:
         self._none_left = self._one_refuses = False
 
     def error(self, error: KafkaError) -> None:
-        """Handle librdkafka's error_cb. A specific error takes precedence over "all brokers are down"."""
+        """Store an error (librdkafka's `error_cb`). "All brokers are down" does not replace a more specific error."""
         if self.has_oversized_message:
             return
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # reported once, before or after the specific errors
@@ -153,27 +161,27 @@ class ClientLog:
 
     @property
     def refused(self) -> bool:
-        """Whether all brokers are down, and one rejected the credentials or has an unknown certificate."""
+        """Whether all brokers are down, and one of them rejected the credentials or has an unknown certificate."""
         return self._none_left and self._one_refuses
 
     @property
     def has_oversized_message(self) -> bool:
-        """Whether a response exceeded the client's size limit, so that retries are useless."""
+        """Whether a response exceeded the client's size limit. A retry would fail, too."""
         return "receive.message.max.bytes" in self.last
 
     def log(self, level: int, text: str, *values: object) -> None:
-        """Log a line, in the form that librdkafka's `logger` setting requires."""
+        """Log a line (librdkafka's setting `logger`)."""
         logger.log(min(level, logging.INFO), "%s", self._connection.masked(text % values if values else text))
 
 
 class KafkaQueries:
-    """Metadata and offset requests for planning. Raises ConfigurationError if librdkafka rejects the settings.
+    """Metadata and offset requests for planning. Raises ConfigurationError if librdkafka rejects the client settings.
 
     Attributes:
-        admin: the client.
-        knows_topic_ids: whether `topics` found a controller, which serves topic ids. librdkafka's mock cluster has
-            none.
-        cluster_id: the cluster's id, set by `topics`; empty if it has none.
+        admin: the librdkafka client.
+        knows_topic_ids: whether the cluster has a controller, which serves topic ids; known after `topics`.
+            librdkafka's mock cluster has none.
+        cluster_id: the cluster's id, known after `topics`; empty if the cluster has none.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
@@ -198,15 +206,14 @@ class KafkaQueries:
         unseen: Collection[PartitionName],
         read_to: Mapping[PartitionName, Position] = MappingProxyType({}),
     ) -> dict[PartitionName, PartitionLog | str]:
-        """Return the offsets of each partition, or its error as text.
+        """Return the offsets of each partition, or the brokers' error for it as text.
 
         Args:
             names: the partitions.
             start: where reading begins in the partitions of `unseen`.
             unseen: partitions without a stored position.
-            read_to: stored positions. A partition that ends at its position has nothing new, so its low offset is not
-                requested. For a partition that ends before its position, the end beyond open transactions is requested
-                too.
+            read_to: stored positions. If a partition ends at its position, its low offset is not requested. If it ends
+                before its position, its end beyond open transactions is requested, too.
 
         Raises:
             SourceError: if no broker responds.
@@ -234,7 +241,7 @@ class KafkaQueries:
     def _with_open_ends(
         self, logs: Mapping[PartitionName, PartitionLog | str], read_to: Mapping[PartitionName, Position]
     ) -> dict[PartitionName, PartitionLog | str]:
-        """Return the partitions that end before their stored position, with their ends beyond open transactions."""
+        """Request the end beyond open transactions of each partition that ends before its stored position."""
         behind: dict[PartitionName, PartitionLog] = {}
         for name, position in read_to.items():
             log = logs.get(name)
@@ -267,7 +274,8 @@ class KafkaQueries:
 
 
 def close_consumer(consumer: Consumer, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-    """Close a consumer, any number of times. If it does not close in time, abandon it with a warning.
+    """Close a consumer. Safe to call again. If closing takes longer than `timeout_s`, log a warning and leave the
+    consumer open.
 
     librdkafka (2.16 at least) may wait forever for a broker thread: about once in some hundred times after a response
     that was too large, and if brokers are unreachable (its issue 4519).
@@ -291,7 +299,7 @@ def error_text(error: BaseException) -> str:
 
 
 def runs_of(messages: Sequence[Message]) -> Iterator[tuple[PartitionName, Sequence[Message]]]:
-    """Yield runs of consecutive messages of one partition, each with the partition's name."""
+    """Split messages into runs of consecutive messages of one partition. Yield each run with its partition."""
     names = list(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True))
     changes = [index for index, changed in enumerate(map(operator.ne, names, names[1:]), 1) if changed]
     for begin, end in pairwise([0, *changes, len(messages)]):
@@ -304,10 +312,10 @@ _TIMESTAMP_SCALARS = tuple(pa.scalar(kind, pa.string()) for kind in _TIMESTAMP_T
 
 
 def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Position], int]:
-    """Convert messages to Arrow. There must be at least one.
+    """Convert at least one message to Arrow.
 
     Returns:
-        The batch, the position after the last message of each partition, and the bytes of keys and values.
+        The batch, the offset after the last message of each partition, and the bytes of keys and values.
     """
     keys = pa.array(list(map(Message.key, messages)), pa.binary())
     values = pa.array(list(map(Message.value, messages)), pa.binary())
@@ -328,9 +336,8 @@ def to_batch(messages: Sequence[Message]) -> tuple[pa.RecordBatch, dict[str, Pos
 
 
 def timestamps(pairs: Sequence[tuple[int, int]]) -> tuple[pa.Array, pa.Array]:
-    """Return the times of records and the types of these times, from the client's pairs of type and time.
-
-    Both are null without a time.
+    """Convert the client's pairs of timestamp type and milliseconds to columns of times and of types. Both columns are
+    null for a record without a timestamp.
     """
     kinds, times = zip(*pairs, strict=True)
     if NO_TIMESTAMP_MS in times:

@@ -1,9 +1,9 @@
-"""Read work units from Kafka: one consumer per task attempt, several small work units ahead of time.
+"""Extractor of Kafka work units, with one consumer per task attempt.
 
-Partitions of the next work units are assigned together as a *window*, because changing the assignment costs more than
-reading a few records. A large work unit is a window of its own and streams. When a window has arrived completely,
-nothing is assigned, because librdkafka would keep fetching it. When half of it has been yielded, the next window is
-assigned and fetched meanwhile.
+The partitions of several small work units are assigned together, as a *window*, because each change of the assignment
+costs more than reading a few records. A large work unit has a window of its own. Once all messages of a window have
+arrived, the assignment is cleared, because librdkafka would continue to fetch. Once half of them were yielded, the next
+window is assigned, so that it arrives meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WINDOW_BYTES = 64 << 20
 
 
 class KafkaExtractor(Extractor):
-    """Reads work units with one consumer, by assignment and never by subscription.
+    """Extractor with one consumer, which is assigned partitions and never subscribes.
 
     Raises:
         TransientError: if no broker responds.
@@ -86,7 +86,7 @@ class KafkaExtractor(Extractor):
         kafka_client.close_consumer(self._consumer)
 
     def wait_for_messages(self, buffer: Buffer) -> None:
-        """Wait a moment for messages of `buffer`, and sort what arrives into the buffers."""
+        """Wait up to a poll interval for messages of the buffer's work unit, and sort all messages that arrive."""
         began_s = time.monotonic()
         first = self._consumer.poll(0.1)  # consume() would always wait for its full timeout
         waited_s = time.monotonic() - began_s
@@ -100,10 +100,11 @@ class KafkaExtractor(Extractor):
         self._assign_next()
 
     def check_topic(self, buffer: Buffer) -> None:
-        """Check that a work unit's records belong to the topic on which it was planned.
+        """Check that the topic was not recreated since the work unit was planned.
 
-        A recreated topic has other records at the same offsets. The check must follow the arrival, because the topic
-        may be recreated at any time before it. Other work units that have arrived are checked in the same request.
+        A recreated topic has other records at the same offsets. The topic may be recreated before the last message
+        arrives, so call this afterwards. Other work units whose messages have all arrived are checked with the same
+        request.
 
         Raises:
             SourceError: if the topic was recreated.
@@ -136,7 +137,6 @@ class KafkaExtractor(Extractor):
             )
 
     def _sort_arrived(self) -> None:
-        """Sort what has arrived of a window, without waiting."""
         if self._arrivals.ranges and (arrived := self._consumer.consume(BATCH_RECORDS, 0)):
             self._sort(arrived)
             if self._current is not None:
@@ -144,8 +144,9 @@ class KafkaExtractor(Extractor):
         self._assign_next()
 
     def _keep_bounded(self, buffer: Buffer) -> None:
-        """Discard what was read ahead if it is too much. The next windows have fewer records, as these are larger than
-        estimated."""
+        """Discard the messages of later work units if they need too much memory. Later windows then have fewer records,
+        because these records are larger than estimated.
+        """
         buffers = list(self._buffers.values())
         if buffer.bytes + sum(other.bytes for other in buffers) <= WINDOW_BYTES:
             return
@@ -155,7 +156,7 @@ class KafkaExtractor(Extractor):
             self._arrivals.drop(other, SourceError("discarded: too much was read ahead"))
 
     def _assign_next(self) -> None:
-        """Once everything assigned has arrived, assign the next window if little is buffered, or else nothing."""
+        """If all messages of the window have arrived, assign the next window, or nothing while many messages wait."""
         if self._arrivals.ranges or self._lost is not None:
             return
         records = sum(len(buffer.messages) for buffer in self._buffers.values())
@@ -169,8 +170,9 @@ class KafkaExtractor(Extractor):
         return self._connection.admin(self._notes)
 
     def _coming(self) -> list[WorkUnit]:
-        """Return the next window: one work unit, and those after it as long as they are small and of other
-        partitions."""
+        """Return the work units of the next window: one, and the following ones while they are small and have other
+        partitions.
+        """
         window: list[WorkUnit] = []
         names: set[PartitionName] = set()
         records = 0
@@ -186,7 +188,6 @@ class KafkaExtractor(Extractor):
         return window
 
     def _open_window(self, units: Sequence[WorkUnit]) -> None:
-        """Assign the partitions of these work units and of no others."""
         buffers = {_name(unit): Buffer.of(unit) for unit in units}
         self._buffers |= buffers
         self._arrivals.expect(buffers.values(), self._topics)
@@ -198,9 +199,8 @@ class KafkaExtractor(Extractor):
             self._assign_nothing()
 
     def _sort(self, messages: Sequence[Message]) -> bool:
-        """Sort messages into their buffers. Return whether any range made progress.
-
-        Partitions that were read to their end or dropped are no longer fetched.
+        """Sort messages into the buffers, and stop fetching partitions that are complete. Return whether any range
+        became shorter.
         """
         progress, beyond = self._arrivals.sort(messages), self._arrivals.beyond
         if ended := beyond & self._assigned:
@@ -217,8 +217,9 @@ class KafkaExtractor(Extractor):
             self._assigned = set()
 
     def _give_up(self) -> None:
-        """Fail all waiting work units, because nothing arrived for too long. If no broker responds, fail all later ones
-        too."""
+        """Fail all waiting work units, because no message arrived within the idle timeout. If no broker responds, later
+        work units fail, too.
+        """
         self._idle_s = 0
         late = self._arrivals.ranges
         waiting = "; ".join(f"{topic} [{partition}]" for topic, partition in list(late)[:5])
@@ -244,7 +245,7 @@ class KafkaExtractor(Extractor):
 
 
 class KafkaExtraction(Extraction):
-    """One work unit, in batches of up to 10,000 records or about 16 MiB."""
+    """The records of one work unit, in batches of up to 10,000 records or about 16 MiB."""
 
     def __init__(self, extractor: KafkaExtractor, buffer: Buffer) -> None:
         self._extractor, self._buffer = extractor, buffer
@@ -268,10 +269,10 @@ class KafkaExtraction(Extraction):
         self._reached = buffer.unit.expected_high
 
     def actual_high(self) -> Watermark:
-        """Return the position reached.
+        """Return the position after the yielded batches.
 
         Raises:
-            SourceError: if the topic was recreated meanwhile.
+            SourceError: if the topic was recreated since the work unit was planned.
             TransientError: if Kafka does not return the topic's id.
         """
         if self._buffer.error is None:

@@ -1,4 +1,4 @@
-"""How far datasets are behind their topics: unread offsets, and the age of the first unread message."""
+"""The lag of Kafka datasets: the number of unread offsets, and the age of the first unread message."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from distcommit.sources.kafka.names import KafkaDataset, PartitionName
 from distcommit.sources.kafka.plan import stored_positions
 
 _CHUNK = 500
-"""Datasets per request."""
 _SMALL = {"queued.min.messages": "1", "fetch.message.max.bytes": "65536"}
-"""Consumer settings for fetching one message per partition."""
+"""Consumer settings to fetch little more than one message of each partition."""
 
 
 def dataset_lags(
@@ -29,12 +28,12 @@ def dataset_lags(
 ) -> Iterator[Lag]:
     """Yield the lag of each dataset whose topic exists.
 
-    Records are counted by offsets: compacted records and transaction ends count too. The age in seconds uses the
-    timestamp of the first unread message. It is None if the brokers do not deliver the message in time, and 0 if
-    nothing is unread.
+    The number of records counts offsets, including compacted records and ends of transactions. The age follows from the
+    timestamp of the first unread message. It is None if the brokers do not deliver that message in time, and 0 if all
+    messages were read.
 
     Args:
-        connection: to the brokers.
+        connection: settings to connect to the brokers.
         kind: whether a dataset is a topic or a partition.
         states: the datasets' stored states by URN.
 
@@ -77,7 +76,9 @@ def _lags(
 
 
 def _first_times(connection: KafkaConnection, offsets: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
-    """Return the time of the first message at or after each of these offsets, as far as they arrive in time."""
+    """Return the timestamp (milliseconds) of the first message at or after each offset. Partitions whose message does
+    not arrive in time are absent.
+    """
     consumer = replace(connection, client={**connection.client, **_SMALL}).consumer(ClientLog(connection))
     times: dict[PartitionName, int] = {}
     try:

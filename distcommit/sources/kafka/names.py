@@ -1,5 +1,6 @@
-"""Topics, datasets and partitions, and the client settings that the source owns. Works without a Kafka client, so that
-a job file can be read where none is installed."""
+"""Topics, datasets and partitions, and client settings that a job file must not set. Must not import a Kafka client, so
+that a job file can be read where none is installed.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +19,15 @@ READER = {
     "auto.offset.reset": "error",
     "enable.partition.eof": "true",  # the only signal for a range whose last offsets have no records
 }
-"""Consumer settings that exactly-once reading requires."""
+"""Client settings that exactly-once reading requires."""
 OWNED_KEYS = frozenset({*READER, "bootstrap.servers", "metadata.broker.list", "group.instance.id"})
-"""Client settings that a job file must not set, because exactly-once reading depends on them."""
+"""Names of client settings that a job file must not set, because exactly-once reading depends on them."""
 
 
 MAX_BYTES = "max_bytes"
-"""Work unit property: batches are sized so that the caller can stop close to this many bytes."""
+"""Work unit property: the size in bytes at which reading may stop. Batches are small enough to stop close to that
+size.
+"""
 PartitionName = tuple[str, int]
 Start = Literal["earliest", "latest"] | datetime
 
@@ -36,8 +39,8 @@ class KafkaDataset:
     Attributes:
         urn: the dataset's URN.
         topic: the topic's name.
-        partitions: numbers of its partitions.
-        of_topic: URNs of all datasets of the topic, if it has several.
+        partitions: numbers of the dataset's partitions.
+        of_topic: URNs of all datasets of the topic if each partition is a dataset; otherwise empty.
     """
 
     urn: str
@@ -46,7 +49,7 @@ class KafkaDataset:
     of_topic: tuple[str, ...] = ()
 
     def names(self) -> list[PartitionName]:
-        """Return the partitions' names in the cluster."""
+        """Return topic and number of each partition."""
         return [(self.topic, partition) for partition in self.partitions]
 
 
@@ -55,10 +58,10 @@ class TopicMetadata:
     """A topic in the brokers' metadata.
 
     Attributes:
-        topic: its name.
+        topic: the topic's name.
         partitions: numbers of its partitions.
-        error: the brokers' error for it; empty if none.
-        leaderless: partitions that cannot be read now.
+        error: the brokers' error for the topic; empty if there is none.
+        leaderless: numbers of partitions that cannot be read now, because they have no leader.
     """
 
     topic: str
@@ -67,7 +70,7 @@ class TopicMetadata:
     leaderless: frozenset[int]
 
     def datasets(self, kind: Literal["topic", "partition"]) -> list[KafkaDataset]:
-        """Return the topic as one dataset, or as one for each partition."""
+        """Return the topic as one dataset, or each of its partitions as one."""
         if kind == "topic":
             return [KafkaDataset(self.topic, self.topic, self.partitions)]
         urns = tuple(f"{self.topic}@{partition}" for partition in self.partitions)
@@ -75,13 +78,13 @@ class TopicMetadata:
 
 
 def topic_of_dataset(urn: str) -> str:
-    """Return the topic of a dataset of either kind. Topic names cannot contain `@`."""
+    """Return the topic of a dataset, which is `<topic>` or `<topic>@<partition>`. Topic names cannot contain `@`."""
     topic, separator, _ = urn.rpartition("@")
     return topic if separator else urn
 
 
 class TopicSelection:
-    """The topics of a job: listed or matched by a pattern, and not excluded. Patterns match whole names."""
+    """The topics of a job: those that are listed or match a pattern with their whole name, without excluded ones."""
 
     def __init__(
         self, topics: Iterable[str], patterns: Iterable[str], exclude: Iterable[str], exclude_patterns: Iterable[str]
@@ -97,7 +100,7 @@ class TopicSelection:
         return not any(pattern.fullmatch(topic) for pattern in self._exclude_patterns)
 
     def skips_internal(self, topic: str) -> bool:
-        """Return whether a pattern matches the name, but it is skipped because it is internal to Kafka."""
+        """Return whether a topic is skipped although a pattern matches it, because its name is internal to Kafka."""
         if not topic.startswith("__") or topic in self._topics or topic in self._exclude:
             return False
         matched = any(pattern.fullmatch(topic) for pattern in self._patterns)
@@ -108,10 +111,11 @@ class PartitionLog(NamedTuple):
     """Offsets of a partition.
 
     Attributes:
-        low: its first offset. Equal to `high` if the partition was read to its end: it is not requested then.
-        high: the offset after its last readable record.
+        low: the first offset. If the partition was read to its end, the low offset is not requested and equals `high`.
+        high: the offset after the last readable record.
         begin: where reading begins if the partition was never read.
-        open_end: if `high` is before the stored position, the end beyond open transactions; 0 if not requested.
+        open_end: the end beyond open transactions; 0 if it was not requested because `high` is not before the stored
+            position.
     """
 
     low: int

@@ -56,23 +56,23 @@ def plan_dataset(
 
     - If no partition of the dataset has a position, it begins at `PartitionLog.begin`, which follows the source's
       `start`.
-    - If others have positions, it was added later and begins at offset 0.
-    - With `topic_followed` it may also be a partition that could not be read when the others were. It begins at the
-      oldest record. Deleted records before that are recorded as lost; with `expired_offsets: latest` all existing ones
-      are.
+    - If other partitions have positions, it was added later and begins at offset 0.
+    - With `topic_followed` it may also have been unreadable when the other partitions were first read. It begins at the
+      oldest existing record, and deleted records before that are recorded as lost. With `expired_offsets: latest` all
+      existing records are lost, too.
 
-    A stored watermark without a topic id (from a cluster without ids, or set by an operator) applies to the current
+    A stored watermark without a topic id (of a cluster without ids, or set by an operator) applies to the current
     topic.
 
     Args:
         rules: the source's settings.
         urn: the dataset.
-        logs: offsets of its partitions, or the error of one as text.
-        state: its stored state.
+        logs: by partition, its offsets or the brokers' error as text.
+        state: the dataset's stored state.
         topic_id: id of the topic; empty if the cluster has none.
         topic_followed: whether nothing of the dataset was ever published although other datasets of its topic have
             positions.
-        most: maximum offsets to plan, beside `records_per_dataset`; 0 for no limit.
+        most: maximum offsets to plan, in addition to the limit `records_per_dataset`; 0 for no limit.
 
     Raises:
         SourceError: if a partition has an error, a stored position is outside the partition, or the topic was
@@ -106,8 +106,9 @@ def _begins(
     *,
     topic_followed: bool,
 ) -> tuple[dict[str, Position], list[SkippedRange], list[Range]]:
-    """Return the start of partitions without a position, the lost ranges, and the ranges to read. Raises as
-    `plan_dataset`."""
+    """Return the begins of partitions without a position, the lost ranges, and the ranges to read. Raises as
+    `plan_dataset`.
+    """
     stored = stored_positions(state)
     planned_low = state.watermark if state is not None else None
     if planned_low is not None and planned_low.incarnation not in ("", topic_id):
@@ -158,9 +159,9 @@ def _begins(
 def limited_to_reread(
     retried_end: Watermark | None, logs: Mapping[int, PartitionLog | str], state: DatasetState | None, topic_id: str
 ) -> Mapping[int, PartitionLog | str]:
-    """Return `logs` limited to the range that is read `retried_end` before newer records.
+    """Return `logs` with the ends of `retried_end`, the failed range that is read before newer records.
 
-    They are unchanged if `retried_end` names nothing. Unread records that were deleted meanwhile are not waited for.
+    The logs are unchanged if `retried_end` has no partition with unread records, as after their deletion.
     """
     if retried_end is None or retried_end.incarnation not in ("", topic_id):
         return logs
@@ -174,7 +175,9 @@ def limited_to_reread(
 
 
 def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tuple[Range, ...]]:
-    """Return ranges by work unit of up to `target` offsets: large ones split evenly, small ones packed together."""
+    """Distribute ranges over work units of up to `target` offsets. Large ranges are split evenly, small ones share a
+    work unit.
+    """
     units: list[tuple[Range, ...]] = []
     room = -1
     for partition, low, high in sorted(ranges, key=lambda r: r[1] - r[2]):
@@ -193,10 +196,11 @@ def pack(ranges: Sequence[Range], target: int, *, split: bool = True) -> list[tu
 
 
 def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
-    """Return the share to take of each size, so that the sum is at most `limit` (0: no limit).
+    """Divide `limit` fairly among demands. Return the share of each; the shares add up to at most `limit` (0: no
+    limit).
 
-    No share could grow except at the cost of a smaller one. If `limit` is below the number of sizes, the largest get
-    it, so that none waits forever.
+    A larger share would make a smaller one smaller (max-min fairness). If `limit` is below the number of demands, the
+    largest demands get 1 each, so that no demand waits forever.
     """
     shares = list(sizes)
     if limit and sum(sizes) > limit:
@@ -207,7 +211,7 @@ def fair_shares(sizes: Sequence[int], limit: int) -> list[int]:
 
 
 def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | str]) -> dict[str, int]:
-    """Return the nearest valid position for each stored one; empty if one is unknown."""
+    """Return the nearest valid position for each stored position; nothing if a partition's offsets are unknown."""
     nearest: dict[str, int] = {}
     for partition, log in logs.items():
         position = stored.get(str(partition), 0)
@@ -219,7 +223,7 @@ def _nearest(stored: Mapping[str, Position], logs: Mapping[int, PartitionLog | s
 
 
 def _lost(rules: PlanRules, urn: str, partition: int, position: int, log: PartitionLog, topic_id: str) -> SkippedRange:
-    """Return the range that is lost by continuing according to the source's policy."""
+    """Return the range of lost records if reading continues by the source's `expired_offsets`."""
     if rules.expired_offsets not in ("earliest", "latest", "nearest"):
         raise _deleted(urn, partition, position, log)
     reason = f"expired_offsets is {rules.expired_offsets}"
@@ -235,8 +239,9 @@ def _skipped(
 
 
 def expiry_error(urn: str, logs: Mapping[int, PartitionLog | str], state: DatasetState | None) -> PlanError | None:
-    """Return the error of the first partition whose records were deleted before they were read; None if there is
-    none."""
+    """Return the error of the first partition with records that were deleted before they were read; None if no
+    partition has any.
+    """
     stored = stored_positions(state)
     for partition, log in logs.items():
         position = stored.get(str(partition), 0) if stored else None
@@ -266,11 +271,11 @@ def _recreated(
 
     Args:
         urn: the dataset.
-        expected: the stored position or id.
-        actual: the actual one.
-        nearest: the nearest valid positions, if it may be the same topic.
-        same: whether it surely is the same topic. If it may be either, only an operator can choose positions that skip
-            nothing.
+        expected: the stored position or topic id.
+        actual: the present position or topic id.
+        nearest: the nearest valid positions; empty if the topic has another id.
+        same: whether the topic id proves that the topic is the same one. Otherwise only an operator can choose
+            positions that skip no record.
     """
     remedy = ("dataset set-watermark", urn, json.dumps(nearest) if nearest else "null") if same or not nearest else ()
     positions = f", or to {json.dumps(nearest)} to continue at the nearest offsets" if nearest else ""
@@ -287,7 +292,9 @@ def _recreated(
 
 
 def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> PlanError:
-    """Return the error of a position that was read uncommitted and is beyond the committed end of its partition."""
+    """Return the error of a position that was read with `read_uncommitted` and is after the partition's last committed
+    offset.
+    """
     return PlanError(
         "an open transaction precedes the stored position",
         id="KAFKA_TRANSACTION_OPEN",
@@ -302,7 +309,7 @@ def _behind_open(urn: str, partition: int, position: int, log: PartitionLog) -> 
 
 
 def unreadable(urn: str, error: str) -> SourceError:
-    """Return the error of a dataset that the brokers cannot serve now."""
+    """Return the error of a dataset whose topic or partitions the brokers cannot serve now."""
     todo = "check the topic and its brokers, then run again; its watermark is kept"
     return SourceError("the brokers can't serve the dataset now", dataset=urn, found=error, todo=todo)
 
@@ -319,5 +326,5 @@ def read_to(datasets: Iterable[KafkaDataset], states: Mapping[str, DatasetState]
 
 
 def stored_positions(state: DatasetState | None) -> Mapping[str, Position]:
-    """Return the stored positions of a dataset."""
+    """Return the stored positions by partition; empty if there are none."""
     return state.watermark.positions if state is not None and state.watermark is not None else {}

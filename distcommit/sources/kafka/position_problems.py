@@ -1,4 +1,4 @@
-"""Check positions that an operator sets."""
+"""Checks of positions that an operator sets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def position_problems(
     Args:
         datasets: positions by dataset and partition.
         select: the job's topics.
-        partitions: the partitions of each topic that the brokers reported. Other topics are not checked for them.
-        by_partition: whether each partition is a dataset of its own.
+        partitions: existing partitions by topic, as the brokers reported them. Partitions of other topics are accepted.
+        by_partition: whether each partition is a dataset.
     """
     for urn, positions in datasets.items():
         topic, _, own = urn.rpartition("@") if by_partition else (urn, "", "")
@@ -41,5 +41,5 @@ def position_problems(
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text is a partition number in canonical form."""
+    """Return whether a text is a partition number without leading zeros."""
     return text.isascii() and text.isdecimal() and str(int(text)) == text

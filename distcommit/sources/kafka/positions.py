@@ -19,10 +19,9 @@ _CHUNK = 1000
 def group_positions(
     connection: KafkaConnection, select: TopicSelection, kind: Literal["topic", "partition"], group: str
 ) -> GroupPositions:
-    """Return the offsets that a consumer group has committed, as positions of the job's datasets. The group is not
-    joined.
+    """Return the committed offsets of a consumer group as positions of the job's datasets, without joining the group.
 
-    A committed offset, like a position, is that of the next record to read.
+    Both a committed offset and a position are the offset of the next record to read.
 
     Raises:
         SourceError: if no broker responds, or one rejects the request.

@@ -1,4 +1,4 @@
-"""Topic ids, which distinguish a topic from a later one of the same name."""
+"""Topic ids, which distinguish a topic from one that was deleted and created again under its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK = 500
 def topic_ids(
     connection: KafkaConnection, admin: AdminClient, topics: Collection[str]
 ) -> dict[str, str | UnknownTopicId]:
-    """Return the id of each topic; empty if the cluster has none (Kafka before 2.8)."""
+    """Return the id of each topic, or why it is unknown. An id is empty if the cluster has none (Kafka before 2.8)."""
     listed = sorted(topics)
     ids: dict[str, str | UnknownTopicId] = {}
     for start in range(0, len(listed), _CHUNK):
@@ -37,7 +37,12 @@ def topic_ids(
 
 
 def ids_of(connection: KafkaConnection, topics: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic id of each dataset, by its topic. Datasets whose id is unknown are left out."""
+    """Return the topic id of each dataset. Datasets with an unknown id are absent.
+
+    Args:
+        connection: settings to connect to the brokers.
+        topics: the topic by dataset.
+    """
     try:
         queries = KafkaQueries(connection)
         existing = {topic.topic for topic in queries.topics()}.intersection(topics.values())
@@ -50,7 +55,7 @@ def ids_of(connection: KafkaConnection, topics: Mapping[str, str]) -> dict[str, 
 
 
 def partitions_of(connection: KafkaConnection) -> dict[str, tuple[int, ...]]:
-    """Return the partitions of all topics; empty if the brokers do not respond."""
+    """Return partition numbers by topic, of all topics; empty if no broker responds."""
     try:
         return {topic.topic: topic.partitions for topic in KafkaQueries(connection).topics()}
     except DistcommitError as error:

@@ -1,6 +1,7 @@
-"""Micro-batches of a Spark streaming query, each of them a run.
+"""Source of the micro-batches of a Spark streaming query. Each micro-batch is a run.
 
-Must not know Spark: `distcommit.spark.micro_batch` spools a micro-batch. Start reading at `source`.
+Must not import Spark: `distcommit.spark.spool_micro_batch` writes a micro-batch to a spool. Start reading at
+`settings`, then `spool` (the files of a micro-batch) and `spooled_batch` (the source that reads them).
 """
 
-SETTINGS = "source:MicroBatchSource"
+SETTINGS = "settings:MicroBatchSource"

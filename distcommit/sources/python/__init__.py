@@ -1,6 +1,7 @@
-"""A custom source.
+"""Custom sources: the section `source` of type `python`.
 
-Must not answer for the class: the section forwards each member of the interface. Start reading at `source`.
+Must not implement the source interface itself: `PythonSource` forwards each call to the custom class. Start reading at
+`settings`.
 """
 
-SETTINGS = "source:PythonSource"
+SETTINGS = "settings:PythonSource"

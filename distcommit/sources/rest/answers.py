@@ -1,4 +1,4 @@
-"""Answers of a server: their records as unchanged bytes, and the values that lead to the next answer."""
+"""Answers of a server: the unchanged bytes of each record, and the values that name the next request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class NoSuchFieldError(ValueError):
-    """A field that does not exist."""
+    """A path names a field that an object does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Answer:
 
     Attributes:
         body: the body as received.
-        records: JSON of each record.
-        next_link: URL of `rel="next"` in its header `Link`; empty if there is none.
+        records: JSON bytes of each record.
+        next_link: URL of `rel="next"` in the header `Link`; empty if there is none.
     """
 
     body: bytes
@@ -44,8 +44,8 @@ class Answer:
 
         Args:
             body: JSON.
-            records: path of the list of records; empty if the body is the list.
-            next_link: see above.
+            records: dotted path of the list of records; empty if the body is the list.
+            next_link: URL of `rel="next"` in the header `Link`; empty if there is none.
 
         Raises:
             ValueError: if the body is not JSON, or the path is not a list.
@@ -80,7 +80,7 @@ class Answer:
         """Return the whole number at a path.
 
         Raises:
-            ValueError: if it is missing, or below 0.
+            ValueError: if the number is missing, or below 0.
         """
         value = value_at(self.body, path)
         if type(value) is not int or value < 0:
@@ -112,7 +112,7 @@ def _raw_at(json: bytes, path: str) -> bytes | msgspec.Raw:
 
 
 def _field(json: bytes | msgspec.Raw, name: str) -> tuple[Iterable[str], bytes | msgspec.Raw | None]:
-    """Return the names of an object's fields, and the JSON of one of them."""
+    """Return the names of an object's fields, and the JSON of the field `name`; None if the object does not have it."""
     try:
         fields = _OBJECT.decode(json)
     except msgspec.ValidationError:
@@ -125,7 +125,6 @@ def _field(json: bytes | msgspec.Raw, name: str) -> tuple[Iterable[str], bytes |
 
 
 def _items(json: bytes | msgspec.Raw) -> list[bytes]:
-    """Return the JSON of each item of a list."""
     try:
         return [bytes(item) for item in _LIST.decode(json)]
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""HTTP client: sends requests, retries where that may help, and maps failures to errors with a remedy."""
+"""HTTP client: sends requests, retries temporary failures, and converts failures to errors with a remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Body of an answer, decompressed, and the URL of `rel="next"` in its header `Link`."""
+    """Body of a response, decompressed, and the URL of `rel="next"` in its header `Link`."""
 
     body: bytes
     next_link: str
@@ -34,15 +34,15 @@ class Reply:
 
 @dataclass(frozen=True)
 class RestClient:
-    """HTTP client that connects at the first request and keeps connections between requests.
+    """HTTP client that connects at the first request and reuses its connections.
 
     Attributes:
         headers: headers of each request.
         basic: user and password; empty for none.
         timeout_s: seconds to wait for a connection, and for each byte.
-        answer_s: seconds that a whole answer may take.
+        answer_s: seconds that a whole response may take.
         retries: number of retries if a server can't be reached, is busy or fails.
-        secrets: masked in all messages.
+        secrets: texts that are masked in all messages.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -173,7 +173,7 @@ class RestClient:
 
 
 class _RetryLaterError(Exception):
-    """A failure that a retry may cure. `wait_s`: seconds to wait, if the server named them."""
+    """A failure that a retry may cure. `wait_s`: seconds to wait if the server named them; otherwise None."""
 
     def __init__(self, text: str, wait_s: float | None) -> None:
         super().__init__(text)
@@ -188,7 +188,7 @@ _TODO = {
 
 
 def _retry_after_s(response: requests.Response) -> float | None:
-    """Return the seconds to wait by the header `Retry-After`, which holds seconds or a time."""
+    """Return the seconds to wait by the header `Retry-After`, which has seconds or a time; None without the header."""
     try:
         return Retry().get_retry_after(response.raw)
     except InvalidHeader:

@@ -1,4 +1,4 @@
-"""Extractor of lists: reads ranges, answer by answer."""
+"""Extractor of lists of records: requests the records of a range, page by page."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 VALUE, PARTITION_COLUMN, OFFSET_COLUMN = "value", "_partition", "_offset"
 RECORD_SCHEMA = pa.schema([(VALUE, pa.binary()), (PARTITION_COLUMN, pa.string()), (OFFSET_COLUMN, pa.int64())])
-"""Columns of records: the JSON as received, and the record's number."""
+"""Schema of all batches: the record's JSON as received, its partition, and its number in the dataset."""
 
 
 class RestExtractor(Extractor):
-    """Extractor of one task attempt. Connections are kept between work units.
+    """Extractor of one task attempt. Work units share its connections.
 
     Args:
         client: the HTTP client.
-        lists: lists by dataset.
+        lists: the list of each dataset, by URN.
     """
 
     def __init__(self, client: RestClient, lists: dict[str, RecordList]) -> None:
@@ -44,7 +44,9 @@ class RestExtractor(Extractor):
 
 
 class RestExtraction(Extraction):
-    """The records of one range. Records of one value are in one batch, so that reading can stop after each."""
+    """The records of one range. All records with one value are in one batch, so that reading can stop after any
+    batch.
+    """
 
     def __init__(self, client: RestClient, of: RecordList, unit: WorkUnit) -> None:
         self._list, self._unit = of, unit
@@ -79,7 +81,7 @@ class RestExtraction(Extraction):
         return self._bytes
 
     def _add(self, answer: Answer, buffered: OrderedRows[bytes]) -> None:
-        """Add an answer's records. Leading records below the range are dropped."""
+        """Add a page's records to the buffer, except for leading records below the range."""
         positions = [self._position(record) for record in answer.records]
         below = 0 if len(buffered) else len([at for at in positions if at < self._low])  # type: ignore[operator]
         buffered.add(*self._repeats.dropped(answer.records[below:], positions[below:]))
@@ -88,11 +90,11 @@ class RestExtraction(Extraction):
         return self._high is not None and at_or_past(position, self._high)
 
     def _answers(self, low: Position) -> Iterator[Answer]:
-        """Yield the answers from a position on."""
         return self._pages.read(self._list.watermark.range_params(low, self._high))
 
     def _check_complete(self, buffered: OrderedRows[bytes]) -> None:
-        """If the range ends at a time, request records from the newest one on, to verify that the pages were complete.
+        """If the range ends at a time, request the records from the newest one on again. They show whether pages were
+        missing.
 
         Raises:
             SourceError: if the server has more records in the range.

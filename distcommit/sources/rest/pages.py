@@ -1,4 +1,4 @@
-"""The pages of one read, each checked against the earlier ones: the source's requirements on a server."""
+"""The pages of one read. Each page is checked against the earlier ones by the source's requirements on a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_EMPTY_PAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """Location of a dataset's records, and how to request them: see `source.RestSource`."""
+    """The list of a dataset's records on the server, and how to request it. `RestSource` explains the settings."""
 
     request: Request
     records: str
@@ -30,7 +30,7 @@ class RecordList:
 
 
 class Pages:
-    """The answers for one range of a list.
+    """Reader of the pages of one range.
 
     Args:
         client: the HTTP client.
@@ -42,10 +42,10 @@ class Pages:
         self._client, self._list, self._dataset = client, of, dataset
 
     def read(self, params: dict[str, str]) -> Iterator[Answer]:
-        """Yield the answers to a request with the parameters `params`.
+        """Request the list with these parameters, and yield its pages.
 
         Raises:
-            SourceError: if an answer can't be read, contradicts an earlier one, or the answers would never end.
+            SourceError: if a page can't be read, contradicts an earlier one, or the pages would never end.
         """
         base, paging = self._list.request, self._list.paging
         request: Request | None = paging.first(Request(url=base.url, params={**base.params, **params}))
@@ -82,11 +82,6 @@ class Pages:
             raise self._unreadable(f"{error}; it begins with {reply.body[:60]!r}") from None
 
     def _require_empty(self, request: Request | None) -> None:
-        """Request the page behind the one without records.
-
-        Raises:
-            SourceError: if it has records.
-        """
         if request is None or not self._answer(request)[0].records:
             return
         raise SourceError(
@@ -100,8 +95,10 @@ class Pages:
         )
 
     def _require_full(self, answer: Answer, required: int | None) -> None:
-        """Raises:
-        SourceError: if the answer has records, and fewer than it must have by the server's total.
+        """Check a page against the server's total.
+
+        Raises:
+            SourceError: if the page has records, and fewer than `required`.
         """
         if required is None or not answer.records or len(answer.records) >= required:
             return
@@ -173,9 +170,10 @@ class Pages:
 
 
 class RepeatDetector:
-    """Detector of records that a server returns again. Unique values may repeat once, other records never.
+    """Detector of records that a server returned before. A record with a unique value may repeat once, other records
+    never.
 
-    Records come in ascending order, so that only those of the newest value can repeat.
+    Records arrive in ascending order, so that only records with the newest value can repeat.
 
     Args:
         dataset: name of the dataset.
@@ -188,10 +186,10 @@ class RepeatDetector:
         self._records = set[bytes]()
 
     def dropped(self, records: list[bytes], positions: list[Position]) -> tuple[list[bytes], list[Position]]:
-        """Return the records of one answer, and their positions, without repeated ones.
+        """Return the records of one page and their positions, without repeated records.
 
         Raises:
-            SourceError: if a record must not repeat, or a unique value has two different records.
+            SourceError: if a record must not repeat, or two different records have one unique value.
         """
         kept_records, kept_positions, digests = list[bytes](), list[Position](), list[bytes]()
         for record, position in zip(records, positions, strict=True):

@@ -1,4 +1,4 @@
-"""Paging: the next request by a link, a cursor or a number in an answer."""
+"""Paging: the next request, by a link, a cursor or a number in an answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distcommit.sources.rest.answers import Answer
 
 
 class Request(BaseModel):
-    """A request: a URL, and parameters that are added to it."""
+    """A URL, and the parameters that are added to it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -23,23 +23,25 @@ class Request(BaseModel):
 
 class _Paging(SettingsModel):
     def first(self, request: Request) -> Request:
-        """Return the request for the first answer."""
+        """Return the request for the first page."""
         return request
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """Return the request for the next answer; None if this one is the last.
+        """Return the request for the next page; None if `answer` is the last page.
 
         Raises:
-            ValueError: if the answer names a next one that must not be requested.
+            ValueError: if the answer names a next page that must not be requested.
         """
         raise NotImplementedError
 
     def behind_last(self, request: Request) -> Request | None:
-        """Return the request for the page behind a last page without records, which must be empty; None for none."""
+        """Return the request for the page after an empty last page. That page must be empty, too. None if it is not
+        checked.
+        """
         return None
 
     def total(self, answer: Answer) -> int | None:
-        """Return the list's total by this answer; None if the paging has no total.
+        """Return the total that an answer reports for the list; None if the paging has no total.
 
         Raises:
             ValueError: if the total is missing.
@@ -47,16 +49,18 @@ class _Paging(SettingsModel):
         return None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Return the required number of records; None if the answer has it. `is_last`: no records follow the answer."""
+        """Return how many records a page must have; None if it has a valid number. `is_last`: whether no records
+        follow.
+        """
         return None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return the number of records that the total requires of an answer that has any; None for no requirement."""
+        """Return how many records a page must have by the total, if it has any; None for no requirement."""
         return None
 
 
 class LinkPaging(_Paging):
-    """Paging by the next answer's URL in the answer: at `path`, or `rel="next"` of the header `Link`.
+    """Paging by the next page's URL in an answer: at `path`, or `rel="next"` of the header `Link`.
 
     The URL must be of the same server, because credentials are sent with the request.
 
@@ -69,7 +73,7 @@ class LinkPaging(_Paging):
     path: str = ""
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """An answer without a link, or with null or an empty text, is the last one."""
+        """Return the request for the link; None if the link is missing, null or an empty text."""
         link = answer.text_at(self.path) if self.path else answer.next_link
         if not link:
             return None
@@ -93,7 +97,7 @@ class CursorPaging(_Paging):
     param: str = Field(min_length=1)
 
     def following(self, request: Request, answer: Answer) -> Request | None:
-        """An answer without a cursor, or with null or an empty text, is the last one."""
+        """Return the request with the cursor; None if the cursor is missing, null or an empty text."""
         cursor = answer.text_at(self.path)
         return _with(request, self.param, cursor) if cursor else None
 
@@ -154,14 +158,16 @@ class PageNumberPaging(_Paging):
         return answer.count_at(self.path) if self.until == "total" else None
 
     def required_records(self, answer: Answer, *, is_last: bool) -> int | None:
-        """Offsets require as many records as the step; `short_page` allows at most `size`."""
+        """Return the number of records that offsets or `short_page` require: `step` for each page but the last, at
+        most `size`.
+        """
         count = len(answer.records)
         if self.step > 1 and not is_last and count != self.step and self.until != "total":
             return self.step
         return self._size if self._size is not None and count > self._size else None
 
     def by_total(self, request: Request, answer: Answer) -> int | None:
-        """Return `size`; for the page that reaches the total, the remaining number."""
+        """Return `size`, or the remaining number of records for the page that reaches the total."""
         if self.until != "total" or self._size is None:
             return None
         begin = (int(request.params[self.param]) - self.first_page) * (self._size if self.step == 1 else 1)

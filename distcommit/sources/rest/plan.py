@@ -1,4 +1,4 @@
-"""Plan of one dataset, from its watermark on. Times are read up to the present, other values to their end."""
+"""Plan of one dataset from its watermark on. Times are read up to the present, other values up to the last record."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def plan_dataset(
 
     Args:
         urn: the dataset.
-        field: its watermark field.
-        state: its stored state.
-        retried_end: end of a failed range that is read again first; ignored for fields whose end only reading finds.
+        field: the dataset's watermark field.
+        state: the dataset's stored state.
+        retried_end: end of a failed range that is read before newer records. It is ignored unless the field has times,
+            because other ranges have no planned end.
         now: the present time, with a zone.
 
     Raises:

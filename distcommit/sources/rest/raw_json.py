@@ -1,6 +1,6 @@
-"""Locate values in JSON text with lone surrogates, which msgspec rejects and Python's own parser accepts.
+"""Locations of values in JSON text with lone surrogates. msgspec rejects such text, Python's own parser accepts it.
 
-Records keep their bytes. Converters decide record by record whether such text is usable.
+Records keep their bytes. Converters decide for each record whether its text is usable.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NoReturn
 
 
 def raw_at(body: bytes, name: str) -> tuple[list[str], bytes | None]:
-    """Return the names of an object's fields, and the bytes of one of them; None if it is not there.
+    """Return the names of an object's fields, and the bytes of the field `name`; None if the object does not have it.
 
     Raises:
-        ValueError: if it is not JSON, or not an object.
+        ValueError: if the body is not a JSON object.
     """
     text = body.decode()
     begin = _behind_space(text, 0)
@@ -42,7 +42,7 @@ def raw_items(body: bytes) -> Iterator[bytes]:
     """Yield the bytes of each item of a list.
 
     Raises:
-        ValueError: if it is not JSON, or not a list.
+        ValueError: if the body is not a JSON list.
     """
     text = body.decode()
     begin = _behind_space(text, 0)

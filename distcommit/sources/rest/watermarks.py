@@ -15,7 +15,7 @@ from distcommit.core.watermark import Position, as_offset
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, end_of_times, is_position, position_of, time_at
 
 ROWS = "rows"
-"""Source partition that numbers records in reading order."""
+"""Partition whose positions are numbers of records, in reading order."""
 _ISO = "%Y-%m-%dT%H:%M:%S.%fZ"
 _WRITTEN = re.compile(
     r"\d{4}-?(\d\d-?\d\d|W\d\d-?\d|(?P<week>W\d\d))(?P<hour>.\d\d(?P<minute>:?\d\d(?P<second>:?\d\d)?)?)?", re.DOTALL
@@ -70,12 +70,10 @@ class WatermarkField(SettingsModel):
 
     @property
     def kind(self) -> Kind:
-        """Type of the values."""
         return Kind(self.type)
 
     @property
     def incarnation(self) -> str:
-        """Incarnation of the positions."""
         return f"{self.field}:{self.kind}"
 
     @property
@@ -97,7 +95,9 @@ class WatermarkField(SettingsModel):
             raise ValueError(f"{value!r}, not within the years 1 to 9999 in UTC") from None
 
     def missing_lookback_s(self, value: object) -> int:
-        """Return the lookback in seconds that a time of that resolution requires; 0 if the lookback is sufficient."""
+        """Return the lookback in seconds that the resolution of this time requires; 0 if the present lookback is
+        sufficient.
+        """
         written = _WRITTEN.match(value) if isinstance(value, str) and self.kind is Kind.TIME else None
         if written is None:
             return 0
@@ -117,9 +117,13 @@ class WatermarkField(SettingsModel):
         return end_of_times(now, self.lookback)
 
     def end_of_read(self, newest: Position, *, is_last: bool) -> Position:
-        """Return the position up to which all records are known, after those up to `newest` and, if `is_last`, no more.
+        """Return the position below which no record is missing.
 
-        Later records may have the newest value, or lower ones within the lookback.
+        Records with the newest value, or with lower values within the lookback, may still be added.
+
+        Args:
+            newest: greatest position that was read.
+            is_last: whether the server has no records after `newest`.
         """
         if not isinstance(newest, tuple):
             return newest
@@ -127,7 +131,9 @@ class WatermarkField(SettingsModel):
         return self._position(as_offset(newest[0]) + behind - self.lookback)
 
     def range_params(self, low: Position, high: Position | None) -> dict[str, str]:
-        """Return the parameters that request [low, high) and a little more."""
+        """Return the request parameters for the range [low, high). The server may return some records outside the
+        range.
+        """
         parameters: dict[str, str] = {}
         if low != self.beginning:
             parameters[self.since] = self._written(low, -1)
@@ -160,13 +166,15 @@ def _has_seconds(form: str) -> bool:
 
 
 def _written_alike(form: str) -> tuple[str, ...]:
-    """Return two times that the format writes alike although they are further apart than the margin of requests."""
+    """Return two times that the format converts to one text although they are further apart than requests allow; empty
+    if there are none.
+    """
     steps = [*_BY_DAY, *(_BY_SECOND if _has_seconds(form) else [])]
     later = (_BASE + step for step in steps if _formatted(_BASE + step, form) == _formatted(_BASE, form))
     return tuple(f"{at:%Y-%m-%d %H:%M}" for other in later for at in (_BASE, other))[:2]
 
 
 def _formatted(time: datetime, form: str) -> str:
-    """Format a time. strftime's `%s` alone would use the machine's own time zone."""
+    """Format a time in UTC. strftime alone would format `%s` in the machine's time zone."""
     seconds = str(floor(time.timestamp()))
     return time.strftime(re.sub("%(.)", lambda match: seconds if match[1] == "s" else match[0], form, flags=re.DOTALL))

@@ -1,6 +1,7 @@
-"""Datasets read by Spark's readers: staged by the driver's Spark session, then read by a run.
+"""Source of datasets that a reader of Spark reads. The driver's Spark session stages their rows, and the run reads
+them.
 
-Must not know Spark: `distcommit.spark.frames` calls it. Start reading at `source`, then `frames`.
+Must not import Spark: `distcommit.spark.frames` reads. Start reading at `settings`, then `frames`.
 """
 
-SETTINGS = "source:SparkSource"
+SETTINGS = "settings:SparkSource"

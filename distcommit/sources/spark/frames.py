@@ -1,6 +1,7 @@
-"""Rows that Spark has read, in the staging folder: written by the reading tasks, and read again as a source.
+"""Staged rows: Spark's tasks write what its reader returns to the staging folder, and the run reads these files.
 
-A task that is started twice writes twice; only the attempt whose name Spark returns to the driver counts.
+If Spark starts a task twice, both attempts write. Spark returns the name of one of them to the driver, and only its
+files are read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
 from distcommit.sources.plan_error import PlanError, column_end_error
 from distcommit.sources.snapshots import plan_snapshot, stored_position
-from distcommit.sources.spark.source import extract_by
+from distcommit.sources.spark.settings import extract_by
 from distcommit.sources.watermark_column import (
     BEGINNINGS,
     PARTITION,
@@ -48,10 +49,10 @@ class StagedPart(msgspec.Struct, frozen=True):
     """Rows that one attempt at a Spark task has staged.
 
     Attributes:
-        attempt: its name.
+        attempt: the attempt's name.
         files: number of files.
         rows: number of rows.
-        nulls: rows without a value in the watermark column.
+        nulls: number of rows without a value in the watermark column.
         newest: greatest position; None if there is none.
     """
 
@@ -63,16 +64,16 @@ class StagedPart(msgspec.Struct, frozen=True):
 
 
 class StagedFrame(msgspec.Struct, frozen=True):
-    """The staged rows of one dataset, or the error.
+    """The index of one dataset's staged rows, or the error.
 
     Attributes:
-        parts: the parts that count.
+        parts: the staged rows by task attempt.
         column: the watermark column; empty for a snapshot.
         kind: type of the column.
-        bound: no row at or after this position is missing, as far as Spark was asked; None for all rows.
+        bound: position up to which Spark was asked for rows, exclusive; None for all rows.
         end: end of the range that may be published; None if there is none.
-        error: why nothing is staged.
-        remedy: command for an operator; see `DatasetProblem`.
+        error: why nothing is staged; empty if rows are.
+        remedy: command for an operator, as in `DatasetProblem.remedy`.
         reader: digest of the reader and its options; empty for a snapshot.
     """
 
@@ -87,12 +88,10 @@ class StagedFrame(msgspec.Struct, frozen=True):
 
     @property
     def counted(self) -> str:
-        """The watermark column and its type."""
         return f"{self.column}:{self.kind}"
 
     @property
     def incarnation(self) -> str:
-        """The incarnation of positions in that column."""
         return f"{self.counted}{_OF_READER}{self.reader}" if self.reader else self.counted
 
     @property
@@ -102,22 +101,21 @@ class StagedFrame(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """The number of staged rows."""
         return sum(part.rows for part in self.parts)
 
 
 def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Position | None) -> Position | None:
     """Return the end of the range that may be published; None if there are no values.
 
-    It excludes the greatest value, because more rows with it may follow, and is not after `before`. From there it stays
-    `lookback` behind.
+    The end excludes the greatest value, because more rows with this value may follow. It is not after `before`, and
+    stays `lookback` below both.
 
     Args:
-        kind, parts: type of the watermark column, and the staged parts.
+        kind: type of the watermark column.
+        parts: the staged rows.
         lookback: seconds for times, a number for integers.
-        before: state before anything was read: of times the present, of integers the greatest value. Spark's tasks read
-            at different moments, so that one may see a value while another was too early for the preceding one. The
-            current second is excluded because it is not over.
+        before: of times the present second, of integers the greatest value, both from before Spark read. Spark's tasks
+            read at different moments, so that one may return a row while another has missed an earlier one.
     """
     newest = [part.newest for part in parts if part.newest is not None]
     if not newest or before is None:
@@ -131,11 +129,13 @@ def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Posit
 
 @dataclass(frozen=True, slots=True)
 class FrameSpool:
-    """Stages one partition of a DataFrame, and yields the staged part (for `mapInArrow`).
+    """Function that stages one partition of a DataFrame, and yields its `StagedPart` (for `mapInArrow`).
 
     Attributes:
-        fs, folder: the file system, and the dataset's staging folder.
-        column, kind: the watermark column (empty for a snapshot) and its type.
+        fs: the file system.
+        folder: the dataset's staging folder.
+        column: the watermark column; empty for a snapshot.
+        kind: type of the column.
     """
 
     fs: FileSystem
@@ -152,8 +152,6 @@ class FrameSpool:
 
 
 class _Attempt:
-    """One attempt at a Spark task. Files of attempts that do not count are removed with the folder."""
-
     def __init__(self, spool: FrameSpool) -> None:
         self._spool, self._name = spool, uuid.uuid4().hex
         self._file: StagedWriter | None = None
@@ -175,7 +173,6 @@ class _Attempt:
             self._close()
 
     def finish(self) -> StagedPart | None:
-        """Return the staged part; None if there were no rows."""
         self._close()
         return StagedPart(self._name, self._files, self._rows, self._nulls, self._newest) if self._rows else None
 
@@ -204,14 +201,14 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class StagedFrames(Source):
-    """All staged datasets of a job, with one work unit each.
+    """The source of all staged datasets of a job. Each dataset is one work unit.
 
     Attributes:
         fs: the file system.
         folder: the staging folder.
         datasets: URNs of the datasets.
-        format: see `SparkSource`.
-        watermark: see `SparkSource`.
+        format: name of Spark's reader.
+        watermark: the watermark column; empty for snapshots.
     """
 
     fs: FileSystem
@@ -224,7 +221,6 @@ class StagedFrames(Source):
         return extract_by(self.format, self.watermark, dataset_urn)
 
     def folder_of(self, urn: str) -> str:
-        """Return the folder of a dataset."""
         return f"{self.folder}/{spooled_dataset(self.datasets.index(urn))}"
 
     def put(self, urn: str, frame: StagedFrame) -> None:
@@ -265,9 +261,9 @@ class StagedFrames(Source):
 def _plan_range(
     urn: str, frame: StagedFrame, state: DatasetState | None, retried_end: Watermark | None
 ) -> DatasetPlan | None:
-    """Plan the rows from the watermark to the end of the range that may be published; None if there are none.
+    """Plan the rows from the watermark to the end that may be published; None if there are none.
 
-    The end is earlier if `retried_end` names a range that must be read by itself.
+    If `retried_end` is within that range, the plan ends there.
     """
     stored = stored_in(urn, frame, state)
     if frame.bound is not None and (stored is None or not at_or_past(stored, frame.bound)):
@@ -292,13 +288,13 @@ def _plan_range(
 
 
 def stored_in(urn: str, frame: StagedFrame, state: DatasetState | None) -> Position | None:
-    """Return the stored position of a dataset in this column; None if the dataset was never read.
+    """Return the stored position in the watermark column; None if the dataset was never read.
 
-    A position without a reader is taken as one of this reader.
+    A position without a reader's digest, as an operator sets it, is accepted.
 
     Raises:
-        PlanError: if another reader, or this one with other options, has read the dataset.
-        SourceError: if the stored position is not one of this column.
+        PlanError: if the dataset was read by another reader or with other options.
+        SourceError: if the stored position is not valid for the column.
     """
     mark = state.watermark if state else None
     counted, _, reader = (mark.incarnation if mark else "").partition(_OF_READER)
@@ -331,8 +327,6 @@ def _without_value(urn: str, frame: StagedFrame, nulls: int) -> SourceError:
 
 @dataclass(slots=True)
 class _FrameExtractor(Extractor):
-    """Reads staged rows file by file."""
-
     staged: StagedFrames
 
     def extract(self, unit: WorkUnit) -> Extraction:
@@ -343,7 +337,7 @@ class _FrameExtractor(Extractor):
 
 
 class _FrameExtraction(Extraction):
-    """A dataset's staged rows within the work unit's range, in any order. There is no position inside of it."""
+    """A dataset's staged rows within the work unit's range, in any order. There are no positions between them."""
 
     def __init__(self, staged: StagedFrames, unit: WorkUnit) -> None:
         self._staged, self._unit = staged, unit
@@ -367,7 +361,7 @@ class _FrameExtraction(Extraction):
         """Return the end of the work unit.
 
         Raises:
-            SourceError: if not all of it was read.
+            SourceError: if not all rows were read.
         """
         if not self._is_whole:
             raise SourceError(
@@ -393,7 +387,6 @@ def _paths(folder: str, parts: Sequence[StagedPart]) -> Iterator[str]:
 
 
 def _scalar(position: Position, column: pa.DataType) -> pa.Scalar:
-    """Return a position as a value that can be compared with a column of this type."""
     if isinstance(position, int):
         return pa.scalar(position, pa.int64())
     time = time_at(position)

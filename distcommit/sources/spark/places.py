@@ -1,4 +1,4 @@
-"""Which folders, tables and topics Spark's readers read, as far as their options name them."""
+"""Folders, tables and topics that a reader of Spark reads, as far as its options name them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _S3 = re.compile(r"^s3[an]://")
 def selects(options: Mapping[str, object], reader: str, target: Target) -> bool:
     """Return whether a reader with these options reads a target or a part of it.
 
-    Tables of Iceberg are compared by namespace and name, unless their catalogs are known to differ.
+    Iceberg tables with one namespace and name count as one table, unless their catalogs are known to differ.
     """
     texts = {name.lower(): str(value) for name, value in options.items()}
     reads: Mapping[str, Callable[[Mapping[str, str], Target], bool]] = {"jdbc": _by_jdbc, "kafka": _by_kafka}
@@ -50,15 +50,14 @@ def _by_kafka(options: Mapping[str, str], target: Target) -> bool:
 
 
 def _meet(read: list[str], written: list[str], target: Target, is_recursive: str) -> bool:
-    """Return whether a path or pattern names a written folder, something in it, or something above it."""
+    """Return whether a path that is read, or a pattern of paths, is a written folder, or is above or below one."""
     if not all(fnmatchcase(name, part) for part, name in zip(read, written, strict=False)):
         return False
     return len(read) >= len(written) or target.kind == "folder" or is_recursive == "true"
 
 
 def _parts_of(path: str) -> list[str]:
-    """Return the names of a path, each as a pattern of `fnmatch`. An alternative in a Hadoop pattern matches
-    anything."""
+    """Split a path into names, each converted to a pattern of `fnmatch`. Alternatives (`{a,b}`) match any name."""
     plain = _S3.sub("s3://", path.removeprefix("file://").removeprefix("file:"))
     wild = _WILD.search(plain)
     fixed = plain[: wild.start()].rpartition("/")[0] if wild else plain

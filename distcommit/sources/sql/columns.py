@@ -1,4 +1,4 @@
-"""Columns of tables: their Arrow types, the expressions that select them, and types of watermark columns."""
+"""Columns of tables: Arrow types, SELECT expressions, and types that a watermark column can have."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy import types
 from sqlalchemy.dialects import mysql
 
-from distcommit.core.errors import SourceError
 from distcommit.sources.watermark_column import Kind
 
-__all__ = ["Column", "column_of", "kind_of", "watermark_expression"]
+__all__ = ["CONVERSION_ERRORS", "Column", "column_of", "kind_of", "watermark_expression"]
 
 _DIGITS_128, _DIGITS_256 = 38, 76
 _BINARY_ORDER = {"postgresql": "C", "sqlite": "BINARY"}
 _NO_TEXT_POSITIONS = ("CITEXT", "SET")
+CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _Bytes = types.LargeBinary | types.BINARY | types.VARBINARY | mysql.TINYBLOB | mysql.MEDIUMBLOB | mysql.LONGBLOB
 
 
@@ -47,7 +47,7 @@ _OF_SQLITE: Sequence[tuple[type[types.TypeEngine[Any]], Callable[[Any], Any]]] =
 
 
 class _Utf8(types.TypeDecorator[str]):
-    """Text that the database compares by its UTF-8 bytes."""
+    """Text that the database compares by its UTF-8 bytes, whatever the collation."""
 
     impl = types.LargeBinary
     cache_ok = True
@@ -61,8 +61,14 @@ class _Utf8(types.TypeDecorator[str]):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column to read: its name, its Arrow type, the selected expression, and the conversion of the driver's values
-    that are not null, if they need one."""
+    """A column to read.
+
+    Attributes:
+        name: the column's name.
+        type: the Arrow type of its values.
+        expression: the selected expression.
+        parse: converts the driver's value, if it is not null; None if Arrow accepts the driver's values.
+    """
 
     name: str
     type: pa.DataType
@@ -73,27 +79,27 @@ class Column:
         """Convert a driver's values to an array.
 
         Raises:
-            SourceError: if a value is not of the column's type. SQLite stores any value in any column.
+            ArrowException, TypeError, ValueError, OverflowError: if a value is not of the column's type. SQLite stores
+                any value in any column.
         """
-        try:
-            if self.parse is not None:
-                values = [None if value is None else self.parse(value) for value in values]
-            if pa.types.is_integer(self.type) and any(isinstance(value, float) for value in values):
-                raise ValueError("a number that is not whole")
-            return pa.array(values, self.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise SourceError(
-                "a value does not fit its column",
-                id="SOURCE_VALUE_UNREADABLE",
-                column=self.name,
-                expected=str(self.type),
-                found=str(error),
-                todo="correct the value, or leave the column out by source.overrides.TABLE.columns",
-            ) from error
+        if self.parse is not None:
+            values = [None if value is None else self.parse(value) for value in values]
+        if pa.types.is_integer(self.type) and any(isinstance(value, float) for value in values):
+            raise ValueError("a number that is not whole")
+        return pa.array(values, self.type)
+
+    def first_unreadable(self, values: Sequence[Any]) -> tuple[int, str] | None:
+        """Return the index of the first value that cannot be converted, and the reason; None if all can."""
+        for index, value in enumerate(values):
+            try:
+                self.array([value])
+            except CONVERSION_ERRORS as error:
+                return index, str(error)
+        return None
 
 
 def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Column | None:
-    """Return a column by its declared type; None if the type has no Arrow type.
+    """Return a column by its declared type; None if no Arrow type corresponds to it.
 
     UUIDs and JSON are read as the database's text. SQLite has neither decimals nor narrow integers: a decimal is read
     as a float, an integer has 64 bits, booleans are 0 and 1, and times are text. MySQL's TIME is a duration and can't
@@ -115,7 +121,10 @@ def column_of(name: str, declared: types.TypeEngine[Any], dialect: str) -> Colum
 
 
 def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
-    """Return the kind of a watermark column of that type; None if it can't be one. SQLite stores times as text."""
+    """Return the kind of a watermark column by its declared type; None if a watermark column can't have this type.
+
+    SQLite stores times as text.
+    """
     if isinstance(declared, types.Integer):
         return Kind.INTEGER
     if isinstance(declared, types.DateTime):
@@ -125,7 +134,9 @@ def kind_of(declared: types.TypeEngine[Any], dialect: str) -> Kind | None:
 
 
 def watermark_expression(name: str, declared: types.TypeEngine[Any], kind: Kind, dialect: str) -> sa.ColumnElement[Any]:
-    """Return the expression to compare and order by: text byte by byte as in Python, whatever its collation."""
+    """Return the expression that compares and orders the watermark column. Text is compared byte by byte, as in
+    Python.
+    """
     if kind is Kind.TEXT and dialect == "mysql":  # whose collations treat "a" and "a " as equal
         utf8 = sa.cast(sa.column(name, types.String()), mysql.CHAR(charset="utf8mb4"))
         return sa.type_coerce(sa.cast(utf8, types.LargeBinary()), _Utf8())

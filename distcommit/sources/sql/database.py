@@ -1,4 +1,4 @@
-"""Connections to one database, and its errors as typed ones with a remedy."""
+"""Connections to one database. Errors of the driver are converted to typed errors with a remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Database"]
 
 _LOCK_TIMEOUT_S = 10
 _SILENCE_S = 600
-"""Seconds that MySQL and its client, which has no keep-alive, wait for each other."""
+"""Seconds that MySQL waits for a client to read, and the client for an answer. The client has no keep-alive."""
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 _CONNECT: dict[str, dict[str, Any]] = {
     "postgresql": {**LIBPQ_TIME_LIMITS},
@@ -33,7 +33,7 @@ _READING: dict[str, dict[str, Any]] = {
 }
 _MYSQL_TRANSIENT = {1040, 1045, 1053, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1317, 1927, 3024}
 _MYSQL_CLIENT = 2000
-"""Codes from here on are errors of the client's connection."""
+"""Error codes of this value and above are errors of the client's connection."""
 _AWAY = ("the database can't be reached, or closed the connection", "check the server, then run again")
 _REFUSALS = (
     (
@@ -49,7 +49,7 @@ _REFUSALS = (
     ),
     (re.compile(r"database .* does not exist|Unknown database"), ("the database does not exist", "correct source.url")),
 )
-"""Problem and remedy by the text of the server's error, for errors that a retry does not cure."""
+"""Problems that a retry does not resolve: pattern of the server's text, problem, and remedy."""
 _SQLITE_TRANSIENT = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -60,10 +60,10 @@ _SQLITE_TRANSIENT = {
 
 @dataclass(frozen=True)
 class Database:
-    """A database. `reading` connects.
+    """One database.
 
     Attributes:
-        url: its URL, without a password.
+        url: the URL without a password.
         password: the user's password; empty for none. Masked in all messages.
         tls: the setting `tls`.
     """
@@ -79,19 +79,19 @@ class Database:
 
     @contextmanager
     def reading(self, table: str = "") -> Iterator[sa.Connection]:
-        """Open a read-only transaction, of one snapshot if the database has snapshots.
+        """Connect if needed, and open a read-only transaction. It sees one snapshot if the database supports that.
 
         Raises:
             TransientError: if the server can't be reached, or the connection breaks.
             SourceError: if the database rejects a statement.
-            ConfigurationError: if its driver is missing.
+            ConfigurationError: if the database's driver is missing.
         """
         with self.errors(table), self._engine.connect() as connection:
             yield connection.execution_options(**_READING.get(self.dialect, {}))
 
     @contextmanager
     def errors(self, table: str = "") -> Iterator[None]:
-        """Convert errors of the database and its driver to typed ones, which name the table."""
+        """Convert errors of SQLAlchemy and the driver to typed errors that name the table."""
         try:
             yield
         except (SQLAlchemyError, ValueError) as error:
@@ -129,7 +129,7 @@ class Database:
         return engine
 
     def _open_file(self) -> sqlite3.Connection:
-        """Open a SQLite file read-only, which does not create a missing one."""
+        """Open a SQLite file read-only. A missing file is an error and is not created."""
         path = quote(unquote(urlsplit(self.url).path.removeprefix("/")))
         return sqlite3.connect(f"file:{path}?mode=ro", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
 
@@ -167,8 +167,11 @@ class Database:
 
 
 def _settings(dialect: str) -> list[str]:
-    """Return the statements of a new connection: times in UTC, a limit on waiting for locks, so that a locked table
-    fails its own work unit only, and read-only transactions, so that no query can write."""
+    """Return the statements that begin a connection.
+
+    They set times to UTC, limit the wait for a lock, so that a locked table fails only its own work unit, and make
+    transactions read-only.
+    """
     if dialect == "postgresql":
         read_only = "SET default_transaction_read_only = on"
         return ["SET TIME ZONE 'UTC'", f"SET lock_timeout = '{_LOCK_TIMEOUT_S}s'", read_only]
@@ -187,7 +190,7 @@ def _settle(connection: Any, settings: Sequence[str]) -> None:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Return whether a retry may help, because the connection or the server failed and not the statement."""
+    """Return whether a retry may help, because the connection or the server failed, and not the statement."""
     if not isinstance(error, DBAPIError):
         return False
     code = getattr(error.orig, "sqlite_errorcode", None)

@@ -1,4 +1,4 @@
-"""Extractor of tables and queries: streams a range in the order of the watermark column, or all rows."""
+"""Extractor of tables and queries: streams a range in the order of the watermark column, or a whole table."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.extract_description import extract_of
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import WorkUnit
-from distcommit.sources.sql.columns import Column
+from distcommit.sources.sql.columns import CONVERSION_ERRORS
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import FullTable, Reflected, Table, full_table_of, reflect_columns, table_of
-from distcommit.sources.watermark_column import PARTITION, OrderedRows
+from distcommit.sources.watermark_column import PARTITION, OrderedRows, position_of
 
 __all__ = ["SqlExtractor"]
 
 
 class SqlExtractor(Extractor):
-    """Extractor of one task attempt, on one connection that is kept between work units.
+    """Extractor of one task attempt. Work units share its connection.
 
     Args:
-        database: the database; the first work unit connects.
-        tables: rules of each table.
-        batch_rows: rows of a batch, except for larger groups of rows of one value.
+        database: the database. The extractor connects at its first work unit.
+        tables: tables and queries with their rules.
+        batch_rows: rows of a batch; more if more rows have one value of the watermark column.
     """
 
     def __init__(self, database: Database, tables: Tables, batch_rows: int) -> None:
@@ -38,7 +39,7 @@ class SqlExtractor(Extractor):
         self._reading = ExitStack()
 
     def extract(self, unit: WorkUnit) -> Extraction:
-        """Start reading. An earlier extraction that was not read to its end ends."""
+        """Start reading. An earlier extraction is closed, even if it was not read to its end."""
         self._reading.close()
         is_complete = not self._tables.rules_of(unit.dataset_urn).watermark
         return WholeExtraction(self, unit) if is_complete else SqlExtraction(self, unit)
@@ -81,7 +82,7 @@ class SqlExtractor(Extractor):
 
 
 class SqlExtraction(Extraction):
-    """The rows of one range. All rows of one value are in one batch, so that reading can stop after each batch."""
+    """The rows of one range. All rows with one value are in one batch, so that reading can stop after any batch."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -95,7 +96,7 @@ class SqlExtraction(Extraction):
         before: list[Position] = []
         for table, rows in self._extractor.rows(self._unit):
             self._table = table
-            positions = [table.position(row[-1]) for row in rows]
+            positions = self._positions(table, rows)
             self._require_keys([*before, *positions])
             before = positions[-1:]
             pending.add(rows, positions)
@@ -112,13 +113,25 @@ class SqlExtraction(Extraction):
         return self._bytes
 
     def _batch(self, rows: Sequence[Sequence[Any]], reached: Position) -> pa.RecordBatch:
-        batch = _batch_of(self._table.columns, rows)
+        batch = _batch_of(self._table, rows, self._unit)
         self._reached = self._reached.advanced({PARTITION: reached})
         self._bytes += batch.nbytes
         return batch
 
+    def _positions(self, table: Table, rows: Sequence[Sequence[Any]]) -> list[Position]:
+        """Return the positions of rows. Raises SourceError, which names the row, if a value can't be a position."""
+        positions = list[Position]()
+        for row in rows:
+            try:
+                positions.append(position_of(table.kind, row[-1]))
+            except ValueError as error:
+                raise table.position_error(error, _row_name(table, row, self._unit)) from error
+        return positions
+
     def _require_keys(self, positions: Sequence[Position]) -> None:
-        """Require unique values if the job file declares the column as the key, which the database does not enforce."""
+        """Check that values are unique if the job file declares the watermark column as the key. The database does not
+        enforce such a key.
+        """
         twice = (one for one, other in pairwise(positions) if one == other)
         if self._table.is_unique and (value := next(twice, None)) is not None:
             raise SourceError(
@@ -127,7 +140,7 @@ class SqlExtraction(Extraction):
                 table=self._table.name,
                 column=self._table.rules.watermark,
                 expected="one row of each value",
-                found=f"several of {value!r}",
+                found=f"several of {value!r:.60}",
                 todo=f"correct source.overrides.{self._table.name}.keys; nothing of it is published",
             )
 
@@ -137,14 +150,14 @@ class SqlExtraction(Extraction):
             id="SOURCE_ORDER_WRONG",
             table=self._table.name,
             column=self._table.rules.watermark,
-            expected=f"a value from {least!r} on, below {self._unit.expected_high.positions[PARTITION]!r}",
-            found=repr(result),
+            expected=f"a value from {least!r:.60} on, below {self._unit.expected_high.positions[PARTITION]!r:.60}",
+            found=f"{result!r:.60}",
             todo="check the column's collation, its index and the driver; nothing of it is published",
         )
 
 
 class WholeExtraction(Extraction):
-    """All rows of a table, of one snapshot if the database has snapshots. There are no positions between rows."""
+    """All rows of a table, from one moment if the database has snapshots. There are no positions between rows."""
 
     def __init__(self, extractor: SqlExtractor, unit: WorkUnit) -> None:
         self._extractor, self._unit = extractor, unit
@@ -153,7 +166,7 @@ class WholeExtraction(Extraction):
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for table, rows in self._extractor.all_rows(self._unit.dataset_urn):
-            batch = _batch_of(table.columns, rows)
+            batch = _batch_of(table, rows, self._unit)
             self._bytes += batch.nbytes
             yield batch
         self._is_whole = True
@@ -174,8 +187,41 @@ class WholeExtraction(Extraction):
         return self._bytes
 
 
-def _batch_of(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Convert rows to a batch. Values behind these columns are dropped."""
+def _batch_of(table: Table | FullTable, rows: Sequence[Sequence[Any]], unit: WorkUnit) -> pa.RecordBatch:
+    """Convert rows to a batch. Values behind the table's columns are dropped.
+
+    Raises:
+        SourceError: if a value does not fit its column. The error names the table, the column, the value and the row.
+    """
+    columns = table.columns
     values = list(zip(*rows, strict=True))[: len(columns)]
-    arrays = [column.array(of_column) for column, of_column in zip(columns, values, strict=True)]
+    arrays = list[pa.Array]()
+    for column, of_column in zip(columns, values, strict=True):
+        try:
+            arrays.append(column.array(of_column))
+        except CONVERSION_ERRORS as error:
+            index, reason = column.first_unreadable(of_column) or (None, str(error))
+            value = "" if index is None else f"{of_column[index]!r:.60}"
+            reason = reason if index is None else reason.replace(repr(of_column[index]), value)
+            raise SourceError(
+                "a value does not fit its column",
+                id="SOURCE_VALUE_UNREADABLE",
+                table=table.name,
+                column=column.name,
+                row="unknown" if index is None else _row_name(table, rows[index], unit),
+                expected=str(column.type),
+                found=f"{reason:.200}" if value in reason else f"{value}: {reason:.200}",
+                todo=f"correct the value, or leave the column out by source.overrides.{table.name}.columns",
+            ) from error
     return pa.record_batch(arrays, schema=pa.schema([(column.name, column.type) for column in columns]))
+
+
+def _row_name(table: Table | FullTable, row: Sequence[Any], unit: WorkUnit) -> str:
+    """Return the row's key, if it is read, and its value of the watermark column."""
+    extract = extract_of(unit, None)
+    names = [column.name for column in table.columns]
+    keys = extract.keys if extract is not None else ()
+    values = {key: row[names.index(key)] for key in keys if key in names} if {*keys} <= {*names} else {}
+    if isinstance(table, Table):
+        values.setdefault(table.rules.watermark, row[-1])
+    return ", ".join(f"{name}={value!r:.60}" for name, value in values.items()) or "without a key"

@@ -1,5 +1,4 @@
-"""Text of queries and conditions: the part to send, the check that it only reads, and its id. Must not import
-SQLAlchemy."""
+"""Checks of the SQL of queries and conditions. Must not import SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -39,7 +38,9 @@ _SCANNERS = {
         },
     }.items()
 }
-"""Patterns of tokens, by dialect. `mark`: placeholders of values."""
+"""Patterns of tokens by dialect. `mark` matches placeholders of values, `open` the begin of an unclosed quote or
+comment.
+"""
 _BEFORE_TABLES = frozenset({"ONLY", "LATERAL", "STRAIGHT_JOIN"})
 _AFTER_TABLES = frozenset(
     {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "SELECT"}
@@ -47,17 +48,19 @@ _AFTER_TABLES = frozenset(
 _NAME = re.compile(r"\w")
 _COMMENT_PART = re.compile(r"/\*|\*/")
 _MORE_THAN_READING = re.compile(r"(?<!\. )\b\d*(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE|INTO)\b", re.IGNORECASE)
-"""Clauses that lock or write; MySQL's read-only transactions may lock rows. Words in quotes or after a dot are names or
-text. In an executed comment a version number may precede the words."""
+"""Clauses that lock or write: MySQL's read-only transactions may still lock rows.
+
+Words in quotes or after a dot are not clauses. A version number may precede the words in a comment that MySQL executes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can be put in brackets.
+    """A checked query, which can be put in brackets.
 
     Attributes:
         body: text from the first word to the last, without `;` and comments before and after.
-        id: identifies the query. White space and comments do not change it.
+        id: digest of the query. White space and comments do not change it.
     """
 
     body: str
@@ -66,14 +69,14 @@ class Query:
     @classmethod
     @lru_cache(maxsize=10_000)
     def of(cls, text: str, dialect: str) -> Query:
-        """Parse a text.
+        """Parse a query.
 
         Args:
             text: SQL of the dialect.
             dialect: `postgresql`, `mysql` or `sqlite`.
 
         Raises:
-            ValueError: if it is not one query that only reads, as far as the text shows. The message has no subject.
+            ValueError: if the text is not one query that only reads. The message has no subject.
         """
         tokens = [*_tokens(text, dialect)]
         while tokens and tokens[-1][0] == ";":
@@ -88,10 +91,10 @@ class Query:
 
 
 def check_condition(text: str, dialect: str) -> None:
-    """Check a condition that is put in brackets.
+    """Check a condition, which is put in brackets behind WHERE.
 
     Raises:
-        ValueError: if it is not a condition that only reads, as far as the text shows. The message has no subject.
+        ValueError: if the text is not one condition that only reads. The message has no subject.
     """
     tokens = [*_tokens(text, dialect)]
     if text and not tokens:
@@ -111,11 +114,12 @@ def _check(tokens: list[re.Match[str]], dialect: str) -> None:
 
 
 def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
-    """Yield schema and name of the tables that a query names after FROM and JOIN; the schema is empty if it has none.
+    """Yield schema and name of each table that a query names after FROM and JOIN. The schema is empty if the query
+    names none.
 
     Args:
         text: a query that `Query.of` accepts.
-        dialect: as there.
+        dialect: `postgresql`, `mysql` or `sqlite`.
     """
     levels, parts, is_awaited, before = [_Level()], [""], False, ""
     for token in [*_tokens(text, dialect), None]:
@@ -136,14 +140,14 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Level:
-    """State of a part of a query in brackets."""
+    """What the words so far, within one pair of brackets, say about the next word."""
 
     has_select: bool = False
     lists_tables: bool = False
 
 
 def _awaits_table(levels: list[_Level], upper: str, before: str, *, is_awaited: bool) -> bool:
-    """Return whether a table may come after this word."""
+    """Return whether the next word may be a table, after the word `upper`."""
     if upper == "(":
         levels.append(_Level(lists_tables=is_awaited))
         return is_awaited
@@ -163,7 +167,6 @@ def _unquoted(word: str) -> str:
 
 
 def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
-    """Yield the tokens of a text, without white space and comments."""
     at, scanner = 0, _SCANNERS[dialect]
     while match := scanner.match(text, at):
         at = match.end()
@@ -176,7 +179,7 @@ def _tokens(text: str, dialect: str) -> Iterator[re.Match[str]]:
 
 
 def _end_of_nested(text: str, begin: int) -> int:
-    """Return the end of a comment that may be nested; 0 if it does not end."""
+    """Return the index after a comment that may contain comments; 0 if the comment is not closed."""
     depth = 0
     for part in _COMMENT_PART.finditer(text, begin):
         depth += 1 if part[0] == "/*" else -1
@@ -208,7 +211,7 @@ def queries_of(texts: Mapping[str, str], dialect: str) -> dict[str, Query]:
     """Parse queries by name.
 
     Raises:
-        ValueError: if one is not valid, with its name.
+        ValueError: if a query is not valid; the message has its name.
     """
     queries: dict[str, Query] = {}
     for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""Columns of a query: names and types from the database, without reading a row."""
+"""Names and types of a query's columns, which the database reports without reading a row."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _POSTGRESQL: Mapping[int, types.TypeEngine[Any]] = {
     2950: types.Uuid(),
     3802: postgresql.JSONB(),
 }
-"""Types by oid. PostgreSQL's built-in oids are fixed."""
+"""Column types by PostgreSQL's built-in oids, which never change."""
 _POSTGRESQL_EXTENSIONS: Mapping[str, types.TypeEngine[Any]] = {"citext": postgresql.CITEXT()}
 _NUMERIC = 1700
 _OTHER_TYPES = sa.text("SELECT oid, CAST(typtype AS text), typname FROM pg_type WHERE oid IN :oids")
@@ -57,15 +57,13 @@ _MYSQL: Mapping[int, types.TypeEngine[Any]] = {
     14: types.Date(),
     245: types.JSON(),
 }
-"""Types by the protocol's type number."""
+"""Column types by the type number of MySQL's protocol."""
 _MYSQL_DECIMAL, _MYSQL_TEXTS = 246, {15, 249, 250, 251, 252, 253, 254}
 _UNSIGNED, _ENUM_OR_SET, _BYTES = 32, 256 | 2048, 63
 _VIEW, _EMPTY = "distcommit_columns", "distcommit_affinities"
 
 
 class _Unknown(types.NullType):
-    """A type that can't be read."""
-
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -74,7 +72,8 @@ class _Unknown(types.NullType):
 
 
 def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Reflected:
-    """Return the columns of a query. Unique and required columns of a query are unknown.
+    """Return the columns of a query. All of them are nullable, and none is unique, because the database does not report
+    this.
 
     Args:
         connection: a connection in a transaction that is rolled back.
@@ -82,7 +81,7 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
         rules: rules with the query.
 
     Raises:
-        SourceError: if the query has two columns of one name.
+        SourceError: if the query has two columns with one name.
     """
     if connection.dialect.name == "sqlite":
         columns = _of_sqlite(connection, rules)
@@ -105,7 +104,7 @@ def query_columns(connection: sa.Connection, name: str, rules: TableRules) -> Re
 
 
 def _twice(names: list[str], dialect: str) -> list[str]:
-    """Return the names of several columns. SQLite treats `ID` as `id`, and names a second one `id:1`."""
+    """Return the names that several columns have. SQLite treats `ID` as `id`, and names a second one `id:1`."""
     if dialect == "sqlite":
         lower = {name.lower() for name in names}
         numbered = ((name.lower(), name.lower().rpartition(":")) for name in names)
@@ -114,7 +113,7 @@ def _twice(names: list[str], dialect: str) -> list[str]:
 
 
 def _of_postgresql(connection: sa.Connection, result: sa.CursorResult[Any]) -> list[ReflectedColumn]:
-    """Return columns by oids. For a domain, the server names its base type."""
+    """Return columns by their oids. The server reports the base type of a domain."""
     described = _cursor(result).description
     other_codes = {field.type_code for field in described} - {*_POSTGRESQL, _NUMERIC}
     declared = dict(_POSTGRESQL)
@@ -127,7 +126,6 @@ def _of_postgresql(connection: sa.Connection, result: sa.CursorResult[Any]) -> l
 
 
 def _of_mysql(result: sa.CursorResult[Any]) -> list[ReflectedColumn]:
-    """Return columns by the protocol's fields, which have more than the driver's description."""
     return [_column(field.name, _mysql_type(field)) for field in _cursor(result)._result.fields]
 
 
@@ -145,8 +143,9 @@ def _mysql_type(field: Any) -> types.TypeEngine[Any]:
 
 
 def _of_sqlite(connection: sa.Connection, rules: TableRules) -> list[ReflectedColumn]:
-    """Return columns by a view, which has the tables' declared types, and other columns by an empty table, which has
-    the types of CAST. Both are temporary and end with the transaction."""
+    """Return columns by a temporary view, which has the declared types of the tables' columns. For computed columns use
+    an empty temporary table, which has the types of CAST. Both end with the transaction.
+    """
     body = rules.query.body if rules.query else ""
     connection.exec_driver_sql(f"CREATE TEMP VIEW {_VIEW} AS {body}")
     with types_may_be_unknown():

@@ -1,4 +1,4 @@
-"""Selected tables and queries with their rules, and checks that need no database. Must not import SQLAlchemy."""
+"""The selected tables and queries with their rules, and checks that need no database. Must not import SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from distcommit.sources.sql.queries import Query, tables_in
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 QUERY_SEPARATOR = " of query "
-"""Separates column and query id in the incarnation of a query's positions."""
+"""Text between the column and the query's id in the incarnation of a query's positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """Rules of one table or query.
+    """The rules of one table or query.
 
     Attributes:
         watermark: the watermark column; empty if each run reads the whole table.
-        lookback: distance between the newest value and the end of the range.
+        lookback: distance of the range's end from the greatest value, or from the present; seconds for times.
         columns: columns to read; empty for all.
         where: a condition in SQL; empty for all rows.
         keys: columns that the job file declares as unique together.
         query: the query; None for the table of that name.
-        to_newest: whether times are read up to the greatest one instead of the present.
+        to_newest: whether a range of times ends before the greatest time instead of the present.
     """
 
     watermark: str
@@ -40,18 +40,23 @@ class TableRules:
 
     @property
     def query_id(self) -> str:
-        """Return the id of the query; empty for a table."""
+        """The id of the query; empty for a table."""
         return self.query.id if self.query is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Selection of tables, by name or by a pattern of the whole name, without excluded ones; queries; and all rules.
+    """The selected tables and queries, and the rules of all of them.
+
+    A table is selected by its name or by a pattern of its whole name, unless it is excluded.
 
     Attributes:
         schema: schema of the tables; None for the connection's own.
-        names, patterns, exclude, exclude_patterns: as in the job file.
-        rules: rules of all tables.
+        names: names of tables.
+        patterns: regular expressions of names of tables.
+        exclude: names of excluded tables.
+        exclude_patterns: regular expressions of names of excluded tables.
+        rules: rules of tables that are not in `overrides`.
         overrides: rules of single tables, and of each query.
     """
 
@@ -67,7 +72,7 @@ class Tables:
         return isinstance(name, str) and (self.rules_of(name).query is not None or self.has_table(name))
 
     def has_table(self, table: str) -> bool:
-        """Return whether a table of that name is selected, if it exists."""
+        """Return whether a table of that name is selected. The table need not exist."""
         if table in self.exclude or _matches(self.exclude_patterns, table):
             return False
         return table in self.names or _matches(self.patterns, table)
@@ -78,7 +83,6 @@ class Tables:
         return [name for name, rules in self.overrides.items() if rules.query is not None]
 
     def rules_of(self, table: str) -> TableRules:
-        """Return the rules of a table or query."""
         return self.overrides.get(table, self.rules)
 
 
@@ -87,16 +91,16 @@ def _matches(patterns: tuple[str, ...], table: str) -> bool:
 
 
 def reads_table(target: Target, url: str, schema: str | None, selection: Tables) -> bool:
-    """Return whether a table is read directly, or by a query that names it after FROM or JOIN.
+    """Return whether the source reads a target: directly, or by a query that names it after FROM or JOIN.
 
-    Tables are compared by name. Without `schema`, a table of any schema counts as read. Names in queries are compared
-    without case. Tables behind a view are not found.
+    Tables are compared by name, and in queries without case. If `schema` is None, a table of any schema counts as read.
+    Tables that a view reads are not detected.
 
     Args:
         target: the table that a sink writes to.
         url: URL of the database that is read.
-        schema: schema of its tables; None for the connection's own.
-        selection: tables and queries that are read.
+        schema: schema of the source's tables; None for the connection's own.
+        selection: the selected tables and queries.
     """
     its_schema, _, table = target.name.rpartition(".")
     if target.kind != "table" or not target.is_in(database_address(url)):
@@ -114,17 +118,17 @@ def reads_table(target: Target, url: str, schema: str | None, selection: Tables)
 
 
 def is_incarnation_of(incarnation: str, column: str, query_id: str) -> bool:
-    """Return whether an incarnation is of a column of a table (without an id), or of a query."""
+    """Return whether an incarnation is of that column of a table (`query_id` empty) or of that query."""
     counted, _, of = incarnation.partition(QUERY_SEPARATOR)
     return counted.rpartition(":")[0] == column and of == query_id
 
 
 def position_problems(datasets: Mapping[str, Mapping[str, Position]], tables: Container[str]) -> Iterator[str]:
-    """Yield the problems of positions that are not valid for any kind of column.
+    """Yield the problems of positions that no kind of column can have.
 
     Args:
-        datasets: the positions by partition, by dataset.
-        tables: tables of the job.
+        datasets: positions by dataset and partition.
+        tables: the selected tables and queries.
     """
     for urn, positions in datasets.items():
         if urn not in tables:

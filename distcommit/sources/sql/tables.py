@@ -1,4 +1,4 @@
-"""Tables and queries: their columns, watermark column, and the statements that read a range."""
+"""Tables and queries: their columns, their watermark column, and the statements that read a range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine.interfaces import ReflectedColumn
+from sqlalchemy.engine.interfaces import ReflectedColumn, ReflectedIndex
 from sqlalchemy.engine.reflection import ObjectKind
 from sqlalchemy.exc import NoSuchTableError, SAWarning
 
@@ -41,7 +41,9 @@ _CHILDREN = sa.text(f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.o
 _PARENTS = sa.text(
     f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent AND c.relkind = 'r'{_IN_SCHEMA}"
 )
-"""Selects tables that others inherit from, whose keys do not hold for all rows; keys of partitioned tables do."""
+"""Selects tables that other tables inherit from. Their keys and indexes do not cover rows of the inheriting tables.
+Partitioned tables are not among them.
+"""
 
 
 Source = sa.TableClause | sa.TextClause
@@ -49,15 +51,22 @@ Source = sa.TableClause | sa.TextClause
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
-    """Description of a table by the database. `unique`: columns that are unique by themselves; `keys`: columns of the
-    primary key."""
+    """Description of a table by the database.
+
+    Attributes:
+        columns: all columns.
+        unique: columns that are unique by themselves.
+        keys: columns of the primary key.
+        indexed: columns that an index over all rows begins with.
+    """
 
     columns: list[ReflectedColumn]
     unique: frozenset[str]
     keys: tuple[str, ...] = ()
+    indexed: frozenset[str] = frozenset()
 
     def with_keys(self, table: str, keys: tuple[str, ...]) -> Reflected:
-        """Return the description with the job file's keys, if there are any.
+        """Return the description with the keys that the job file declares.
 
         Raises:
             SourceError: if a key is not a column.
@@ -79,7 +88,7 @@ class Reflected:
 
 @dataclass(frozen=True, slots=True)
 class FullTable:
-    """A table that is read whole: its name, its rules and its columns."""
+    """A table or query that is read whole."""
 
     name: str
     rules: TableRules
@@ -91,7 +100,6 @@ class FullTable:
         return self._of(*(column.expression for column in self.columns))
 
     def count(self) -> sa.Select[Any]:
-        """Count the rows."""
         return self._of(sa.func.count())
 
     def _of(self, *statement: sa.ColumnElement[Any]) -> sa.Select[Any]:
@@ -100,13 +108,18 @@ class FullTable:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is read in ranges of its watermark column.
+    """A table or query that is read in ranges of its watermark column.
 
     Attributes:
         name: name of the table and of the dataset.
+        rules: its rules.
+        source: the FROM clause.
         columns: columns to read.
-        kind: kind of the watermark column.
+        mark: expression of the watermark column.
+        kind: type of the watermark column.
+        has_zone: whether times have a time zone.
         is_unique: whether the watermark column is unique.
+        is_indexed: whether an index finds the rows above a position.
         may_be_null: whether the watermark column may be null.
     """
 
@@ -118,27 +131,41 @@ class Table:
     kind: Kind
     has_zone: bool
     is_unique: bool
+    is_indexed: bool
     may_be_null: bool
 
     @property
     def incarnation(self) -> str:
-        """Incarnation of the positions: the column, and the query's id."""
+        """Incarnation of the positions: column, type and, for a query, its id."""
         query = self.rules.query
         return self.column if query is None else f"{self.column}{QUERY_SEPARATOR}{query.id}"
 
     @property
     def column(self) -> str:
-        """The watermark column and its kind."""
+        """Name and type of the watermark column."""
         return f"{self.rules.watermark}:{self.kind}"
 
     def rows(self, low: Position, high: Position) -> sa.Select[Any]:
-        """Select the rows of [low, high) in the order of the watermark column, with its value last in each row."""
+        """Select the rows of [low, high) in the order of the watermark column. Its value is the last column of each
+        row.
+        """
         selected = sa.select(*(column.expression for column in self.columns), self.mark.label("distcommit_position"))
         return selected.select_from(self.source).where(*self._within(low, high)).order_by(self.mark)
 
     def count(self, low: Position, high: Position) -> sa.Select[Any]:
         """Count the rows of [low, high)."""
         return self._of(sa.func.count()).where(*self._within(low, high))
+
+    def count_from(self, position: Position, most: int) -> sa.Select[Any]:
+        """Count the rows at or above a position, up to `most` of them."""
+        rows = self._of(sa.literal_column("1").label("one")).where(self.mark >= self._bound(position), *self._chosen())
+        return sa.select(sa.func.count()).select_from(rows.limit(most).subquery())
+
+    def count_both(self, low: Position, high: Position) -> sa.Select[Any]:
+        """Count the rows of [low, high), and those at or above `high`, in one pass over the table."""
+        is_below = self.mark < self._bound(high)
+        counts = (sa.func.count(sa.case((is_below, 1))), sa.func.count(sa.case((sa.not_(is_below), 1))))
+        return self._of(*counts).where(*self._from(low), *self._chosen())
 
     def newest(self) -> sa.Select[Any]:
         """Select the greatest value of the watermark column; null if there is none."""
@@ -149,11 +176,13 @@ class Table:
         return self._of(sa.func.count()).where(self.mark.is_(None), *self._chosen())
 
     def value_after(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """Select the value of the row after the first `rows` rows of [low, high)."""
+        """Select the value of the watermark column in the row that follows the first `rows` rows of [low, high)."""
         return self._of(self.mark).where(*self._within(low, high)).order_by(self.mark).offset(rows).limit(1)
 
     def values_each(self, low: Position, high: Position, rows: int) -> sa.Select[Any]:
-        """Select the values of each `rows`-th row of [low, high), from the first on, with its number."""
+        """Select every `rows`-th row of [low, high), beginning with the first: its value of the watermark column and
+        its number.
+        """
         number = sa.func.row_number().over(order_by=self.mark).label("number")
         numbered = self._of(self.mark.label("value"), number).where(*self._within(low, high)).subquery()
         chosen = sa.select(numbered.c.value, numbered.c.number).where((numbered.c.number - 1) % rows == 0)
@@ -173,15 +202,20 @@ class Table:
         try:
             return position_of(self.kind, value)
         except ValueError as error:
-            raise SourceError(
-                "a value of the watermark column can't be a position",
-                id="WATERMARK_VALUE_INVALID",
-                table=self.name,
-                column=self.rules.watermark,
-                expected=f"{self.kind}",
-                found=str(error),
-                todo="correct the row, exclude it by source.overrides.TABLE.where, or set another column",
-            ) from error
+            raise self.position_error(error) from error
+
+    def position_error(self, error: ValueError, row: str = "") -> SourceError:
+        """Return the error for a value that can't be a position. `row`: names the row, if it is known."""
+        return SourceError(
+            "a value of the watermark column can't be a position",
+            id="WATERMARK_VALUE_INVALID",
+            table=self.name,
+            column=self.rules.watermark,
+            **({"row": row} if row else {}),
+            expected=f"{self.kind}",
+            found=str(error),
+            todo=f"correct the row, exclude it by source.overrides.{self.name}.where, or set another column",
+        )
 
     def _of(self, *statement: sa.ColumnElement[Any]) -> sa.Select[Any]:
         return sa.select(*statement).select_from(self.source)
@@ -190,8 +224,10 @@ class Table:
         return _chosen(self.rules)
 
     def _within(self, low: Position, high: Position) -> list[sa.ColumnElement[Any]]:
-        above = [] if low == BEGINNINGS[self.kind] else [self.mark >= self._bound(low)]
-        return [*above, self.mark < self._bound(high), *self._chosen()]
+        return [*self._from(low), self.mark < self._bound(high), *self._chosen()]
+
+    def _from(self, low: Position) -> list[sa.ColumnElement[Any]]:
+        return [] if low == BEGINNINGS[self.kind] else [self.mark >= self._bound(low)]
 
     def _bound(self, position: Position) -> Any:
         if self.kind is Kind.INTEGER:
@@ -202,10 +238,10 @@ class Table:
 
 
 def table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, schema: str | None) -> Table:
-    """Return the table with its columns.
+    """Return a table that is read in ranges.
 
     Raises:
-        SourceError: if the watermark column, or a column to read, is missing or of an unsupported type.
+        SourceError: if the watermark column, or a column to read, is missing or has an unsupported type.
     """
     declared = {column["name"]: column for column in reflected.columns}
     columns = _columns(name, reflected, rules, dialect)
@@ -222,17 +258,22 @@ def table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, s
         kind=kind,
         has_zone=bool(getattr(mark["type"], "timezone", False)),
         is_unique=rules.watermark in reflected.unique,
+        is_indexed=rules.watermark in reflected.indexed and kind is not Kind.TEXT,  # compared by other bytes
         may_be_null=mark["nullable"],
     )
 
 
 def full_table_of(name: str, reflected: Reflected, rules: TableRules, dialect: str, schema: str | None) -> FullTable:
-    """Return the table for reading it whole. Raises like `table_of`."""
+    """Return a table that is read whole.
+
+    Raises:
+        SourceError: if a column to read is missing or has an unsupported type.
+    """
     return FullTable(name, rules, source_of(name, rules, schema), _columns(name, reflected, rules, dialect))
 
 
 def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
-    """Return the FROM clause. A query is put in brackets, safe from a comment at its end."""
+    """Return the FROM clause. A query is put in brackets, and a comment at its end does not hide the closing one."""
     if rules.query is None:
         return sa.table(name, schema=schema)
     body = rules.query.body.replace(":", r"\:")  # SQLAlchemy takes :name for a parameter
@@ -255,8 +296,11 @@ def _chosen(rules: TableRules) -> list[sa.ColumnElement[Any]]:
 
 
 def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
-    """Return the tables that a pattern may match: no views, and in PostgreSQL no partitions and inheriting tables,
-    whose rows are read with their parent."""
+    """Return the tables that a pattern may match.
+
+    Views are absent. In PostgreSQL partitions and inheriting tables are absent, too, because they are read with their
+    parent.
+    """
     names = sa.inspect(connection).get_table_names(schema)
     if connection.dialect.name != "postgresql":
         return names
@@ -265,29 +309,32 @@ def table_names(connection: sa.Connection, schema: str | None) -> list[str]:
 
 
 def reflect(connection: sa.Connection, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Describe tables and views. Missing ones are absent."""
+    """Describe tables and views with one request for all. Missing ones are absent from the result."""
     inspector, anything = sa.inspect(connection), ObjectKind.ANY
     with types_may_be_unknown():
         columns = inspector.get_multi_columns(schema, names, anything)
         keys = inspector.get_multi_pk_constraint(schema, names, anything)
         constraints = inspector.get_multi_unique_constraints(schema, names, anything)
+        indexes = inspector.get_multi_indexes(schema, names, anything)
     is_postgresql = connection.dialect.name == "postgresql"
     parents = set(connection.scalars(_PARENTS, {"schema": schema}) if is_postgresql else ())
-    return {
-        name[1]: Reflected(
-            described,
-            frozenset(
-                item[0]
-                for item in (
-                    keys[name]["constrained_columns"] if name in keys else [],
-                    *(constraint["column_names"] for constraint in constraints.get(name, [])),
-                )
-                if len(item) == 1 and name[1] not in parents
-            ),
-            tuple(keys[name]["constrained_columns"]) if name in keys else (),
-        )
-        for name, described in columns.items()
-    }
+    described: dict[str, Reflected] = {}
+    for key, table_columns in columns.items():
+        primary = keys[key]["constrained_columns"] if key in keys else []
+        enforced, whole = [primary], list[Sequence[str | None]]()
+        if key[1] not in parents:
+            enforced += [constraint["column_names"] for constraint in constraints.get(key, [])]
+            whole = [*enforced, *(index["column_names"] for index in indexes.get(key, []) if not _is_partial(index))]
+        unique = frozenset(names[0] for names in enforced if len(names) == 1 and key[1] not in parents)
+        indexed = frozenset(names[0] for names in whole if names and names[0] is not None)
+        described[key[1]] = Reflected(table_columns, unique, tuple(primary), indexed)
+    return described
+
+
+def _is_partial(index: ReflectedIndex) -> bool:
+    """Return whether an index lacks rows, or is not ordered."""
+    options: Mapping[str, Any] = index.get("dialect_options", {})
+    return any(value for name, value in options.items() if name.endswith(("_where", "_using", "_prefix")))
 
 
 def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
@@ -303,7 +350,7 @@ def reflect_table(connection: sa.Connection, name: str, schema: str | None) -> R
 
 
 def reflect_columns(connection: sa.Connection, name: str, schema: str | None) -> Reflected:
-    """Describe the columns of one table or view, without unique ones.
+    """Describe the columns of one table or view, without keys and indexes.
 
     Raises:
         NoSuchTableError: if it does not exist.
@@ -314,7 +361,7 @@ def reflect_columns(connection: sa.Connection, name: str, schema: str | None) ->
 
 @contextmanager
 def types_may_be_unknown() -> Iterator[None]:
-    """Suppress SQLAlchemy's warnings about unknown types, which raise an error if their column is read."""
+    """Suppress SQLAlchemy's warnings about unknown types. `column_of` rejects such a column if it is to be read."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)
         yield

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.source import DatasetProblem, Extractor, Planned, SkippedDataset, Source, SourceState
+from distcommit.core.interfaces.source import (
+    DatasetProblem,
+    Extractor,
+    Planned,
+    SkippedDataset,
+    Source,
+    SourceState,
+)
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.core.support.decoding import from_json
@@ -70,7 +78,9 @@ class SourceContract(ABC):
         elements: Iterable[Planned],
     ) -> list[DatasetPlan | DatasetProblem]:
         """Return the plans and problems of datasets."""
-        return [planned for planned in elements if not isinstance(planned, SourceFact | SkippedDataset)]
+        return [
+            planned for planned in elements if not isinstance(planned, SourceFact | SkippedDataset | DeferredRecords)
+        ]
 
     def plan(self, source: Source, states: Mapping[str, DatasetState] | None = None) -> dict[str, DatasetPlan]:
         """Return the plans of all datasets. A problem fails the test."""

@@ -12,9 +12,9 @@ from distcommit.core.interfaces.extract_description import Extract, TableType, e
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.sources.files.source import FilesSource
-from distcommit.sources.kafka.source import KafkaSource
-from distcommit.sources.rest.source import RestSource
-from distcommit.sources.spark.source import SparkSource
+from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.rest.settings import RestSource
+from distcommit.sources.spark.settings import SparkSource
 from tests.unit.sources.sql.sql_tables import database, planned, source
 
 UNIT = WorkUnit("1", "a", Watermark({"": 0}), Watermark({"": 1}), 1, {"max_bytes": "7"})

@@ -14,7 +14,7 @@ from distcommit.core.interfaces.source import Source
 from distcommit.core.provenance import Provenance
 from distcommit.engine.driver.run import run
 from distcommit.sources.kafka.names import topic_of_dataset
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -13,6 +13,7 @@ from distcommit.app.job_file.loading import parse_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import DatasetProblem, Planned
 from distcommit.core.interfaces.targets import Target, broker_addresses, database_address
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
@@ -197,7 +198,7 @@ def test_one_kafka_cluster_at_addresses_that_differ_is_a_loop(topic: str, is_loo
         for planned in flow.source.plan(lambda urn: True, states_of({}, {})):
             if isinstance(planned, SourceFact):
                 loops.add_fact(planned)
-            else:
+            elif not isinstance(planned, DeferredRecords):
                 checked.append(loops.check(planned))
     (result,) = checked
     assert ("topic orders" in result.error if isinstance(result, DatasetProblem) else False) is is_loop

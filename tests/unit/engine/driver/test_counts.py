@@ -32,7 +32,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(RunRecord, RecordedPhase, RunBeginning, RunFacts, CancelRequest),
 ]
 NUMBERS = st.integers(0, 1 << 40)
-NAMES = tuple(name for name in RunCounts.__struct_fields__ if name != "flow")
+NAMES = tuple(name for name in RunCounts.__struct_fields__ if name not in ("deferred", "flow"))
 CONSTRUCTS = st.builds(ConstructCounts, st.sampled_from("ab"), st.just("json"), NUMBERS, NUMBERS, NUMBERS)
 CHECKS = st.builds(CheckCounts, st.sampled_from("ab"), st.just("rows"), st.booleans(), NUMBERS, NUMBERS)
 FAILURES = st.builds(BranchFailures, st.sampled_from("ab"), st.just("json"), NUMBERS)

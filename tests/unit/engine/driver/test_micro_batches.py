@@ -15,7 +15,8 @@ from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.interfaces.source import SourceState
 from distcommit.core.work import DatasetPlan
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.sources.micro_batch.source import Spool, SpooledBatch
+from distcommit.sources.micro_batch.spool import Spool
+from distcommit.sources.micro_batch.spooled_batch import SpooledBatch
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 from tests.unit.engine.driver.machines import (

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, SkippedDataset
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.driver.run import RunResult
@@ -226,6 +227,20 @@ def test_any_valid_text_is_a_dataset_name(urn: str) -> None:
     machine, named = Machine(), source(good=3, **{urn: 2})
     assert go(World(), machine, named).succeeded
     assert World().violation(machine, named, {}) == ""
+
+
+@pytest.mark.parametrize("world", [World(), World(buckets=2, partitions=2)])
+def test_deferred_records_are_summed_by_cause_and_are_not_a_failure(world: World) -> None:
+    given = [DeferredRecords(f"d{number:02d}", number, "ties \udcff") for number in range(1, 31)]
+    given += [DeferredRecords("odd", -1, "ties \udcff"), DeferredRecords("new", 2, "young")]
+    result = go(world, Machine(), Careless(GOOD.datasets, given=tuple(given)))
+    assert (result.succeeded, result.totals.datasets_skipped) == (True, 0)
+    causes = {cause.cause: cause for cause in result.totals.deferred.causes}
+    ties, young = causes["ties \\udcff"], causes["young"]
+    assert (ties.datasets, ties.records, ties.is_minimum) == (31, sum(range(31)) + 1, True)
+    assert list(ties.largest.items()) == [(f"d{number:02d}", number) for number in range(30, 20, -1)]
+    assert (young.datasets, young.records, young.is_minimum, young.largest) == (1, 2, False, {"new": 2})
+    msgspec.json.encode(result)
 
 
 @pytest.mark.parametrize("world", [World(), World(buckets=2, partitions=2)])

@@ -7,8 +7,8 @@ import pyarrow as pa
 from distcommit.core.provenance import Provenance
 from distcommit.sinks.databases.upsert_order import PART, POSITION, oldest_first
 from distcommit.sources.files.source import FilesSource
-from distcommit.sources.kafka.source import KafkaSource
-from distcommit.sources.rest.source import RestSource
+from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.rest.settings import RestSource
 
 
 def test_rows_are_reordered_only_within_their_partition() -> None:

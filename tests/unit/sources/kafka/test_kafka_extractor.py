@@ -22,7 +22,7 @@ from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.client import close_consumer
 from distcommit.sources.kafka.extractor import WINDOW_BYTES, KafkaExtraction, KafkaExtractor
 from distcommit.sources.kafka.names import MAX_BYTES
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.settings import KafkaSource
 
 TOPICS = 100
 BIG = 30_000

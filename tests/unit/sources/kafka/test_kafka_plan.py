@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from distcommit.app.demo.broker import MockBroker
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.core.records.read_failures import ReadFailure
@@ -25,7 +26,7 @@ from distcommit.pipeline import attempt
 from distcommit.sources.kafka.client import KafkaQueries
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicMetadata, TopicSelection
 from distcommit.sources.kafka.plan import fair_shares, limited_to_reread, pack, plan_dataset
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.sources.plan_error import PlanError
 from tests.unit.sources.retried_ranges import ReadingAgain
 
@@ -69,7 +70,7 @@ def plans(
     results = [
         planned
         for planned in source.plan(owned, states if isinstance(states, SourceState) else SourceState(states or {}))
-        if not isinstance(planned, SourceFact | SkippedDataset)
+        if not isinstance(planned, SourceFact | SkippedDataset | DeferredRecords)
     ]
     assert len({planned.dataset_urn for planned in results}) == len(results)
     return {planned.dataset_urn: planned for planned in results}

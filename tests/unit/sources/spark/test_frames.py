@@ -20,7 +20,7 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
-from distcommit.sources.spark.source import SparkSource
+from distcommit.sources.spark.settings import SparkSource
 from distcommit.sources.watermark_column import Kind
 from tests.unit.sources.retried_ranges import states_of
 from tests.unit.sources.sql.sql_tables import planned

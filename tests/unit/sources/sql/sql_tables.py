@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from distcommit.core.interfaces.source import DatasetProblem, Planned, Source, SourceState
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan
-from distcommit.sources.sql.source import SqlSource
+from distcommit.sources.sql.settings import SqlSource
 from tests.unit.sources.retried_ranges import states_of
 
 
@@ -38,6 +39,17 @@ def source(file: Path | str, **settings: Any) -> SqlSource:
 def planned(source: Source, states: Mapping[str, DatasetState] | None = None) -> list[Planned]:
     """Return the source's plans and problems of all datasets."""
     return list(source.plan(lambda urn: True, states if isinstance(states, SourceState) else SourceState(states or {})))
+
+
+def deferred(source: Source, read: Watermark | None = None) -> dict[str, tuple[int, bool]]:
+    """Return by dataset how many rows a plan leaves for later runs, and whether there may be more.
+
+    Args:
+        source: the source.
+        read: the watermark of dataset `t`; None if it was not read yet.
+    """
+    elements = planned(source, states_of({"t": read} if read else {}, {}))
+    return {one.dataset_urn: (one.records, one.is_minimum) for one in elements if isinstance(one, DeferredRecords)}
 
 
 class Reader:

@@ -446,8 +446,29 @@ def test_value_that_does_not_fit_its_column_fails_the_work_unit(
 ) -> None:
     make(file, f"CREATE TABLE t (id INTEGER PRIMARY KEY, v {declared})")
     insert(file, "t", (1, value))
-    with pytest.raises(SourceError, match=rf"a value does not fit its column.*column=v.*{message}"):
+    with pytest.raises(SourceError, match=rf"a value does not fit its column.*column=v.*{message}") as caught:
         Reader(source(file)).run()
+    assert (caught.value.ids["table"], caught.value.ids["row"]) == ("t", "id=1")
+
+
+def test_unreadable_value_is_reported_with_its_row_and_a_bounded_part_of_it(file: Path) -> None:
+    make(file, "CREATE TABLE t (id INTEGER UNIQUE NOT NULL, a TEXT, b INTEGER, v DATE, PRIMARY KEY (a, b))")
+    insert(file, "t", (1, "x", 1, "2024-01-01"), (2, "x\x1b", 2, "y" * 1000), (3, "x", 3, "z"))
+    with pytest.raises(SourceError) as caught:
+        Reader(source(file)).run()
+    assert caught.value.ids == {"table": "t", "column": "v", "row": "a='x\\x1b', b=2, id=2"}
+    assert caught.value.found == f"Invalid isoformat string: '{'y' * 59}"
+    with pytest.raises(SourceError) as caught:
+        Reader(source(file, overrides={"t": {"columns": ["b", "v"]}})).run()
+    assert caught.value.ids["row"] == "id=2", "the key is not read"
+
+
+def test_value_that_is_not_a_position_is_reported_with_its_row(file: Path) -> None:
+    make(file, "CREATE TABLE t (id INTEGER, k TEXT PRIMARY KEY)")
+    insert(file, "t", (1, "a"), (1.5, "b"), (3, "c"), (4, "d"))
+    with pytest.raises(SourceError) as caught:
+        Reader(source(file)).run()
+    assert caught.value.ids == {"table": "t", "column": "id", "row": "k='b', id=1.5"}
 
 
 def test_sqlite_timestamps_are_text_watermarks(file: Path) -> None:

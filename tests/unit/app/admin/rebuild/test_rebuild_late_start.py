@@ -14,7 +14,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
-from distcommit.sources.kafka.source import KafkaSource
+from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedFileSystem, World

@@ -1,75 +1,48 @@
-"""The Kafka source: its settings, and planning."""
+"""Settings of the Kafka source."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, field_validator
 
-from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import (
-    DatasetProblem,
     GroupPositions,
     Lag,
     Planned,
-    SkippedDataset,
     SourceSettings,
     SourceState,
     stored_incarnations,
 )
 from distcommit.core.interfaces.targets import Target, broker_addresses
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
-from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule
 from distcommit.core.support.setting_values import check_patterns
 from distcommit.core.watermark import Position
-from distcommit.core.work import DatasetPlan
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.names import (
     OWNED_KEYS,
-    KafkaDataset,
     TopicSelection,
-    UnknownTopicId,
-    no_such_topic,
     topic_of_dataset,
 )
-from distcommit.sources.kafka.plan import (
-    expiry_error,
-    limited_to_reread,
-    plan_dataset,
-    read_to,
-    stored_positions,
-    unreadable,
-)
 from distcommit.sources.kafka.position_problems import is_number, position_problems
-from distcommit.sources.plan_error import PlanError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries
+    from distcommit.sources.kafka.client import KafkaConnection
     from distcommit.sources.kafka.extractor import KafkaExtractor
 
 logger = logging.getLogger(__name__)
 
-_CHUNK = 256
 _SHORT_TIMEOUT_S, _CHECK_TIMEOUT_S = 3.0, 10.0
-_ANOTHER_CLUSTER = (
-    "correct source.brokers. Offsets of another cluster refer to other records: to read it, give the job new folders"
-    " (paths), and begin at source.start or import positions of that cluster (distcommit migrate import-watermarks"
-    " JOB.yaml --from POSITIONS.csv, or --kafka-group NAME)."
-)
-_INTERNAL = (
-    "a pattern matches it, but its name is internal to Kafka; add it to source.topics to read it, or to source.exclude"
-    " to hide this line"
-)
 
 
 class KafkaSource(SettingsModel, SourceSettings):
@@ -161,8 +134,9 @@ class KafkaSource(SettingsModel, SourceSettings):
         return Extract("kafka", topic_of_dataset(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the settings that name datasets. The cluster is fixed by its id, which `plan` reads: brokers may be
-        renamed."""
+        """Return the setting that names datasets. `plan` reports the cluster's id as a fact, because brokers may be
+        renamed.
+        """
         return {"dataset": FixedSetting(self.dataset)}
 
     @property
@@ -188,29 +162,21 @@ class KafkaSource(SettingsModel, SourceSettings):
         return f"kafka://{self.brokers.partition(',')[0]}"
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plan owned, idle datasets that have new records, with one metadata request for all.
+        """Plan owned, idle datasets that have new records, with one metadata request for all topics.
 
-        A problem of one topic is reported, and other topics are planned. Topics that a pattern matched once and that no
-        longer exist keep their watermarks and are skipped. A recreated topic is a problem, because its offsets refer to
-        other records.
+        A problem of one topic is reported, and other topics are planned. A deleted topic that matched a pattern keeps
+        its watermark and is skipped. A recreated topic is a problem, because its offsets refer to other records.
 
         Raises:
             SourceError: if no broker responds within `request_timeout_s`.
             ConfigurationError: if librdkafka rejects the client settings.
         """
-        from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.planner import plan_datasets  # noqa: PLC0415 - a job file is read without a client
 
-        queries = KafkaQueries(self.connection())
-        selected = list(_datasets(self, queries, owned, states))
-        if queries.cluster_id:
-            yield SourceFact("cluster", FixedSetting(queries.cluster_id, _ANOTHER_CLUSTER))
-        yield from (problem for problem in selected if not isinstance(problem, KafkaDataset))
-        datasets = (dataset for dataset in selected if isinstance(dataset, KafkaDataset))
-        while chunk := list(islice(datasets, _CHUNK)):
-            yield from self._plan_chunk(queries, chunk, states)
+        yield from plan_datasets(self, owned, states)
 
     def check_connection(self) -> str:
-        """Request the topics, and return how many of them are selected."""
+        """Request the topics. Return how many of them are selected, as text."""
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         connection = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _CHECK_TIMEOUT_S))
@@ -220,7 +186,9 @@ class KafkaSource(SettingsModel, SourceSettings):
         return f"{actual}; missing: {', '.join(missing)}" if missing else actual
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Check offsets by partition of the job's topics. Partitions are checked only if the brokers respond soon."""
+        """Check offsets by partition of the job's topics. If no broker responds within 3 s, any partition is
+        accepted.
+        """
         from distcommit.sources.kafka.topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
 
         partitions = partitions_of(_impatient(self)) if datasets else {}
@@ -237,7 +205,7 @@ class KafkaSource(SettingsModel, SourceSettings):
         return group_positions(self.connection(), self.selection, self.dataset, group)
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterator[Lag]:
-        """Yield unread offsets and the age of the first unread message. See `dataset_lags`."""
+        """Yield the lag of each dataset, as `dataset_lags`."""
         from distcommit.sources.kafka.lag import dataset_lags  # noqa: PLC0415 - a job file is read without a client
 
         yield from dataset_lags(self.connection(), self.dataset, states)
@@ -269,74 +237,6 @@ class KafkaSource(SettingsModel, SourceSettings):
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}
         return KafkaConnection(self.brokers, client, self.request_timeout_s)
 
-    def _plan_chunk(
-        self, queries: KafkaQueries, chunk: Sequence[KafkaDataset], states: SourceState
-    ) -> Iterator[DatasetPlan | DatasetProblem]:
-        names = [name for dataset in chunk for name in dataset.names()]
-        unseen = [
-            name for dataset in chunk for name in dataset.names() if not stored_positions(states.get(dataset.urn))
-        ]
-        ids: Mapping[str, str | UnknownTopicId] = {}
-        if queries.knows_topic_ids:  # before the offsets: the extractor compares the id again after reading
-            from distcommit.sources.kafka.topic_ids import topic_ids  # noqa: PLC0415 - a job file is read without a client
-
-            ids = topic_ids(self.connection(), queries.admin, {dataset.topic for dataset in chunk})
-        all_logs = queries.logs(names, self.start, unseen, read_to(chunk, states))
-        for dataset in chunk:
-            logs = {name[1]: all_logs[name] for name in dataset.names()}
-            state, topic_id = states.get(dataset.urn), ids.get(dataset.topic, "")
-            retried_end = states.to_read_again(dataset.urn)
-            try:
-                if isinstance(topic_id, UnknownTopicId):
-                    raise unreadable(dataset.urn, f"its topic id: {topic_id.error}")
-                is_new = state is None or (state.watermark is None and not state.done_epoch)
-                followed = is_new and any(stored_positions(states.anywhere(urn)) for urn in dataset.of_topic)
-                limited = limited_to_reread(retried_end, logs, state, topic_id)
-                most = states.records_per_dataset
-                planned = plan_dataset(self, dataset.urn, limited, state, topic_id, topic_followed=followed, most=most)
-            except SourceError as error:
-                remedy = error.remedy if isinstance(error, PlanError) else ()
-                yield DatasetProblem(dataset.urn, str(error), remedy)
-                continue
-            if self.expired_offsets == "skip" and (loss := expiry_error(dataset.urn, logs, state)) is not None:
-                yield DatasetProblem(dataset.urn, str(loss), loss.remedy)
-            if planned is not None:
-                yield planned
-
-
-def _datasets(
-    source: KafkaSource, queries: KafkaQueries, owned: Callable[[str], bool], states: SourceState
-) -> Iterator[KafkaDataset | DatasetProblem | SkippedDataset]:
-    """Yield owned, idle datasets that can be planned, problems of those that can't, and skipped topics."""
-    select = source.selection
-    missing = {topic for topic in source.topics if topic in select}
-    for topic in queries.topics():
-        name = topic.topic
-        missing.discard(name)
-        if source.dataset == "topic" and not owned(name):  # the cheapest check first: most topics belong to others
-            continue
-        if select.skips_internal(name) and owned(name):
-            yield SkippedDataset(name, _INTERNAL)
-        if name not in select:
-            continue
-        if topic.error or not topic.partitions:
-            if owned(name):
-                yield DatasetProblem(name, str(unreadable(name, topic.error or "no partitions")))
-            continue
-        for dataset in topic.datasets(source.dataset):
-            state = states.get(dataset.urn)
-            busy = state is not None and (state.status is not DatasetStatus.IDLE or state.is_stopped)
-            if busy or not owned(dataset.urn):
-                continue
-            leaderless = sorted(topic.leaderless.intersection(dataset.partitions))
-            yield _without_leaders(dataset.urn, leaderless) if leaderless else dataset
-    for name in sorted(filter(owned, missing)):
-        yield DatasetProblem(name, str(no_such_topic(name)))
-
 
 def _impatient(source: KafkaSource) -> KafkaConnection:
     return replace(source.connection(), request_timeout_s=min(source.request_timeout_s, _SHORT_TIMEOUT_S))
-
-
-def _without_leaders(urn: str, partitions: list[int]) -> DatasetProblem:
-    return DatasetProblem(urn, str(unreadable(urn, f"no leader for partitions {partitions}")))

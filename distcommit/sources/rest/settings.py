@@ -1,4 +1,4 @@
-"""Source of lists of records that a server returns: settings and planning."""
+"""Settings of the source of JSON records that a server returns, and planning."""
 
 from __future__ import annotations
 
@@ -137,12 +137,15 @@ class RestSource(SettingsModel, SourceSettings):
 
     @property
     def supports_retry_ranges(self) -> bool:
-        """True for times only, whose ranges end at a planned position. The end of other ranges is found by reading."""
+        """True if the watermark field has times. Their ranges have a planned end; the end of others is known after
+        reading.
+        """
         return any(self._watermark_of(urn).kind is Kind.TIME for urn in self.datasets)
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """The URL's path, because servers may be renamed, and the parameters that contain the dataset. The watermark
-        field is in each dataset's watermark, as its incarnation."""
+        """Return the URL's path, because servers may be renamed, and the parameters that contain the dataset's name.
+        The incarnation of each dataset's watermark has the watermark field.
+        """
         another = (
             "put it back: positions in other lists are those of other records. To read these, give the job new folders"
             " (paths)."
@@ -155,12 +158,14 @@ class RestSource(SettingsModel, SourceSettings):
         return dataset_urn in self.datasets
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Rows are identified by the added columns; the watermark field is in each record."""
+        """Return the extract by the settings. The added columns identify rows; the watermark field is within each
+        record.
+        """
         columns = (PARTITION_COLUMN, OFFSET_COLUMN)
         return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (self._watermark_of(dataset_urn).field,))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
-        """Plan owned idle datasets by the clock of this machine. No request is sent."""
+        """Plan owned, idle datasets up to the present time of this machine. No request is sent."""
         now = datetime.now(UTC)
         for urn in sorted(filter(owned, self.datasets)):
             state = states.get(urn)
@@ -176,7 +181,9 @@ class RestSource(SettingsModel, SourceSettings):
                 yield planned
 
     def check_connection(self) -> str:
-        """Request the first page of the first dataset, once. If the server rejects it, other datasets may be read."""
+        """Request the first page of the first dataset. A rejection is reported as text, because other datasets may
+        be readable.
+        """
         urn, timeout_s = self.datasets[0], min(self.timeout_s, _SHORT_TIMEOUT_S)
         impatient = self.model_copy(update={"timeout_s": timeout_s, "response_timeout_s": 2 * timeout_s, "retries": 0})
         extractor = impatient.open()
@@ -191,7 +198,7 @@ class RestSource(SettingsModel, SourceSettings):
         return f"{self.url.replace(_DATASET, urn)} responds"
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """The incarnations of datasets whose field in the job file is still that of their state."""
+        """Return the stored incarnations of datasets whose watermark field is still that of the job file."""
         current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
         return {urn: stored for urn, stored in stored_incarnations(states, {}).items() if stored == current.get(urn)}
 

@@ -1,25 +1,27 @@
-"""Plan of one table: the next range of its watermark column.
+"""The next range of one table: from its watermark to an end below which no row should be added any more.
 
-A range is half-open. Its end is a value below which no row should be added any more:
+The end (exclusive) depends on the watermark column:
 
-- after the greatest value of a column of unique integers;
-- before the greatest value if several rows may have one value: the newest group waits for a greater value;
-- before the database's own present second in a column of times, so that rows of the future and of the present second
-  wait.
+- unique integers: after the greatest value;
+- other integers and text: before the greatest value, because more rows with it may follow;
+- timestamps: before the database's present second.
 
-The end is lower by `lookback`, for rows that commit later with lower values.
+The end is lower by `lookback`, for rows that commit late with lower values. Rows at or above the end are left for later
+runs. They are counted without another pass over the table.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 import sqlalchemy as sa
 
 from distcommit.core.errors import SourceError
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit
@@ -37,7 +39,15 @@ from distcommit.sources.watermark_column import (
     position_of,
 )
 
-__all__ = ["QueryChangedError", "missing_values_warning", "plan_table"]
+MAX_COUNTED = 10_000
+"""Maximum number of rows above a range that are counted by an index. If there are more, this number is a minimum."""
+_TIES = "they have the greatest value of the watermark column, and are read once there is a greater one"
+_PRESENT = "their times are not before the database's present second, and are read once they are"
+_LOOKBACK = "they are within source.lookback of the end of the watermark column, and are read once they are not"
+_LIMIT = "source.records_per_dataset was reached, and the next run continues there"
+_RETRIED = "an earlier run could not read the range below them, which is read first"
+
+__all__ = ["MAX_COUNTED", "QueryChangedError", "missing_values_warning", "plan_table"]
 
 
 class QueryChangedError(PlanError):
@@ -70,18 +80,20 @@ def plan_table(
     limit: int,
     rows_per_unit: int,
     note: Callable[[str], None],
-) -> DatasetPlan | None:
-    """Return the plan of one table; None if it has no new rows.
+) -> tuple[DatasetPlan | None, DeferredRecords | None]:
+    """Plan the next range of one table. Return the plan, and the rows that are left for later runs.
+
+    The plan is None if the table has no new rows; the second value is None if no rows are left.
 
     Args:
         connection: a connection in a transaction.
         table: the table.
-        state: stored state of the dataset.
-        retried_end: end of a failed range that is read again first; ignored if none of its rows is left.
+        state: the dataset's stored state.
+        retried_end: end of a failed range that is read before newer rows; ignored if none of its rows exists any more.
         from_latest: whether a table that was never read begins at its present end. It then gets a work unit even if
             that is empty, so that its position is stored.
-        limit: approximate number of rows that one run reads, 0 for all. Rows of one value are read together.
-        rows_per_unit: approximate number of rows of a work unit. Rows of one value are in one work unit.
+        limit: approximate number of rows that one run reads, 0 for all. Rows with one value are read together.
+        rows_per_unit: approximate number of rows of a work unit. Rows with one value are in one work unit.
         note: called with each warning about a planned table.
 
     Raises:
@@ -89,26 +101,28 @@ def plan_table(
         PlanError: if the stored position is above the column's greatest value.
         SourceError: if the stored position is not one of the column, or the column has values that can't be positions.
     """
-    beginning = BEGINNINGS[table.kind]
     stored = _stored(table, state)
-    end = _end(connection, table, stored, note)
-    low = stored if stored is not None else end if from_latest else beginning
-    high = end if at_or_past(end, low) else low
-    newest, high = high, end_of_retry(retried_end, table.incarnation, low, high)
-    size = _count(connection, table, low, high)
-    if not size and high != newest:
-        high, size = newest, _count(connection, table, low, newest)
-    if not size and stored is not None:
-        return None
-    if limit and size > limit:
-        high, size = _cut(connection, table, low, high, limit), limit
-    units = _units(connection, table, low, high, size, rows_per_unit)
+    newest_end, greatest = _end(connection, table, stored, note)
+    low = stored if stored is not None else newest_end if from_latest else BEGINNINGS[table.kind]
+    newest_high = newest_end if at_or_past(newest_end, low) else low
+    high = end_of_retry(retried_end, table.incarnation, low, newest_high)
+    counts = _count(connection, table, low, high, greatest)
+    if not counts.rows and high != newest_high:
+        high, counts = newest_high, _count(connection, table, low, newest_high, greatest)
+    cause = _cause(table) if high == newest_high else _RETRIED
+    if not counts.rows and stored is not None:
+        return None, counts.deferred(table.name, cause)
+    if limit and counts.rows > limit:
+        high, cause = _cut(connection, table, low, high, limit), _LIMIT
+        counts = _Counts(limit, counts.rows - limit + counts.above, is_minimum=True)
+    units = _units(connection, table, low, high, counts.rows, rows_per_unit)
     start = Watermark({PARTITION: low} if stored is None else {}, table.incarnation)
-    return DatasetPlan(table.name, state.watermark if state else None, start, units)
+    plan = DatasetPlan(table.name, state.watermark if state else None, start, units)
+    return plan, counts.deferred(table.name, cause)
 
 
 def missing_values_warning(connection: sa.Connection, table: Table) -> str:
-    """Return the error about rows without a value in the watermark column, as text; empty if there are none."""
+    """Return an error text about rows without a value in the watermark column; empty if there are none."""
     rows = connection.scalars(table.nulls()).one() if table.may_be_null else 0
     if not rows:
         return ""
@@ -125,8 +139,51 @@ def missing_values_warning(connection: sa.Connection, table: Table) -> str:
     return str(error)
 
 
-def _count(connection: sa.Connection, table: Table, low: Position, high: Position) -> int:
-    return int(connection.scalars(table.count(low, high)).one()) if high != low else 0
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Rows of a range, and rows above it: exact, or at least so many."""
+
+    rows: int
+    above: int
+    is_minimum: bool = False
+
+    def deferred(self, table: str, cause: str) -> DeferredRecords | None:
+        return DeferredRecords(table, self.above, cause, self.is_minimum) if self.above > 0 else None
+
+
+def _count(
+    connection: sa.Connection, table: Table, low: Position, high: Position, greatest: Position | None
+) -> _Counts:
+    """Count the rows of [low, high) and the rows at or above `high`.
+
+    The rows above are counted in a bounded query if the column has an index. Otherwise they are counted in the query
+    that counts the range. If there is no such query, one row is reported as a minimum if `greatest` proves that it
+    exists.
+
+    Args:
+        connection: a connection in a transaction.
+        table: the table.
+        low: begin of the range.
+        high: end of the range, exclusive.
+        greatest: greatest value of the column; None if it was not queried or does not exist.
+    """
+    has_above = greatest is None or at_or_past(greatest, high)
+    if high != low and has_above and not table.is_indexed:
+        rows, above = connection.execute(table.count_both(low, high)).one()
+        return _Counts(rows, above)
+    rows = int(connection.scalars(table.count(low, high)).one()) if high != low else 0
+    if not has_above:
+        return _Counts(rows, 0)
+    if not table.is_indexed:
+        return _Counts(rows, 0 if greatest is None else 1, is_minimum=True)
+    above = int(connection.scalars(table.count_from(high, MAX_COUNTED + 1)).one())
+    return _Counts(rows, min(above, MAX_COUNTED), is_minimum=above > MAX_COUNTED)
+
+
+def _cause(table: Table) -> str:
+    if table.rules.lookback:
+        return _LOOKBACK
+    return _PRESENT if table.kind is Kind.TIME and not table.rules.to_newest else _TIES
 
 
 def _mark(table: Table, position: Position) -> Watermark:
@@ -136,7 +193,7 @@ def _mark(table: Table, position: Position) -> Watermark:
 def _units(
     connection: sa.Connection, table: Table, low: Position, high: Position, size: int, rows_per_unit: int
 ) -> tuple[WorkUnit, ...]:
-    """Split the range into consecutive work units. All rows of a boundary's value are in the later one."""
+    """Split a range into consecutive work units. A work unit begins with the first row of its lowest value."""
     begins, numbers = [low], [1]
     if size > rows_per_unit:
         values = connection.execute(table.values_each(low, high, rows_per_unit)).all()
@@ -161,25 +218,27 @@ def _stored(table: Table, state: DatasetState | None) -> Position | None:
     return stored_position(table.name, state, table.incarnation, lambda position: is_position(table.kind, position))
 
 
-def _end(connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]) -> Position:
-    """Return the end of the range that may be read now.
+def _end(
+    connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
+) -> tuple[Position, Position | None]:
+    """Return the end of the range that may be read now, and the greatest value of the column if it was queried.
 
     Raises:
         PlanError: if the greatest value is below the stored position.
     """
     lookback, beginning = table.rules.lookback, BEGINNINGS[table.kind]
     if table.kind is Kind.TIME:
-        return _end_of_times(connection, table, stored, note)
+        return _end_of_times(connection, table, stored, note), None
     newest = connection.scalars(table.newest()).one()
     if newest is None:  # a queue that was consumed, or a truncated table: the next rows decide
-        return beginning
-    top = table.position(newest)
+        return beginning, None
+    top = greatest = table.position(newest)
     if isinstance(top, int) and table.is_unique:
         top += 1
     if stored is not None and not at_or_past(top, stored):
         raise _went_back(table, stored, top)
     if isinstance(top, int):
-        return max(top - lookback, as_offset(beginning))
+        return max(top - lookback, as_offset(beginning)), greatest
     if lookback:
         raise SourceError(
             "a watermark column of text must have lookback 0",
@@ -190,13 +249,13 @@ def _end(connection: sa.Connection, table: Table, stored: Position | None, note:
             found=str(lookback),
             todo=f"if its rows commit in the order of their values, set source.overrides.{table.name}.lookback to 0",
         )
-    return top
+    return top, greatest
 
 
 def _end_of_times(
     connection: sa.Connection, table: Table, stored: Position | None, note: Callable[[str], None]
 ) -> Position:
-    """Return the end of the range of a column of times; a first run notes the rows that it skips."""
+    """Return the end of the range of a column of times. A first run notes rows that may never be read."""
     lookback = table.rules.lookback
     end = end_of_times(connection.scalars(sa.select(sa.func.now())).one(), lookback)
     if not table.rules.to_newest and stored is not None:
@@ -216,8 +275,10 @@ def _end_of_times(
         return end
     if table.rules.to_newest:
         return stored if stored is not None and at_or_past(stored, before) else before
+    if at_or_past(position_of(Kind.TIME, newest), end):
+        return end
     note(
-        f"the first run ends at {end}, behind the greatest value of {table.rules.watermark},"
+        f"the first run ends at {end}, after the greatest value of {table.rules.watermark},"
         f" {position_of(Kind.TIME, newest)}: rows that are inserted later with times between the two are never read. If"
         " there can be such rows, set source.times_end to newest before they come"
     )
@@ -247,7 +308,9 @@ def _no_key_any_more(table: Table, top: int) -> SourceError:
 
 
 def _cut(connection: sa.Connection, table: Table, low: Position, high: Position, limit: int) -> Position:
-    """Return the end of about `limit` rows: the value of the row after them, unless all of them have it."""
+    """Return the end of a range of about `limit` rows: the value of the next row, or if all rows before it have the
+    same value, the next greater one.
+    """
     first = table.position(connection.scalars(table.value_after(low, high, 0)).one())
     at = table.position(connection.scalars(table.value_after(low, high, limit)).one())
     if at != first:

@@ -1,4 +1,4 @@
-"""Source of a database's tables and queries: settings and planning."""
+"""Settings of the source of a database's tables and queries."""
 
 from __future__ import annotations
 
@@ -183,8 +183,9 @@ class SqlSource(SettingsModel, SourceSettings):
         return not self.is_snapshot
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """The database's name (the path of a SQLite file), because servers may be renamed, and the schema. Watermark
-        column and query are in each dataset's watermark, as its incarnation."""
+        """Return the database's name (the path of a SQLite file), because servers may be renamed, and the schema. The
+        incarnation of each dataset's watermark has the watermark column and the query.
+        """
         return {
             "database": FixedSetting(unquote(urlsplit(self.url).path.removeprefix("/")), _ANOTHER_DATABASE),
             "schema": FixedSetting(self.schema_name or "", _ANOTHER_DATABASE),
@@ -206,23 +207,24 @@ class SqlSource(SettingsModel, SourceSettings):
         return (*self.tables, *self.queries)
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Extract by the settings. Work units have the primary key, too."""
+        """Return the extract by the settings. Work units add the primary key."""
         column = self.selection.rules_of(dataset_urn).watermark
         namespace = self.schema_name or unquote(urlsplit(self.url).path.removeprefix("/"))
         return Extract(namespace, dataset_urn, TableType(self.table_type), (), (column,) if column else ())
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-        """Plan owned idle tables that have new rows, on one connection.
+        """Plan owned, idle tables that have new rows, on one connection.
 
-        A table's problem is reported, and the others are planned. Rows without a value in the watermark column are
-        reported beside the plan of their table.
+        A table's problem is reported, and the others are planned. Rows without a value in the watermark column are a
+        problem of a table that is planned nevertheless. Rows that are left for later runs are counted
+        (`DeferredRecords`).
 
         Raises:
             TransientError: if the server can't be reached, or the connection breaks.
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
         database = self._database()
-        from distcommit.sources.sql.planning import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+        from distcommit.sources.sql.planner import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         def predicate(table: str) -> bool:
             state = states.get(table)
@@ -235,12 +237,12 @@ class SqlSource(SettingsModel, SourceSettings):
 
     def check_connection(self) -> str:
         database = self._database()
-        from distcommit.sources.sql.planning import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+        from distcommit.sources.sql.planner import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         return count_tables(database, self.selection)
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """The incarnations of datasets whose column and query in the job file are still those of their state."""
+        """Return the stored incarnations of datasets whose column and query are still those of the job file."""
         rules = {urn: self.selection.rules_of(urn) for urn in states}
         return {
             urn: stored
@@ -249,7 +251,9 @@ class SqlSource(SettingsModel, SourceSettings):
         }
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Yield the problems of positions that no column can have. Only the next plan compares them with the column."""
+        """Yield the problems of positions that no kind of column can have. Only the next plan compares a position with
+        its column.
+        """
         return position_problems(datasets, self.selection)
 
     def open(self) -> SqlExtractor:
@@ -265,7 +269,7 @@ class SqlSource(SettingsModel, SourceSettings):
 
     @cached_property
     def selection(self) -> Tables:
-        """Tables and queries of the job with their rules; cached, because it is requested for each of them."""
+        """The selected tables and queries with their rules. Cached, because each of them asks for it."""
         lookback, queries = self.lookback or 0, queries_of(self.queries, self._dialect)
         to_newest = self.times_end == "newest"
         rules = TableRules(self.watermark, lookback, to_newest=to_newest)

@@ -1,4 +1,4 @@
-"""Spark's readers as a source: reader, options, and the column that identifies new rows."""
+"""Settings of the source that reads by a reader of Spark."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _FETCH_OPTIONS = frozenset(
         *("keytab", "principal", "refreshkrb5config", "connectionprovider"),
     }
 )
-"""Options of `jdbc` that do not affect which rows there are, in lower case."""
+"""Options of `jdbc`, in lower case, that do not change which rows are read."""
 _FILE_SYSTEM = "fs."
-"""Prefix of options of Hadoop's file systems, which affect only how and by whom they are accessed."""
+"""Prefix of options of Hadoop's file systems, such as credentials, which do not change which rows are read."""
 _JDBC_HOST = re.compile(r"^(jdbc:.*?//)[^/?;]*(?=/[^/?;])")
 Option = bool | int | float | str
 
@@ -116,15 +116,15 @@ class SparkSource(SettingsModel, SourceSettings):
         return extract_by(self.format, self.watermark, dataset_urn)
 
     def reader_options(self, dataset: str) -> dict[str, str]:
-        """Return the options with which Spark reads a dataset, password included, as text."""
+        """Return the reader options of a dataset as texts, the password included."""
         password = with_secret_files(self.password.get_secret_value())
         options = {**self.options, **({"password": password} if password else {}), **self.datasets[dataset]}
         return {name: _written(value) for name, value in options.items()}
 
     def reader_of(self, dataset: str) -> str:
-        """Return a digest of a dataset's reader and of its options that may affect which rows there are.
+        """Return a digest, 12 hexadecimal digits, of the reader and the options that may change which rows are read.
 
-        It has twelve hexadecimal digits. Another host of the same database has the same digest.
+        Another host of the same database has the same digest.
         """
         both = {**self.options, **self.datasets[dataset]}
         options = {name.lower(): _written(value) for name, value in both.items()}
@@ -139,11 +139,11 @@ class SparkSource(SettingsModel, SourceSettings):
         raise _not_staged()
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return nothing: the next plan determines the column and the reader from the job file."""
+        """Return nothing. The next plan uses the column and the reader of the job file."""
         return {}
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
-        """Check positions: numbers of snapshots, or values of the watermark column of either type."""
+        """Check positions: numbers of snapshots, or integers and times of the watermark column."""
         for urn, positions in datasets.items():
             if urn not in self.datasets:
                 yield f"{urn!r} is not one of source.datasets"

@@ -1,4 +1,4 @@
-"""The section `source` of type `python`."""
+"""Settings of a custom source."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class PythonSource(
     type: Literal["python"]
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the class name and the class's own pins. A renamed class can pin its old name as `class`."""
+        """Return the class's name as `class`, and the fixed settings of the class. If the class is renamed, its own
+        `fixed_settings` can return the old name as `class`.
+        """
         with self.guard():
             return {"class": FixedSetting(self.class_name), **self.instance.fixed_settings()}

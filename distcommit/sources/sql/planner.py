@@ -1,4 +1,4 @@
-"""Planning of all tables and queries on one connection. A table's problem is reported, and the others are planned."""
+"""Planner of all tables and queries on one connection. A table's problem is reported, and the others are planned."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from msgspec import structs
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.extract_description import Extract, with_extract
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
+from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.work import DatasetPlan
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
-from distcommit.sources.sql.plan import missing_values_warning, plan_table
+from distcommit.sources.sql.next_range import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.rules import Tables
 from distcommit.sources.sql.tables import Reflected, full_table_of, reflect, reflect_table, table_names, table_of
@@ -29,14 +30,14 @@ _CHUNK = 256
 
 
 class PlanRules(Protocol):
-    """Settings of the source that planning needs."""
+    """The settings of the source that planning needs."""
 
     @property
     def selection(self) -> Tables:
         """Tables and queries of the job, with their rules."""
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        """Return a table's settings."""
+        """Return the table that a dataset is an extract of."""
 
     @property
     def start(self) -> str:
@@ -54,7 +55,7 @@ class PlanRules(Protocol):
 def plan_tables(
     database: Database, rules: PlanRules, predicate: Callable[[str], bool], states: SourceState
 ) -> Iterator[Planned]:
-    """Plan the wanted tables and queries of the job.
+    """Plan the job's tables and queries for which `predicate` is true.
 
     Raises:
         TransientError: if the server can't be reached, or the connection breaks.
@@ -81,7 +82,7 @@ def plan_tables(
 
 
 def count_tables(database: Database, select: Tables) -> str:
-    """Return how many tables and queries are selected, as text. Closes the database. Raises as `plan_tables`."""
+    """Return how many tables and queries are selected, as text. Closes the connection. Raises as `plan_tables`."""
     try:
         with database.reading() as connection:
             names = table_names(connection, select.schema)
@@ -97,7 +98,7 @@ def _plan_one(
     name: str,
     table_description: Reflected | None,
     states: SourceState,
-) -> Iterator[DatasetPlan | DatasetProblem | SkippedDataset]:
+) -> Iterator[Planned]:
     select, state = rules.selection, states.get(name)
     requested = select.rules_of(name)
     untold, notes = "", list[str]()
@@ -109,12 +110,13 @@ def _plan_one(
         reflected = reflected.with_keys(name, requested.keys)
         location = (reflected, requested, connection.dialect.name, select.schema)
         planned: DatasetPlan | None
+        deferred: DeferredRecords | None = None
         if not requested.watermark:
             planned = plan_snapshot(name, state, connection.scalars(full_table_of(name, *location).count()).one())
         else:
             table = table_of(name, *location)
             untold = missing_values_warning(connection, table)
-            planned = plan_table(
+            planned, deferred = plan_table(
                 connection,
                 table,
                 state,
@@ -129,6 +131,8 @@ def _plan_one(
         yield SkippedDataset(name, text, "rows may never be read")
     if untold:
         yield DatasetProblem(name, untold)
+    if deferred is not None:
+        yield deferred
     if planned is not None:
         extract = structs.replace(rules.extract_of(name), keys=reflected.keys)
         units = (
@@ -149,7 +153,9 @@ def _of_one_name(name: str) -> SourceError:
 
 
 def _reflected(database: Database, names: Sequence[str], schema: str | None) -> dict[str, Reflected]:
-    """Reflect tables together; return nothing if one of them makes the request fail."""
+    """Describe tables with one request. Return nothing if the request fails; the tables are then described one by
+    one.
+    """
     try:
         with database.reading() as connection:
             return reflect(connection, names, schema)
@@ -158,6 +164,6 @@ def _reflected(database: Database, names: Sequence[str], schema: str | None) -> 
 
 
 def _require_server(database: Database) -> None:
-    """Raise TransientError if the server can't be reached, because no other table can be planned then."""
+    """Raise TransientError if the server can't be reached: the error is then not a problem of one table."""
     with database.reading() as connection:
         connection.exec_driver_sql("SELECT 1")

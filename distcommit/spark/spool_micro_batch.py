@@ -1,4 +1,4 @@
-"""A streaming query's micro-batch, spooled for the run that commits it."""
+"""Spooling of a streaming query's micro-batch, for the run that commits it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, spooled_micro_batch, spooled_query
-from distcommit.sources.micro_batch.source import Spool, SpooledBatch
+from distcommit.sources.micro_batch.spool import Spool
+from distcommit.sources.micro_batch.spooled_batch import SpooledBatch
 from distcommit.stores.folders.staging import remove_attempts
 from distcommit.stores.state.job_store import JobStore
 
@@ -19,7 +20,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """Return the id that the streaming query keeps in its checkpoint.
+    """Return the streaming query's id, which its checkpoint stores.
 
     Raises:
         ConfigurationError: if the caller is not a query's `foreachBatch`.
@@ -47,10 +48,12 @@ def query_id_of(batch: DataFrame) -> str:
 def spooled(
     batch: DataFrame, batch_id: int, query_id: str, dataset_column: str, store: JobStore, partitions: int
 ) -> Iterator[SpooledBatch]:
-    """Spool the micro-batch as a source, until the block ends. Spooled rows of the query's dead runs are deleted.
+    """Spool a micro-batch, and yield the source that reads it. The spool is deleted at the end of the block.
+
+    Spooled rows of dead runs of the same query are deleted, too.
 
     Raises:
-        ConfigurationError: if it lacks the dataset column.
+        ConfigurationError: if the micro-batch lacks the dataset column.
     """
     if dataset_column not in batch.columns:
         raise ConfigurationError(
