@@ -41,7 +41,10 @@ def fixed_settings_of(config: JobConfig, path: Path | None = None, overrides: Se
         GROUPED_BY: FixedSetting(config.task_flow().grouping_sink.grouped_by, unrecorded=BY_DATASET),
     }
     named = path if path is not None and not any(text.startswith("paths") for text in overrides) else None
-    fixed_settings = FixedSettings(settings, carry_over(config, named, overrides)) if named else FixedSettings(settings)
+    fixed_settings = FixedSettings(settings)
+    if named:
+        restarted_by = _command("run", named, (*overrides, *_new_locations(config)))
+        fixed_settings = FixedSettings(settings, carry_over(config, named, overrides), restarted_by)
     moved = _command("store rebucket", named, overrides) if named else "distcommit store rebucket JOB.yaml"
     todo = f"put it back; or have all datasets go on where they stand, here: `{moved}`, or in new folders:"
     otherwise = f"{todo} `{fixed_settings.carried_by}`"
@@ -56,10 +59,13 @@ def movable(source: SourceSettings) -> tuple[str, ...]:
 
 def carry_over(config: JobConfig, path: Path, overrides: Sequence[str]) -> str:
     """Return the command that gives the job, as configured, new folders with the watermarks of the old ones."""
-    locations = [f"paths.{name}={_next_name(position)}" for name, position in config.paths.model_dump().items()]
-    return (
-        f"{_command('migrate import-watermarks', path, (*overrides, *locations))} {shlex.join(['--from', str(path)])}"
-    )
+    moved = _command("migrate import-watermarks", path, (*overrides, *_new_locations(config)))
+    return f"{moved} {shlex.join(['--from', str(path)])}"
+
+
+def _new_locations(config: JobConfig) -> list[str]:
+    """Return overrides that name new folders beside the job's own."""
+    return [f"paths.{name}={_next_name(location)}" for name, location in config.paths.model_dump().items()]
 
 
 def _command(name: str, path: Path, overrides: Sequence[str]) -> str:

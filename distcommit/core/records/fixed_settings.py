@@ -32,10 +32,12 @@ class FixedSettings:
     Attributes:
         settings: the values by their names in the job file.
         carried_by: the command that carries the stored state over to other values, for messages.
+        restarted_by: the command that runs the job in new folders from its start, for messages.
     """
 
     settings: Mapping[str, FixedSetting] = field(default_factory=dict)
     carried_by: str = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
+    restarted_by: str = ""
 
     def __getitem__(self, name: str) -> str:
         """Return the value of a setting."""
