@@ -14,8 +14,8 @@ from distcommit.core.interfaces.source import SourceSettings
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 
 _ANOTHER_TYPE = (
-    "put source.type back: positions of one type of source have no meaning in another. To read "
-    "with this one, give the job new folders (paths)."
+    "restore the old source.type, because positions of one type of source have no meaning in another; or give the job"
+    " new folders (paths)"
 )
 GROUPED_BY = "sink.commit_group"
 """The setting by which datasets are grouped."""
@@ -46,8 +46,10 @@ def fixed_settings_of(config: JobConfig, path: Path | None = None, overrides: Se
         restarted_by = _command("run", named, (*overrides, *_new_locations(config)))
         fixed_settings = FixedSettings(settings, carry_over(config, named, overrides), restarted_by)
     moved = _command("store rebucket", named, overrides) if named else "distcommit store rebucket JOB.yaml"
-    todo = f"put it back; or have all datasets go on where they stand, here: `{moved}`, or in new folders:"
-    otherwise = f"{todo} `{fixed_settings.carried_by}`"
+    otherwise = (
+        f"restore the old value. To keep the value of the job file and all positions, run `{moved}`, which moves the"
+        f" datasets in these folders, or `{fixed_settings.carried_by}`, which continues them in new folders"
+    )
     changed = {name: replace(settings[name], otherwise=otherwise) for name in movable(source)}
     return replace(fixed_settings, settings={**settings, **changed})
 

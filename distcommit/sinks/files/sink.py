@@ -45,8 +45,8 @@ from distcommit.sinks.table_formats.partition_values import PartitionValues
 from distcommit.steps.rename import FsRenameCommitStep
 
 _OTHER_PARTITIONS = (
-    "put it back: what is in the folders of before would stay beside what takes its place. For other folders give the"
-    " job new ones (paths)"
+    "restore the old partition_by, because files in folders of the old one would never be replaced; or give the job new"
+    " folders (paths)"
 )
 
 

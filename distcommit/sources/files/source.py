@@ -34,10 +34,9 @@ from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import VALUE, FileFormat
 
 _OTHER_PATHS = (
-    "put them back, in their order: files that are read are remembered by the number of their pattern and their path"
-    " below its folder, so that by others they might be read again, or passed over. To read by others, give the job new"
-    " folders (paths): all files are new there, or those from a time on, by"
-    " `distcommit dataset set-watermark --new`"
+    "restore the old source.paths in their order, because watermarks identify files by the number of their pattern and"
+    " the path below its folder; or give the job new folders (paths), where all files are new"
+    " (`distcommit dataset set-watermark --new` skips those before a time)"
 )
 
 

@@ -14,7 +14,7 @@ from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.job_store import JobStore
 
 
-def find_committed(store: JobStore, epoch: int, *, at_target: bool) -> str:
+def find_committed(store: JobStore, epoch: int, *, at_target: bool, regroups: bool) -> str:
     """Return the first state that depends on the fixed settings, for a message; empty if there is none.
 
     Costs one read of the job log and of each bucket's log, and a listing of the output.
@@ -24,6 +24,8 @@ def find_committed(store: JobStore, epoch: int, *, at_target: bool) -> str:
         epoch: epoch of the run that asks; its fences keep older runs from adding such state afterwards. 0 for a caller
             that only reads.
         at_target: whether data of aborted attempts at a sink's target counts, too.
+        regroups: whether a dataset counts that the store's commit groups assign to another bucket than its state's,
+            although nothing of it is committed. Its state must be moved first.
 
     Raises:
         FencedError: if a newer run than `epoch` has begun.
@@ -34,7 +36,9 @@ def find_committed(store: JobStore, epoch: int, *, at_target: bool) -> str:
         require_fence(fold, epoch, log.folder)
     if fold.under_way is not None:
         return "`distcommit store rebucket` has begun a move and not finished it"
-    buckets = run_parallel(store.fs.parallel_buckets, partial(_find_in_bucket, store, epoch), range(store.buckets))
+    buckets = run_parallel(
+        store.fs.parallel_buckets, partial(_find_in_bucket, store, epoch, regroups), range(store.buckets)
+    )
     if in_logs := next(filter(None, buckets), ""):
         return in_logs
     if published := first_published(store.fs, store.roots.output):
@@ -42,7 +46,7 @@ def find_committed(store: JobStore, epoch: int, *, at_target: bool) -> str:
     return _find_attempt(store) if at_target else ""
 
 
-def _find_in_bucket(store: JobStore, epoch: int, bucket: int) -> str:
+def _find_in_bucket(store: JobStore, epoch: int, regroups: bool, bucket: int) -> str:
     log = store.bucket_log(bucket)
     try:
         fold = log.refresh()
@@ -55,8 +59,8 @@ def _find_in_bucket(store: JobStore, epoch: int, bucket: int) -> str:
     for urn, state in fold.datasets.items():
         if evidence := _committed_of(state):
             return f"dataset {urn} with {evidence}"
-        if store.planning_bucket(urn) != bucket:
-            return f"dataset {urn} in bucket {bucket}, which is not the one of its commit group"
+        if regroups and store.planning_bucket(urn) != bucket:
+            return f"the read failures of dataset {urn}, which are in another bucket than its new commit group"
     return ""
 
 

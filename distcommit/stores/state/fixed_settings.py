@@ -230,18 +230,23 @@ def _find_evidence(
     have been read before."""
     if recorded.mark is RecordMark.FINAL:
         return "watermarks or states that an operator command has put, or was about to put"
-    at_target = any("sink" in name.split(".") for name in changes)
-    return find_committed(store, epoch, at_target=at_target)
+    return find_committed(
+        store,
+        epoch,
+        at_target=any("sink" in name.split(".") for name in changes),
+        regroups=any(name.endswith(".commit_group") for name in changes),
+    )
 
 
 def _refusal(
     store: JobStore, changes: Mapping[str, tuple[str, FixedSetting]], evidence: str, fixed_settings: FixedSettings
 ) -> ConfigurationError:
-    otherwise = " ".join(dict.fromkeys(pin.otherwise for _, pin in changes.values() if pin.otherwise))
+    remedies = [pin.otherwise.rstrip(".") for _, pin in changes.values() if pin.otherwise]
+    otherwise = ". ".join(dict.fromkeys(remedies))
     if evidence is _NOTHING_COMMITTED:
         otherwise = "run the job, whose run records the changed settings, then repeat this command: `distcommit run`"
-    elif otherwise and "`" not in otherwise and fixed_settings.restarted_by:
-        otherwise = f"{otherwise.rstrip('.')}: `{fixed_settings.restarted_by}`"
+    elif fixed_settings.restarted_by and any(fixed_settings.carried_by not in remedy for remedy in remedies):
+        otherwise += f". To begin in new folders, run `{fixed_settings.restarted_by}`"
     return ConfigurationError(
         "a setting differs from the one that this store was filled with; it would change the meaning of stored data",
         id="SETTING_FIXED",
@@ -250,7 +255,7 @@ def _refusal(
         stored=evidence,
         expected=", ".join(f"{name}: {value}" for name, (value, _) in changes.items()),
         found=", ".join(f"{name}: {pin.value}" for name, (_, pin) in changes.items()),
-        todo=otherwise or f"restore it, or transfer the stored state to new folders: `{fixed_settings.carried_by}`",
+        todo=otherwise or f"restore the old value, or continue in new folders by `{fixed_settings.carried_by}`",
     )
 
 
