@@ -21,7 +21,7 @@ class DistcommitError(Exception):
     """Root of all errors that distcommit raises on purpose.
 
     Args:
-        subject: the subject and its failure, one clause.
+        failure: what failed and how, in one clause.
         id: its id in `core.error_catalogue`, if its action differs from that of the class's own id.
         expected: the required state.
         found: the actual state. If it quotes an error, only the innermost cause is printed, and its remedy only if
@@ -34,13 +34,13 @@ class DistcommitError(Exception):
     id = "OPERATION_FAILED"
 
     def __init__(
-        self, subject: str, *, id: str = "", expected: str = "", found: str = "", todo: str = "", **ids: object
+        self, failure: str, *, id: str = "", expected: str = "", found: str = "", todo: str = "", **ids: object
     ) -> None:
-        self.what, self.expected, self.found, self.todo = subject, expected, found, todo
+        self.failure, self.expected, self.found, self.todo = failure, expected, found, todo
         if id:
             self.id = id
         self.ids = {name: str(value) for name, value in ids.items()}
-        super().__init__(subject)
+        super().__init__(failure)
 
     def __str__(self) -> str:
         return f"{self.id}: {self.text}"
@@ -49,7 +49,7 @@ class DistcommitError(Exception):
     def text(self) -> str:
         """The text without the id."""
         actual, todo = _without_remedy(self.found, self.todo)
-        text = self.subject
+        text = self.named_failure
         if self.expected:
             text += f"; expected {self.expected}"
         if actual:
@@ -59,23 +59,25 @@ class DistcommitError(Exception):
         return printable(redacted(_LINE_BREAK.sub(" ", text)))
 
     @property
-    def subject(self) -> str:
+    def named_failure(self) -> str:
         """The failure with the names involved."""
         ids = ", ".join(f"{name}={printable(value)}" for name, value in self.ids.items())
-        return f"{self.what} [{ids}]" if ids else self.what
+        return f"{self.failure} [{ids}]" if ids else self.failure
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.what, self.fields())
+        return _rebuild, (type(self), self.failure, self.fields())
 
     def fields(self) -> dict[str, str]:
-        """Return the arguments, except `what`, from which `rebuilt` recreates the error."""
+        """Return the arguments, except `failure`, from which `rebuilt` recreates the error."""
         own_id = {} if self.id == type(self).id else {"id": self.id}
         return {**own_id, "expected": self.expected, "found": self.found, "todo": self.todo, **self.ids}
 
     @classmethod
-    def rebuilt(cls, what: str, fields: dict[str, str]) -> Self:
-        """Recreate the error from its parts. Pickle calls this."""
-        return cls(what, **fields)
+    def rebuilt(cls, failure: str, fields: dict[str, str]) -> Self:
+        """Recreate the error from its parts, as pickle does. Subclasses may have another constructor."""
+        error = cls.__new__(cls)
+        DistcommitError.__init__(error, failure, **fields)
+        return error
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -211,8 +213,8 @@ def copied(error: AnyError) -> AnyError:
     return twin.with_traceback(error.__traceback__)
 
 
-def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:
-    return kind.rebuilt(what, fields)
+def _rebuild(kind: type[DistcommitError], failure: str, fields: dict[str, str]) -> DistcommitError:
+    return kind.rebuilt(failure, fields)
 
 
 class ConfigurationError(DistcommitError):

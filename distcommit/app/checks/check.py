@@ -111,9 +111,14 @@ class CheckFailedError(ConfigurationError):
 
     id = "CHECK_FAILED"
 
-    def __init__(self, subject: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
-        super().__init__(subject, **details)
+    problems: tuple[CheckProblem, ...] = ()
+
+    def __init__(self, failure: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
+        super().__init__(failure, **details)
         self.problems = tuple(problems)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"problems": self.problems}
 
 
 def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = True, plan: bool = False) -> CheckResult:

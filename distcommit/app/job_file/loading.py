@@ -147,7 +147,7 @@ def _unfit_places(config: JobConfig, locations: Mapping[str, str]) -> Iterator[I
 
 def _of_error(error: ConfigurationError, *keys: str) -> Invalid:
     ids = "".join(f" {value}" for value in error.ids.values())
-    required = f"must be valid: {error.what}{ids}" + (f"; expected {error.expected}" if error.expected else "")
+    required = f"must be valid: {error.failure}{ids}" + (f"; expected {error.expected}" if error.expected else "")
     return Invalid(keys, required, error.found, error.todo)
 
 

@@ -51,7 +51,7 @@ def _find_in_bucket(store: JobStore, epoch: int, regroups: bool, bucket: int) ->
     try:
         fold = log.refresh()
     except CorruptError as error:
-        return f"log {log.folder}, which cannot be read: {error.what}"
+        return f"log {log.folder}, which cannot be read: {error.failure}"
     if epoch:
         require_fence(fold, epoch, log.folder)
         if fold.fence_epoch < epoch:
