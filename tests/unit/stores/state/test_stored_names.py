@@ -76,7 +76,7 @@ from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, StoredSchem
 from distcommit.stores.snapshots.expiry_cutoffs import EXPIRY_REQUEST_VERSION, ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import DELTA_VERSION, SnapshotDelta
 from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
-from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings
+from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings, RecordMark
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
 from distcommit.stores.state.plans import MANIFEST_VERSION, LentUnits, Manifest
