@@ -1,4 +1,4 @@
-"""The fixed settings of a job, which give its stored state meaning, and the command that carries the state over."""
+"""The fixed settings of a job, and the commands that continue or restart the job with other values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ _ANOTHER_TYPE = (
     " new folders (paths)"
 )
 GROUPED_BY = "sink.commit_group"
-"""The setting by which datasets are grouped."""
 _NUMBERED = re.compile(r"(.*)-(\d+)")
 
 
 def fixed_settings_of(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> FixedSettings:
-    """Return the fixed settings of a job, whose file is `path`, with overrides.
+    """Return the fixed settings of a job.
+
+    Args:
+        config: the job.
+        path: the job file, for commands in messages.
+        overrides: the `--set` options, for commands in messages.
 
     Raises:
         ConfigurationError: if a custom class with fixed settings can't be created.
@@ -60,13 +64,12 @@ def movable(source: SourceSettings) -> tuple[str, ...]:
 
 
 def carry_over(config: JobConfig, path: Path, overrides: Sequence[str]) -> str:
-    """Return the command that gives the job, as configured, new folders with the watermarks of the old ones."""
+    """Return the command that gives the job new folders and copies the watermarks of the present ones."""
     moved = _command("migrate import-watermarks", path, (*overrides, *_new_locations(config)))
     return f"{moved} {shlex.join(['--from', str(path)])}"
 
 
 def _new_locations(config: JobConfig) -> list[str]:
-    """Return overrides that name new folders beside the job's own."""
     return [f"paths.{name}={_next_name(location)}" for name, location in config.paths.model_dump().items()]
 
 

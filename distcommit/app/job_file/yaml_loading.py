@@ -1,4 +1,4 @@
-"""YAML without duplicate keys, and the positions of its keys. YAML's own reader silently takes the last of two keys."""
+"""Load YAML, reject duplicate keys, and find the line and column of a key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def load_yaml(text: str) -> Any:
     """Return the content of a YAML text.
 
     Raises:
-        yaml.YAMLError: if it is not YAML, or a mapping has a key twice.
+        yaml.YAMLError: if the text is not YAML, or a mapping has a key twice, of which YAML's own reader takes the
+        last.
     """
     try:
         return yaml.load(text, _Loader)
@@ -36,7 +37,7 @@ def load_yaml(text: str) -> Any:
 
 
 class Positions:
-    """The positions of the keys of a YAML text. There are none if the text is not YAML."""
+    """The line and column of each key of a YAML text."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -45,9 +46,11 @@ class Positions:
             self._root = None
 
     def of(self, keys: Key) -> tuple[int, int]:
-        """Return the line and column of a key, from 1; of the nearest section around it if it is missing.
+        """Return the line and column of a key, from 1. For a missing key, return those of the nearest section around
+        it.
 
-        An item of a list is at its value, the document itself at its first key. Without YAML both are 0.
+        An item of a list is at its value, the document itself at its first key. Both numbers are 0 if the text is not
+        YAML.
         """
         node = self._root
         if node is None:
@@ -70,7 +73,7 @@ def _child(node: yaml.Node, key: str | int) -> tuple[yaml.Node, yaml.Mark] | Non
 
 
 def _entries(node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-    """Yield the keys of a mapping with their values, its own before those that `<<` merges into it."""
+    """Yield the keys of a mapping with their values. Own keys come before those that `<<` merges."""
     merged: list[yaml.Node] = []
     for name, value in node.value:
         if name.tag == "tag:yaml.org,2002:merge":
