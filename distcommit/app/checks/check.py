@@ -21,8 +21,8 @@ from distcommit.app.checks.flow import FlowDescription, describe_flow
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.app.job_file.locations import require_separate
+from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.setting_problems import JobFileError
-from distcommit.app.job_file.yaml_loading import Positions
 from distcommit.core.errors import (
     ConfigurationError,
     DistcommitError,
@@ -207,7 +207,7 @@ class _Checks:
     failures: list[_Failure] = field(default_factory=list)
     flow: FlowDescription | None = None
     found: str = ""
-    _positions: Positions | None = None
+    _positions: KeyPositions | None = None
 
     @contextmanager
     def part(self, name: str, setting: str = "") -> Iterator[None]:
@@ -256,7 +256,7 @@ class _Checks:
         if self.path is None:
             return 0
         if self._positions is None:
-            self._positions = Positions(_text_of(self.path))
+            self._positions = KeyPositions(_text_of(self.path))
         keys = (int(key) if key.isdecimal() else key for key in setting.split("."))
         return self._positions.of(tuple(keys))[0]
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.locations import check_locations, keeps_access, normal_location, require_separate
+from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.renamed_settings import old_keys, with_new_names
 from distcommit.app.job_file.problems.section_models import DEFAULT_TYPES
 from distcommit.app.job_file.problems.setting_problems import JobFileError, SettingProblem
@@ -19,7 +20,7 @@ from distcommit.app.job_file.problems.setting_texts import Invalid, invalid_sett
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file, without_secrets
 from distcommit.app.job_file.sections.job_sections import PathSettings
 from distcommit.app.job_file.variables import texts_of, unset_in, with_variables
-from distcommit.app.job_file.yaml_loading import Positions, load_yaml
+from distcommit.app.job_file.yaml_loading import load_yaml
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import HIDDEN, redact
 from distcommit.core.support.setting_errors import Key
@@ -173,9 +174,9 @@ def _overlap(keys: Key, others: Key) -> bool:
 
 def _positioned(problems: Sequence[Invalid], file: Path, overrides: Sequence[str]) -> list[SettingProblem]:
     try:
-        positions = Positions(file.read_text(encoding="utf-8"))
+        positions = KeyPositions(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):  # a tree without a file
-        positions = Positions("")
+        positions = KeyPositions("")
     set_by = [text.partition("=")[0] for text in overrides]
     results = []
     for invalid in problems:

@@ -63,12 +63,12 @@ class ScheduleSettings(SettingsModel):
             return Cron(self.cron, self.time_zone)
         return Interval(round(self.interval_s * 1000))
 
-    def plan(self, fresh_s: float = 0, telling_s: float = 0) -> Plan:
+    def plan(self, fresh_s: float = 0, alerts_s: float = 0) -> Plan:
         """Return the job's schedule.
 
         Args:
             fresh_s: the job's smallest freshness target in seconds; 0 if there is none.
-            telling_s: the longest duration of the job's alerts in seconds.
+            alerts_s: the longest duration of the job's alerts in seconds.
         """
-        plan = Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000), notify_ms=round(telling_s * 1000))
+        plan = Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000), notify_ms=round(alerts_s * 1000))
         return replace(plan, fresh_ms=round(fresh_s * 1000)) if fresh_s else plan
