@@ -182,11 +182,8 @@ class SinkWriter(ABC):
         """
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:  # noqa: B027 - optional hook
-        """Receive positions without a record as the source is read.
-
-        A writer with a ledger or footers stores them with its records or returns them in `Prepared.holes`. The default
-        ignores them.
-        """
+        """Receive positions without a record as the source is read. A writer with a ledger or footers stores them with
+        its records or returns them in `Prepared.holes`. The default ignores them."""
 
     def note_filtered(self, filtered: Filtered) -> bool:
         """Receive, before `prepare_commit`, the input records that were filtered in this or another branch.
@@ -326,11 +323,8 @@ class Sink(Connected, ABC):
         """
 
     def required_columns(self) -> Sequence[str] | None:
-        """Return the columns that the settings require in all records, such as keys.
-
-        If only some columns are known before a record is read, `check_schema` is then called with the known ones, which
-        include the required ones. With None, the default, `check_schema` is called only if all columns are known.
-        """
+        """Return the columns that the settings require in all records, such as keys. If these are known before a
+        record is read, `check_schema` is called with all known columns; with None, only if all columns are known."""
         return None
 
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:

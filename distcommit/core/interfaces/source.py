@@ -119,11 +119,8 @@ class Extraction(ABC):
         """Return the payload bytes read so far."""
 
     def superseded_notes(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
-        """Return the filtered records and holes that superseded files record. The files that replace them record these
-        again.
-
-        Called after the iteration. The default returns none.
-        """
+        """Return, after the iteration, the filtered records and holes that superseded files record, so that the files
+        that replace them record these again. The default returns none."""
         return None, ()
 
     def with_maintenance_files(
@@ -173,11 +170,8 @@ class SourceState(dict[str, DatasetState]):
         return self.get(urn)
 
     def to_read_again(self, urn: str) -> Watermark | None:
-        """Return, by partition, the end of the range that an earlier run failed to read and this run must plan.
-
-        The job reads that range again, from the watermark on, before anything newer (`task.retry_across_runs`). None,
-        or an absent partition, means up to the source's newest end.
-        """
+        """Return, by partition, the end of the range that an earlier run failed to read and that must be planned before
+        anything newer (`task.retry_across_runs`). None, or an absent partition: the source's newest end."""
         return None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from functools import partial
 
 import pytest
 
@@ -316,9 +317,9 @@ def test_committed_dataset_freezes_settings_and_is_named() -> None:
     record_as(begun(machine), TOPIC)
     run_pinned(WORLD, machine, SOURCE, TOPIC)
     settings = begun(machine)
-    for act in (lambda: require_settings(store(machine), PARTITION), lambda: record_as(settings, PARTITION)):
+    for act in (partial(require_settings, store(machine)), partial(record_as, settings)):
         with pytest.raises(ConfigurationError, match="dataset a with a watermark") as refused:
-            act()
+            act(PARTITION)
         assert refused.value.id == "SETTING_FIXED"
     assert documents(machine) == [DOCUMENT]
 
