@@ -72,5 +72,5 @@ def test_source_and_sink_may_change_after_a_run_that_rejected_everything(tmp_pat
     path.write_text(yaml.safe_dump(job))
     code, output = typed(f"distcommit run {path}")
     assert code == 2, output
-    for words in ("source.paths: ", "dataset d with a watermark", "`distcommit run ", "paths.store="):
+    for words in ("sink.type: sqlite", "dataset d with a watermark", "`distcommit store rebucket ", "paths.store="):
         assert words in output, (words, json.dumps(output))
