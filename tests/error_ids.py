@@ -18,7 +18,7 @@ def watch_errors() -> None:
         _create(error, *args, **fields)
         entry = ERRORS.get(error.id)
         if entry is None or entry.error not in [kind.__name__ for kind in type(error).__mro__]:
-            _wrong.add(f"{error.id} of a {type(error).__name__}: {error.what}")
+            _wrong.add(f"{error.id} of a {type(error).__name__}: {error.failure}")
 
     setattr(DistcommitError, "__init__", create)  # noqa: B010 - mypy rejects an assignment of a method
 

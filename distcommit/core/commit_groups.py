@@ -15,17 +15,17 @@ MAX_GROUP_BYTES = 1024
 class CommitGroups:
     """The job's rule that assigns datasets to commit groups and buckets.
 
-    The rule depends on the sink alone, so every process that has the job's sink computes the same buckets.
+    The rule depends only on the sink, so that all processes with the same sink compute the same buckets.
 
     Attributes:
-        sink: the job's sink. None puts each dataset into a group of its own.
+        sink: the job's sink; None puts each dataset into a group of its own.
     """
 
     sink: Sink | None = None
 
     @property
     def are_named(self) -> bool:
-        """Return whether the sink names groups, so that datasets of one bucket may share a target."""
+        """Return whether the sink names groups, so that several datasets may share a target."""
         return self.sink is not None and self.sink.grouped_by != BY_DATASET
 
     def group_of(self, urn: str) -> str:
@@ -48,14 +48,17 @@ class CommitGroups:
         return group
 
     def bucket_of(self, urn: str, buckets: int) -> int:
-        """Return the bucket that holds the dataset's state, 0 <= bucket < buckets. Raises like `group_of`."""
+        """Return the bucket that holds the dataset's state, 0 <= bucket < buckets.
+
+        Raises:
+            ConfigurationError: as `group_of`.
+        """
         return bucket_of(self.group_of(urn), buckets)
 
     def planning_bucket(self, urn: str, buckets: int) -> int:
-        """Return the bucket whose owner plans the dataset.
+        """Return the bucket whose owner plans the dataset: `bucket_of`.
 
-        This is the bucket that holds its state. A dataset without a valid group has a planning bucket too, so that its
-        owner can report the problem.
+        If the dataset has no valid group, its URN gives the bucket, so that the bucket's owner can report the problem.
         """
         try:
             return self.bucket_of(urn, buckets)

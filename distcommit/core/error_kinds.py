@@ -16,13 +16,13 @@ from distcommit.core.errors import (
 )
 
 _KIND = re.compile(r"(?:work unit .* only: )?(\w+): ", re.DOTALL)
-"""The error's id, or the class name of a library's. A prefix names the work unit where only a part of it is
-committed."""
+"""The id at the beginning of an error text, or a class name for errors of libraries. A prefix may name a work unit."""
 
 
 def is_outage(text: str) -> bool:
     """Return whether the cause lies outside the data and the source's program: a transient error, a failed storage or
-    connection, or no report at all."""
+    connection, or a missing report.
+    """
     name = _class_name(text)
     return not name or name in {"OSError", "TimeoutError", *_names(TransientError), *_names(ConnectionError)}
 
@@ -52,7 +52,7 @@ def is_record(text: str, subject: str) -> bool:
 
 
 def _class_name(text: str) -> str:
-    """Return the name of the error's class; empty if the text reports no error."""
+    """Return the name of the error's class; empty if the text does not begin with an error."""
     match = _KIND.match(text)
     if match is None:
         return ""
@@ -60,7 +60,7 @@ def _class_name(text: str) -> str:
 
 
 def _names(kind: type[BaseException]) -> Iterator[str]:
-    """Yield the names of a class and of the classes below it, and the ids that these define outside the catalogue."""
+    """Yield the names and ids of an error class and of all its subclasses."""
     yield kind.__name__
     if "id" in vars(kind):
         yield vars(kind)["id"]

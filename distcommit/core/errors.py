@@ -21,11 +21,11 @@ class DistcommitError(Exception):
     """Root of all errors that distcommit raises on purpose.
 
     Args:
-        subject: the subject and its failure, one clause.
-        id: its id in `core.error_catalogue`, if its action differs from that of the class's own id.
+        failure: what failed and how, in one clause.
+        id: the error's id in `core.error_catalogue`, if its action differs from the action of the class's own id.
         expected: the required state.
-        found: the actual state. If it quotes an error, only the innermost cause is printed, and its remedy only if
-            `todo` is empty.
+        found: the actual state. If it quotes an error, only the innermost cause is printed, and the quoted remedy only
+            if `todo` is empty.
         todo: the remedy, in the imperative.
         **ids: the names involved (dataset, epoch, bucket, path, ...).
     """
@@ -34,22 +34,22 @@ class DistcommitError(Exception):
     id = "OPERATION_FAILED"
 
     def __init__(
-        self, subject: str, *, id: str = "", expected: str = "", found: str = "", todo: str = "", **ids: object
+        self, failure: str, *, id: str = "", expected: str = "", found: str = "", todo: str = "", **ids: object
     ) -> None:
-        self.what, self.expected, self.found, self.todo = subject, expected, found, todo
+        self.failure, self.expected, self.found, self.todo = failure, expected, found, todo
         if id:
             self.id = id
         self.ids = {name: str(value) for name, value in ids.items()}
-        super().__init__(subject)
+        super().__init__(failure)
 
     def __str__(self) -> str:
         return f"{self.id}: {self.text}"
 
     @property
     def text(self) -> str:
-        """The text without the id."""
+        """The message without the id at its beginning."""
         actual, todo = _without_remedy(self.found, self.todo)
-        text = self.subject
+        text = self.named_failure
         if self.expected:
             text += f"; expected {self.expected}"
         if actual:
@@ -59,23 +59,25 @@ class DistcommitError(Exception):
         return printable(redacted(_LINE_BREAK.sub(" ", text)))
 
     @property
-    def subject(self) -> str:
+    def named_failure(self) -> str:
         """The failure with the names involved."""
         ids = ", ".join(f"{name}={printable(value)}" for name, value in self.ids.items())
-        return f"{self.what} [{ids}]" if ids else self.what
+        return f"{self.failure} [{ids}]" if ids else self.failure
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.what, self.fields())
+        return _rebuild, (type(self), self.failure, self.fields())
 
     def fields(self) -> dict[str, str]:
-        """Return the arguments, except `what`, from which `rebuilt` recreates the error."""
+        """Return the keyword arguments from which `rebuilt` recreates the error."""
         own_id = {} if self.id == type(self).id else {"id": self.id}
         return {**own_id, "expected": self.expected, "found": self.found, "todo": self.todo, **self.ids}
 
     @classmethod
-    def rebuilt(cls, what: str, fields: dict[str, str]) -> Self:
-        """Recreate the error from its parts. Pickle calls this."""
-        return cls(what, **fields)
+    def rebuilt(cls, failure: str, fields: dict[str, str]) -> Self:
+        """Recreate the error from its parts, as pickle does. Subclasses may have another constructor."""
+        error = cls.__new__(cls)
+        DistcommitError.__init__(error, failure, **fields)
+        return error
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -92,7 +94,7 @@ _LEAST_CAUSE = 64
 _ID = re.compile("[A-Z]+(?:_[A-Z]+)+")
 _QUOTED = re.compile(f"{_ID.pattern}: ")
 _INNER = re.compile(rf"^{_ID.pattern}: .*; found (?={_ID.pattern}: )", re.DOTALL)
-"""The part of a quoted error that stands before the innermost cause."""
+"""The part of a quoted error before its innermost cause."""
 _LINE_BREAK = re.compile(r"\s*[\r\n]\s*")
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, line separators, direction marks and surrogates."""
@@ -118,7 +120,7 @@ def _escape(character: str) -> str:
 
 
 def plain_text(text: object, limit: int = 2000) -> str:
-    """Return a storable text of any object: valid UTF-8, `shortened` to `limit` characters."""
+    """Return a text of any object that can be stored: valid UTF-8, `shortened` to `limit` characters."""
     try:
         converted = str(text)
     except Exception:  # noqa: BLE001 - a custom class
@@ -129,7 +131,7 @@ def plain_text(text: object, limit: int = 2000) -> str:
 def shortened(text: str, limit: int) -> str:
     """Cut the text of an error to `limit` characters.
 
-    The cause is cut and the remedy stays whole, unless it leaves no room for the id and a beginning of the cause.
+    The cause is cut first. The remedy is cut only if it leaves no room for the id and the beginning of the cause.
     """
     _, mark, todo = text.rpartition(_TO_DO)
     room = limit - len(mark) - len(todo)
@@ -152,25 +154,27 @@ def split_remedy(text: str) -> tuple[str, str]:
 
 
 def kind_of(error: BaseException) -> str:
-    """Return the id of an error, or the class name of a library's."""
+    """Return the id of an error, or the class name for an error of a library."""
     return error.id if isinstance(error, DistcommitError) else type(error).__name__
 
 
 def error_text(error: BaseException, limit: int = 4000) -> str:
-    """Return the id (of a library's error the class) and the text of any error, storable and without secrets."""
+    """Return the id and the text of any error, without secrets, for storage. Errors of libraries have their class
+    name as id.
+    """
     text = plain_text(error.text if isinstance(error, DistcommitError) else error, 4 * limit)
     return reason_text(f"{kind_of(error)}: {text}", limit)
 
 
 def reason_text(text: object, limit: int = 2000) -> str:
-    """Return the reason of a failure, storable and without secrets."""
+    """Return the reason of a failure, without secrets, for storage."""
     return plain_text(redacted(plain_text(text, 10 * limit)), limit)
 
 
 def _without_remedy(actual: str, todo: str) -> tuple[str, str]:
-    """Return the actual state without the remedy of the error that it quotes, and the one remedy to print.
+    """Return the actual state without the remedy of the error that it quotes, and the remedy to print.
 
-    If it has more than that error, such as a list of several, all of it stays.
+    An actual state with more than one quoted error is returned unchanged.
     """
     if actual.count(_TO_DO) != 1 or not _QUOTED.match(actual):
         return actual, todo
@@ -179,9 +183,9 @@ def _without_remedy(actual: str, todo: str) -> tuple[str, str]:
 
 
 def add_ids(error: BaseException, **ids: object) -> None:
-    """Add the names of the objects involved to an error, unless it has them.
+    """Add the names of the objects involved to an error; names that the error has already stay.
 
-    An error that is not a DistcommitError gets them as a note, which tracebacks show.
+    Errors of libraries get the names as a note, which tracebacks show.
     """
     if isinstance(error, DistcommitError):
         error.ids |= {name: str(value) for name, value in ids.items() if name not in error.ids}
@@ -200,7 +204,7 @@ def named_by(**ids: object) -> Iterator[None]:
 
 
 def copied(error: AnyError) -> AnyError:
-    """Return a copy, so that several places can add their own ids; the error itself if it cannot be copied."""
+    """Return a copy of an error, to which the caller can add ids; the error itself if it cannot be copied."""
     try:
         twin = copy.copy(error)
     except Exception:  # noqa: BLE001 - a custom class
@@ -211,8 +215,8 @@ def copied(error: AnyError) -> AnyError:
     return twin.with_traceback(error.__traceback__)
 
 
-def _rebuild(kind: type[DistcommitError], what: str, fields: dict[str, str]) -> DistcommitError:
-    return kind.rebuilt(what, fields)
+def _rebuild(kind: type[DistcommitError], failure: str, fields: dict[str, str]) -> DistcommitError:
+    return kind.rebuilt(failure, fields)
 
 
 class ConfigurationError(DistcommitError):
@@ -235,7 +239,7 @@ class StuckError(TimeLimitError):
 
 
 class ConflictError(DistcommitError):
-    """The change was certainly not applied, because another process was first. Read the state again, then decide."""
+    """The change was certainly not applied, because another process changed the state first. Read the state again."""
 
     exit_code = 3
     id = "STATE_CHANGED"
@@ -248,7 +252,7 @@ class FencedError(ConflictError):
 
 
 class RunCancelledError(DistcommitError):
-    """An operator cancelled the run. It publishes nothing more, and the next run replays its sealed commits."""
+    """An operator cancelled the run. The run publishes nothing more, and the next run replays its sealed commits."""
 
     exit_code = 130
     id = "RUN_CANCELLED"
@@ -280,14 +284,14 @@ class OutcomeUnknownError(DistcommitError):
 
 
 class TransientError(DistcommitError):
-    """The data is not the cause. Try again later."""
+    """A service or the storage failed, not the data. Try again later."""
 
     exit_code = 4
     id = "SERVICE_UNAVAILABLE"
 
 
 class HeldBackError(TransientError):
-    """The dataset's atomic commit group cannot be published until another of its datasets is released."""
+    """The dataset's atomic commit group cannot be published until another dataset of the group is released."""
 
     id = "COMMIT_GROUP_HELD_BACK"
 
@@ -305,7 +309,7 @@ class ProcessLostError(TransientError):
 
 
 class CorruptError(DistcommitError):
-    """Stored bytes are damaged or of foreign origin. Only their dependents stop."""
+    """Stored bytes are damaged, or another program wrote them. Only datasets that depend on them stop."""
 
     exit_code = 5
     id = "STORED_DATA_CORRUPT"
@@ -330,7 +334,9 @@ class UnknownVersionError(CorruptError):
 
 
 class UnknownStepTypeError(DistcommitError):
-    """A stored step has a type that this program does not know. It stays pending for a program that does."""
+    """A stored step has a type that this program does not know. The step stays pending for a program that knows its
+    type.
+    """
 
     exit_code = 2
     id = "STEP_TYPE_UNKNOWN"
@@ -350,14 +356,15 @@ class SourceUnavailableError(TransientError):
 
 
 class SinkUnavailableError(TransientError):
-    """The job's sink as a whole is unusable, or is another sink. Commits stay pending, and no attempt is counted."""
+    """The job's sink is unusable, or is another sink. Commits stay pending, and no failed attempt is counted."""
 
     id = "SINK_UNAVAILABLE"
 
 
 class WorkerDiedError(DistcommitError):
-    """Reading a work unit killed the worker again, when the work unit was alone in its task. Its dataset was not read;
-    other datasets are published."""
+    """A work unit killed the worker although the task read no other work unit. The dataset of the work unit was not
+    read; other datasets are published.
+    """
 
     id = "WORK_UNIT_KILLS_WORKER"
 
@@ -370,7 +377,7 @@ class RecordError(DistcommitError):
 
 TURNED_AWAY = "a record is turned away"
 NEW_FIELDS = "a record has fields that those before do not have, and evolution is fail"
-"""Beginnings of `RecordError` texts that the job file can turn into a rejection instead of a failed work unit."""
+"""The beginning of a `RecordError` that the job file can turn into a rejection instead of a failed work unit."""
 
 
 class QualityError(DistcommitError):

@@ -1,7 +1,7 @@
 """Errors of foreign code: libraries, native extensions, custom classes.
 
-A panic of a Rust extension raises a BaseException that no `except Exception` catches. It would end the whole task with
-all its datasets. `foreign_errors` turns it into an Exception that fails one record, one schema or one work unit.
+A panic of a Rust extension raises a BaseException that `except Exception` does not catch, and would end the whole task.
+`foreign_errors` converts the panic into an Exception that fails one record, one schema or one work unit.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class ForeignError(Exception):
 def foreign_errors() -> Iterator[None]:
     """Convert errors that are not Exceptions into a ForeignError.
 
-    KeyboardInterrupt, SystemExit and GeneratorExit pass, because a cancellation and the end of a process are not
-    errors. Errors that distcommit defines pass as well: they simulate the death of the process.
+    KeyboardInterrupt, SystemExit and GeneratorExit pass, because they cancel or end the process. Errors that distcommit
+    defines pass, because tests raise them to simulate a crash.
 
     Raises:
         ForeignError: in place of a panic, with its class and text.

@@ -17,8 +17,8 @@ class FileStatus(Struct, frozen=True, gc=False):
     Attributes:
         size_bytes: the size; 0 for a folder.
         mtime_ns: the modification time in nanoseconds since 1970; 0 where the file system has none.
-        file_id: the inode number or a like id; 0 where the file system has none.
-        is_folder: whether it is a folder.
+        file_id: the inode number or a similar id; 0 where the file system has none.
+        is_folder: whether this is a folder.
     """
 
     size_bytes: int
@@ -83,7 +83,9 @@ class NotPutError(OSError):
 
 
 class OutsideRootError(OSError):
-    """A path below one of the job's roots leads outside through a symbolic link or a mount. Nothing was done."""
+    """A symbolic link or a mount leads from a path of the job out of the job's folders. The operation was not
+    executed.
+    """
 
 
 def not_put(error: OSError, path: str) -> OSError:
@@ -233,10 +235,10 @@ class FileSystem(Protocol):
 
 @runtime_checkable
 class ProbedFileSystem(Protocol):
-    """A file system of an untested kind. All required operations are tried when a store is created."""
+    """A file system of an untested kind, which tries all required operations when a store is created."""
 
     def probe(self, folder: str) -> None:
-        """Try all required operations in a folder that the caller created for this and deletes afterwards.
+        """Try all required operations in a folder that the caller has created and deletes afterwards.
 
         Raises:
             ConfigurationError: naming the missing ability.

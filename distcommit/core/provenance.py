@@ -12,7 +12,7 @@ def _itself(urn: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The columns that name each record's source partition and its integer offset there.
+    """The columns that name each record's source partition and its integer offset in the partition.
 
     An audit also needs to know which datasets share an offset space, because only one of them may publish a position.
 
@@ -20,12 +20,11 @@ class Provenance:
         partition_column: the column with the partition.
         offset_column: the column with the offset.
         offset_space_of: returns a dataset's offset space (a Kafka topic) from its URN alone, independent of the
-            job's configuration at that time. By default each dataset has an offset space of its own.
+            job's settings. By default each dataset has an offset space of its own.
         unique_incarnations: whether an incarnation is globally unique (a Kafka topic id), so that datasets with the
             same incarnation share an offset space, whatever their URNs.
-        counts_reading: whether an offset numbers the records in reading order (rows of a list, of files) and is not a
-            place in the source. Once a watermark is forgotten, other records get the same offsets, and newer ones get
-            lower offsets.
+        counts_reading: whether an offset numbers the records in reading order (rows of a list, of files) instead of
+            naming a point in the source. Once a watermark is set to null, other records get the same offsets.
     """
 
     partition_column: str

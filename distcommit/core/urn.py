@@ -45,7 +45,7 @@ def _invalid_urn(actual: str) -> ConfigurationError:
 
 
 def bucket_of(name: str, buckets: int) -> int:
-    """Return the bucket of a commit group, 0 <= bucket < buckets; the same on every machine and version.
+    """Return the bucket of a commit group, 0 <= bucket < buckets; the same on every machine and in every version.
 
     `core.commit_groups` assigns datasets to groups. An invalid name has a bucket too, whose owner reports the problem.
     """
@@ -57,10 +57,11 @@ def bucket_of(name: str, buckets: int) -> int:
 
 
 def folder_of(urn: str) -> str:
-    """Return the dataset's path component, injective over all URNs.
+    """Return the name of the dataset's folder. Different URNs have different names.
 
-    Bytes other than letters, digits and `-_.@=` become `%XX`, as does a leading `.` or `_`, which readers treat as
-    hidden. A name above 200 bytes keeps its first 120 and ends in `%~` and the SHA-256 of the URN.
+    Bytes other than letters, digits and `-_.@=` become `%XX`. A leading `.` or `_` becomes `%XX` too, because readers
+    treat such folders as hidden. A name above 200 bytes keeps its first 120 and ends in `%~` and the SHA-256 of the
+    URN.
     """
     if len(urn) <= _MAX_FOLDER_BYTES and _PLAIN.fullmatch(urn):  # the common case, at a fraction of the cost
         return urn

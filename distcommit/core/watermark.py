@@ -20,7 +20,7 @@ _MAX_CHARACTERS = 80
 
 
 class Watermark(Struct, frozen=True, array_like=True):
-    """The end of what was read of a dataset, exclusive: the first unread position of each source partition.
+    """The end, exclusive, of what was read of a dataset: the first unread position of each source partition.
 
     Attributes:
         positions: by source partition, any ordered JSON scalar or a list of scalars: Kafka offsets, ISO timestamps, log
@@ -70,7 +70,11 @@ def at_or_past(position: Position, other: Position) -> bool:
 
 
 def as_offset(position: Position) -> int:
-    """Return the integer position of a source that counts in whole numbers. Raises ValueError for other positions."""
+    """Return the integer position of a source that counts in whole numbers.
+
+    Raises:
+        ValueError: if the position is not an integer.
+    """
     if not isinstance(position, tuple):
         return int(position)
     raise ValueError(f"{format_position(position)} is not a whole number")

@@ -15,9 +15,14 @@ class PlanError(SourceError):
 
     id = "DATASET_NOT_PLANNED"
 
-    def __init__(self, subject: str, *, remedy: tuple[str, ...] = (), **details: Any) -> None:
-        super().__init__(subject, **details)
+    remedy: tuple[str, ...] = ()
+
+    def __init__(self, failure: str, *, remedy: tuple[str, ...] = (), **details: Any) -> None:
+        super().__init__(failure, **details)
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"remedy": self.remedy}
 
 
 def column_end_error(urn: str, stored: Position, end: Position | None) -> PlanError:

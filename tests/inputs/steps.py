@@ -72,7 +72,7 @@ def _sequence(*steps: tuple[type[Step], str, object, object], folder: Path) -> s
     except LostError as error:
         answer = f"rejected: lost, expected {error.expected}"
     except DistcommitError as error:
-        answer = f"rejected: {error.found or error.what}"
+        answer = f"rejected: {error.found or error.failure}"
     return f"{answer}; {', '.join(done)}"
 
 
@@ -125,7 +125,7 @@ def _second(folder: Path, *, which: str, at: str) -> str:
     try:
         _job(folder, "second", **{which: folder / at})
     except ConfigurationError as error:
-        return f"rejected: {error.what}"
+        return f"rejected: {error.failure}"
     return "accepted"
 
 
@@ -134,7 +134,7 @@ def _around(folder: Path, *, which: str) -> str:
     try:
         _job(folder, "second", **{which: folder / "wide"})
     except ConfigurationError as error:
-        return f"rejected: {error.what}"
+        return f"rejected: {error.failure}"
     return "accepted"
 
 
@@ -185,7 +185,7 @@ def _imported(folder: Path, *, code: str) -> str:
 
 def _not_started(_: Path, *, error: Exception) -> str:
     problem = not_started(error, "local[2]")
-    return f"rejected: {problem.what}, exit code {problem.exit_code}"
+    return f"rejected: {problem.failure}, exit code {problem.exit_code}"
 
 
 def _class(given: str, right: str, code: str) -> Case:

@@ -1,4 +1,4 @@
-"""Expiry: delete published files older than a cutoff, recorded so that audit, rebuild and readers expect it."""
+"""Expiry: delete published files older than a cutoff, and record the deletion for audit, rebuild and readers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ExpireRow(msgspec.Struct, frozen=True):
     records: int
     size_bytes: int
     rejected: int = 0
-    """Rejected records among them."""
+    """Rejected records in the expired files."""
 
 
 class ExpireResult(msgspec.Struct):
@@ -58,16 +58,16 @@ class ExpireResult(msgspec.Struct):
     rows: list[ExpireRow] = []
     """The first hundred datasets. Counts include all."""
     skipped: list[str] = []
-    """Reasons by datasets that keep their files. The same command expires them later."""
+    """Datasets whose files could not be expired now, with the reason. The same command expires them later."""
     skipped_count: int = 0
     epoch: int = 0
     deleted: bool = False
-    """False if expired files stay until no kept snapshot shows them."""
+    """Whether the files are deleted. If not, they stay until no kept snapshot shows them."""
     undated: int = 0
-    """Live files of unknown age: in no time folder, on a file system without times."""
+    """Live files of unknown age, which never expire: outside of time folders, on a file system without times."""
     succeeded: bool = True
     rejected: int = 0
-    """Rejected records among the expired ones."""
+    """Rejected records in the expired files."""
 
 
 def age_ms(text: str) -> int:
@@ -88,7 +88,7 @@ def age_ms(text: str) -> int:
 
 
 def find_expired(store: JobStore, flow: TaskFlow, before_ms: int, *, dry_run: bool) -> ExpireResult:
-    """Return the expired files. Nothing is changed."""
+    """Return the files that `before_ms` expires. Nothing is changed."""
     result, cutoff = ExpireResult(before_ms, dry_run), ExpiryCutoff(before_ms)
     source = ExpirySource(store.fs, store.roots.output, flow, before_ms)
     for bucket in range(store.buckets):
@@ -147,26 +147,28 @@ def expire_job(
     dry_run: bool = False,
     keep_snapshots: bool = False,
 ) -> ExpireResult:
-    """Delete published files older than an age, rejected records among them, which then can't be reprocessed. A time
-    folder is as old as its end, any other file as its modification. Watermarks stay.
+    """Delete published files, and files of rejected records, that are older than an age. Watermarks stay. Expired
+    rejected records can no longer be reprocessed.
 
-    The cutoff is recorded durably first. A run then seals, for each dataset, a tombstone that names its expired files:
-    from then on audit, rebuild and readers of newer snapshots expect them to be gone. A second run drops older
-    snapshots, deletes the files, and replaces each tombstone by a short one. After a crash the same command finishes
-    the work; so do the job's runs, but for snapshots that they keep.
+    A file in a time folder is as old as the end of the folder's period; any other file is as old as its modification.
+
+    The cutoff is recorded durably first. A run then seals a tombstone for each dataset, which names the expired files:
+    from then on audit, rebuild and readers of newer snapshots do not expect them. A second run deletes older snapshots
+    and the files, and replaces each tombstone by a short one. After a crash, repeat the command; the job's runs also
+    finish the work, except for snapshots that they keep.
 
     Args:
-        folders: the job's.
+        folders: the job.
         session: a Spark session to use.
         older_than: an age, see `age_ms`.
-        user: who gives the command.
+        user: the operator.
         observer: receives the runs' events.
         dry_run: only report.
-        keep_snapshots: keep snapshots. Runs delete the files once no kept snapshot shows them.
+        keep_snapshots: keep snapshots. Later runs delete the files once no kept snapshot shows them.
 
     Raises:
-        ConfigurationError: if the text is not an age, or the job publishes anything but files that are added, or
-            replaced by partition, exactly once; nothing was changed.
+        ConfigurationError: if `older_than` is not an age, or the job does not publish files exactly once by `append` or
+            `replace_partitions`; nothing was changed.
         DistcommitError: as any run.
     """
     now_ms = SystemClock().now_ms()
@@ -202,7 +204,7 @@ def _run(
     *,
     kept_snapshots: int | None = None,
 ) -> RunResult:
-    """Run once to seal tombstones of expired files, and to delete superseded files that no kept snapshot shows."""
+    """Run once: seal tombstones of expired files, and delete superseded files that no kept snapshot shows."""
     from distcommit.app.running.run_context import open_run  # noqa: PLC0415 - a dry run needs no Spark
 
     with open_run(folders, session, command, user, observer) as (launch, run_settings, run_observer, _):

@@ -1,4 +1,6 @@
-"""Restore a store from the published files, by the plan of `app.admin.rebuild_plan`: fence, write, mark."""
+"""Rebuild a store from the published files: fence, write the states that `app.admin.rebuild_plan` derives, mark the
+end.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from distcommit.stores.state.job_store import JobStore
 def plan_rebuild(
     store: JobStore, states: dict[str, DatasetState], *, accept_gaps: bool, flow: TaskFlow | None = None
 ) -> RebuildResult:
-    """Return what `rebuild_store` would do, from all footers and ledgers. Nothing is written."""
+    """Return what `rebuild_store` would change, by reading all footers and ledgers. Nothing is written."""
     plan = planned(store, states, flow, accept_gaps=accept_gaps)
     plan.result.epoch = plan.newest_epoch + 1
     return plan.result
@@ -49,21 +51,21 @@ def rebuild_store(
     flow: TaskFlow | None = None,
     tick: Callable[[], None] = lambda: None,
 ) -> RebuildResult:
-    """Rebuild an opened store. Repeatable after a crash: until it has ended, no run begins.
+    """Rebuild an opened store. Repeatable after a crash: no run begins until a rebuild has ended.
 
     Args:
         store: the store, stale or new.
-        result: the plan. It is made again once nothing can be published any more. If it has problems then, only the
-            mark that keeps runs from beginning was written.
+        result: the plan. It is computed again after all runs are fenced. If the new plan has problems, only the mark is
+            written that keeps runs from beginning.
         run_id: a new run's id.
         user: the operator.
         accept_gaps: whether gaps are recorded as skipped.
-        flow: the job's, for the commits of its sinks at targets.
+        flow: the job's flow, which opens the ledgers of its sinks.
         tick: called at each progress.
 
     Raises:
         StaleStoreError: if the folders belong to another store of the job, or another run began meanwhile.
-        FencedError: if another run began since.
+        FencedError: if another run has fenced this one.
         ConflictError: if an operator changed a dataset meanwhile, or the number of buckets is being changed.
         ConfigurationError: if the folders belong to another job.
     """
@@ -102,7 +104,7 @@ def rebuild_store(
 def _with_schemas(
     store: JobStore, flow: TaskFlow, new_states: list[DatasetState], states: dict[str, DatasetState], epoch: int
 ) -> list[DatasetState]:
-    """Return the states with their schema ids under names that the store does not know."""
+    """Return the states with their schema ids, also for datasets that the store does not know."""
     new = [state for state in new_states if state.dataset_urn not in states]
     before = {**states, **{state.dataset_urn: state for state in new_states if state.dataset_urn in states}}
     ids = put_copies(store, plan_copies(store, before.values(), new, flow.source.current_name, epoch))
@@ -115,7 +117,6 @@ def _with_schemas(
 def _write(
     store: JobStore, new_states: list[DatasetState], dataset_states: dict[str, DatasetState], epoch: int, user: str
 ) -> None:
-    """Write the states to the logs of their buckets. Raises as `rebuild_store`."""
     by_bucket: dict[int, list[DatasetState]] = {}
     for state in new_states:
         by_bucket.setdefault(store.bucket_of(state.dataset_urn), []).append(state)
@@ -131,21 +132,28 @@ def _write(
 
 
 def _end(store: JobStore, epoch: int, user: str) -> None:
-    """Align store, output and bucket logs to their current ends."""
+    """Record the present ends of all logs in the job log, and mark the end of the rebuild in the output."""
     discard_heads(store, epoch, user)
     record_cut_ended(store, epoch, durable_heads(store))
     put_run_marker(store.fs, store.roots.output, epoch, Marker.BEGAN)
 
 
 def plan_keeping(store: JobStore) -> RebuildResult:
-    """Return what `accept_store` would do: take an epoch, and change nothing else. Raises as it does."""
+    """Return what `accept_store` would change: only the epoch.
+
+    Raises:
+        DistcommitError: as `accept_store`.
+    """
     _require_open(store)
     return RebuildResult(epoch=_next_epoch(store))
 
 
 def accept_store(store: JobStore, run_id: str, user: str) -> RebuildResult:
-    """Declare the store's state valid, whatever is published: it gets an epoch above all others. Raises as
-    `rebuild_store`."""
+    """Declare the store's state valid, whatever is published: the store gets an epoch above all others.
+
+    Raises:
+        DistcommitError: as `rebuild_store`.
+    """
     _require_open(store)
     claim_folders(store)
     epoch = _next_epoch(store)
@@ -157,22 +165,23 @@ def accept_store(store: JobStore, run_id: str, user: str) -> RebuildResult:
 
 
 def _require_open(store: JobStore) -> None:
-    """Check that a rebuild can write to the store's logs; otherwise it must not begin."""
+    """Raise the typed error if a rebuild could not write to the store's logs."""
     require_current_generation(store, store.job_log().refresh())
     for bucket in range(store.buckets):
         require_not_moved(store, fold_readable_part(store.bucket_log(bucket)))
 
 
 def _next_epoch(store: JobStore) -> int:
-    """Return one above all epochs of the logs and of all marks in the output. A damaged job log may have lost its
-    newest ones."""
+    """Return an epoch above all epochs of the logs and of the marks in the output. The marks count because a damaged
+    job log may have lost its newest epochs.
+    """
     marked = read_markers(store.fs, store.roots.output).values()
     fenced = (fold_readable_part(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
     return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
 
 
 def stored_states(store: JobStore) -> dict[str, DatasetState]:
-    """Return the stored states of datasets. Of a log with a corrupt tail, the readable part is used."""
+    """Return the stored states of datasets. Of a log with a corrupt tail, only the readable part counts."""
     logs = list(map(store.bucket_log, range(store.buckets)))
     folds = run_parallel(store.fs.parallel_buckets, fold_readable_part, logs)
     return {urn: state for fold in folds for urn, state in fold.datasets.items()}
@@ -204,7 +213,7 @@ def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
 
 
 def _set_aside(store: JobStore, epoch: int, paths: list[str], tick: Callable[[], None]) -> None:
-    """Move files out of the output, to the same paths below a folder of the store."""
+    """Move files out of the output to a folder of the store, under their relative paths."""
     fs, base = store.fs, f"{store.roots.store}/{set_aside_folder(epoch)}"
     touched: set[str] = set()
     for path in paths:

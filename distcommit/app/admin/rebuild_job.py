@@ -1,4 +1,4 @@
-"""Rebuild a job's store: preconditions and the lock."""
+"""Rebuild a job's store: check preconditions and take the job lock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from distcommit.stores.state.task_states import PastStates
 def rebuild_job(
     folders: JobFolders, user: str, *, accept_gaps: bool, keep_watermarks: bool, dry_run: bool
 ) -> RebuildResult:
-    """Rebuild, as `Job.rebuild` describes."""
+    """Rebuild a store. Arguments and errors are those of `Job.rebuild`."""
     config, run_id = folders.config, new_run_id()
     flow = config.task_flow()
     repaired = repair_files(folders, run_id, dry_run=dry_run)
@@ -100,7 +100,7 @@ def _require_offsets(config: JobConfig, flow: TaskFlow) -> None:
 
 
 def _accept(folders: JobFolders, store: JobStore | None, run_id: str, user: str, *, dry_run: bool) -> RebuildResult:
-    """Continue from the state of a store, or report what that would do."""
+    """Declare an existing store valid, or report what the declaration would change."""
     if store is None:
         raise ConfigurationError(
             "--keep-watermarks needs an existing store",
@@ -117,12 +117,12 @@ def _accept(folders: JobFolders, store: JobStore | None, run_id: str, user: str,
 
 
 def _can_be_declared(store: JobStore) -> bool:
-    """Return whether an operator may declare the store's state valid: a run died, or the staging folder is lost."""
+    """Return whether an operator may declare the store valid: its newest run died, or its staging folder is lost."""
     return not store.job_log().refresh().has_ended or is_other_staging(store)
 
 
 def _has_lost_tail(store: JobStore) -> bool:
-    """Return whether a bucket's log has lost its end, or had when a run last checked, or is partly unreadable."""
+    """Return whether a bucket's log has lost its end, had lost it when a run last checked, or is partly unreadable."""
     job_fold, past = store.job_log().refresh(), PastStates(store.fs, store.roots.store)
     try:
         for bucket in range(store.buckets):

@@ -1,17 +1,21 @@
-"""Plan the rebuild of a store: watermarks from the footers of published files and the ledgers of targets (see
+"""Plan the rebuild of a store: derive watermarks from the footers of published files and the ledgers of targets (see
 `app.auditing.joined_branches`).
 
-The store's state is kept, and files of newer epochs are added. Of a dataset, all epochs but the newest are complete:
-nothing is sealed before the pending sequence is done. The newest is complete too if a run that left nothing open says
-so in the output (`clean`), or if each of its partitions continues without a gap from the store or the older files. Two
-kinds of files never continue so, unless the store knows the sequence and all of it is there: those that name what
-another branch lacks, and those with several records made of one, as other files may have the same offsets. Otherwise
-the files of that epoch are set aside, and the next run reads their records again (from 0 if nothing else is known).
-Epochs in which error files were reprocessed: `app.auditing.replaced_files`. The incarnation of a recreated source in
-which the watermark counts, and coverage: `app.auditing.continuation`.
+The readable state of the store stays, and files of newer epochs are added. For each dataset, all epochs except the
+newest are complete, because a run seals a dataset only after its pending sequence is done. The newest epoch is complete
+if its run has the mark `clean` in the output, or if each partition continues without a gap from the store or from older
+files.
 
-With at-least-once an epoch need not be complete. Of files since then only those that continue without a gap count as
-published (with several records made of one, only those before a clean run). The next run publishes the rest again.
+Two kinds of files never prove such a continuation, unless the store knows the sequence and all of its files exist:
+files that record what another branch lacks, and files with several records made of one record, because other files may
+have the same offsets.
+
+If the newest epoch is not complete, its files are set aside, and the next run reads their records again. A partition
+without any known position is read from 0. See `app.auditing.replaced_files` for epochs in which error files were
+reprocessed, and `app.auditing.continuation` for recreated sources and coverage.
+
+With at-least-once an epoch need not be complete. Only files that continue without a gap count as published (with
+several records made of one record, only files before a clean run). The next run publishes the rest again.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ _LISTED = 100
 
 
 class RebuildRow(msgspec.Struct, frozen=True):
-    """A dataset whose state changes."""
+    """A dataset whose state the rebuild changes."""
 
     dataset: str
     positions_before: dict[str, Position]
@@ -53,18 +57,20 @@ class RebuildRow(msgspec.Struct, frozen=True):
     files: int
     files_set_aside: int
     records_in_gaps: int
-    """Offsets between its files that no file has."""
+    """Offsets between the dataset's files that no file covers."""
     incarnation: str = ""
-    """Of its new positions, such as a Kafka topic id; empty if unknown."""
+    """Incarnation of the new positions, such as a Kafka topic id; empty if unknown."""
     earlier: list[str] = []
-    """The incarnation before its source was recreated."""
+    """The incarnations before the dataset's source was recreated."""
 
 
 class RebuildResult(msgspec.Struct):
-    """What a rebuild did, or would do. If there are `problems`, nothing was written. Lists have the first hundred."""
+    """The changes of a rebuild, done or planned. If there are `problems`, nothing was written. Lists have at most
+    100 entries.
+    """
 
     epoch: int = 0
-    """Of the rebuild; above all in the folders."""
+    """Epoch of the rebuild, which is above all others in the folders."""
     written: bool = False
     datasets: int = 0
     rows: list[RebuildRow] = []
@@ -74,17 +80,16 @@ class RebuildResult(msgspec.Struct):
     problems: list[str] = []
     problems_count: int = 0
     repaired: list[str] = []
-    """Damaged files that were written again; also the job log, if its unreadable part was set aside."""
+    """Damaged files that were written again, including a job log whose unreadable part was set aside."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What a rebuild will do."""
+    """The planned changes of a rebuild."""
 
     states: list[DatasetState] = field(default_factory=list)
-    """Without their closing epoch."""
+    """The new states, without their closing epoch."""
     set_aside: list[str] = field(default_factory=list)
-    """Files to set aside."""
     revoked: list[str] = field(default_factory=list)
     """Files of sequences that are being abandoned."""
     newest_epoch: int = 0
@@ -138,7 +143,7 @@ def _planned_with(
 
 
 def _name_now(plan: Plan, dataset_states: dict[str, DatasetState], source: Source) -> None:
-    """Let datasets continue from where the source read them under other names, if that is ahead."""
+    """Rename datasets to their present names. The position under an old name counts if it is ahead."""
     renamed_states = {**dataset_states, **{state.dataset_urn: state for state in plan.states}}
     try:
         states = renamed(renamed_states.values(), source.current_name, only_ahead=True)
@@ -160,7 +165,7 @@ def _name_now(plan: Plan, dataset_states: dict[str, DatasetState], source: Sourc
 
 
 def _without_revoked(plan: Plan, folder: PublishedFolder, state: DatasetState) -> PublishedFolder:
-    """Return the folder without the files of a sequence that is being abandoned: they may still be deleted."""
+    """Return the folder without the files of a sequence that is being abandoned, because they may still be deleted."""
     if state.status is not DatasetStatus.REVOKING or state.sequence is None:
         return folder
     epoch = state.sequence.epoch
@@ -184,7 +189,7 @@ def _branches(
     *,
     accept_gaps: bool,
 ) -> None:
-    """Plan a dataset of which some branches commit at a target."""
+    """Plan a dataset with branches that commit at a target."""
     sequence, at_targets = state.sequence, max((row.epoch for row in rows), default=0)
     if state.status is DatasetStatus.REVOKING and sequence is not None and sequence.epoch <= at_targets:
         problem = f"{state.dataset_urn}: epoch {sequence.epoch} is being abandoned, and a target still has it"
@@ -212,7 +217,7 @@ def _branches(
 
 
 def _look(plan: Plan, folder: PublishedFolder, done_epoch: int, run_markers: dict[Marker, int]) -> ReplacedFiles:
-    """Return the files of a dataset, and what became of reprocessed ones."""
+    """Return the files of a dataset, and the outcome of their reprocessed records."""
     for file in folder.files:
         plan.newest_epoch = max(plan.newest_epoch, file.footer.epoch)
         if file.footer.records and not file.footer.offsets:
@@ -227,7 +232,7 @@ def _gap(gap: SkippedRange) -> str:
 
 
 def _gaps(result: RebuildResult, urn: str, gaps: Iterable[str], *, accept_gaps: bool) -> None:
-    """Report the missing offsets."""
+    """Report missing offsets: as problems, or as accepted gaps."""
     for gap in gaps:
         text = f"{urn} {gap}"
         if not accept_gaps:
@@ -286,8 +291,9 @@ def _dataset(
 
 
 def _add_replaced(after: Continuation, replaced: ReplacedFiles, newer: list[EpochFiles]) -> None:
-    """Add replaced files, and the files that nothing replaced, as published, in the incarnation of the newest files.
-    All are older, and replaced ones may have any position among them."""
+    """Add replaced files, and files that nothing replaced, as published in the incarnation of the newest files. All of
+    them are older than the newest files, and replaced files may have any position.
+    """
     replaced_records = replaced.records_by_incarnation()
     named = [files.incarnation for files in newer if files.incarnation]
     newest = named[-1] if named else after.incarnation or next(reversed(replaced_records), "")
@@ -296,7 +302,7 @@ def _add_replaced(after: Continuation, replaced: ReplacedFiles, newer: list[Epoc
 
 
 def _add_reprocessed(after: Continuation, reprocessed: dict[int, list[PublishedFile]], until: int) -> None:
-    """Move past the epochs of reprocessed records, up to `until`, and remove these."""
+    """Move past the epochs of reprocessed records, up to `until`, and remove these epochs."""
     for epoch in sorted(epoch for epoch in reprocessed if epoch <= until):
         read: dict[str, int] = {}
         for file in reprocessed.pop(epoch):
@@ -328,8 +334,9 @@ def _first(
 def _newer(
     result: RebuildResult, files: list[PublishedFile], state: DatasetState, store: JobStore, clean_epoch: int
 ) -> list[EpochFiles]:
-    """Return files of epochs that the store does not know as done, by epoch. A sequence that it knows is included if it
-    has files, or needs none and another one followed it."""
+    """Return the files of epochs that the store does not know as done, by epoch. A sequence that the store knows is
+    included if it has files, or if it needs none and another sequence followed it.
+    """
     by_epoch: dict[int, list[PublishedFile]] = {}
     for file in files:
         if file.footer.epoch > state.done_epoch:

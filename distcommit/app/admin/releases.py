@@ -1,4 +1,4 @@
-"""Releases of quarantined datasets: abandon many at once, and the positions that an accepted sequence loses."""
+"""Releases of quarantined datasets: abandon many at once, and find the positions that an accepted sequence loses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """The abandoned datasets, and the reasons by the names of buckets that were left alone."""
+    """The abandoned datasets, and the reasons for buckets that were skipped, by the bucket's name."""
 
     datasets: list[str]
     unreadable: dict[str, str]
@@ -45,9 +45,10 @@ def abandon_all(plan: ReleasePlan, abandon: Callable[[str], None]) -> Abandoned:
 
 
 def not_published(store: JobStore, flow: TaskFlow, user: str, sequence: SealedSequence) -> tuple[SkippedRange, ...]:
-    """Return the positions of a sequence that a branch lacks, by the published files and ledgers.
+    """Return the positions of a sequence that a branch lacks, according to the published files and ledgers.
 
-    None if the source has no offsets, or a ledger can't be read. The audit then reports missing records as gaps.
+    Returns none if the source has no offsets, or a ledger can't be read. The audit then reports missing records as
+    gaps.
 
     Raises:
         DistcommitError, OSError: if published files can't be read.

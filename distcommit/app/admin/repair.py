@@ -12,22 +12,23 @@ from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.core.errors import DistcommitError, error_text
 
 Repairs = Mapping[str, Callable[[Sequence[str]], str]]
-"""Actions by name. Each takes its words, and returns why it failed, or an empty text."""
+"""Actions by name. Each takes the words of its command and returns why it failed; empty for success."""
 
 ORDER = ("records", "rebucket", "rebuild", "abandon", "recover")
-"""The order of actions: an unfinished move blocks all others, and datasets of a damaged log are left alone."""
+"""The order of actions. `rebucket` precedes others because an unfinished move blocks them; `rebuild` restores
+damaged logs.
+"""
 
 
 class RepairRow(msgspec.Struct, frozen=True):
-    """A problem, and what was done about it."""
+    """A problem and its repair."""
 
     finding: str
     command: str
     outcome: str = ""
-    """`done`, `would be` (with a dry run), or `failed: ...` with the reason. Empty if an operator or the next run must
-    act."""
+    """`done`, `would be` (dry run) or `failed: REASON`; empty if an operator or the next run must act."""
     id: str = ""
-    """Of the problem's kind."""
+    """Id of the problem."""
 
 
 class RepairResult(msgspec.Struct):
@@ -36,31 +37,31 @@ class RepairResult(msgspec.Struct):
     job: str
     dry_run: bool
     rows: list[RepairRow]
-    """The problems that were found."""
+    """The problems before the repair."""
     remaining: list[Problem]
-    """The problems after the repair."""
     problems: list[str]
-    """Violations that `distcommit store verify` reports after the repair: the first hundred."""
+    """Violations that `distcommit store verify` reports after the repair; at most 100."""
     problems_count: int
 
     @property
     def is_well(self) -> bool:
-        """Whether no problem is left."""
+        """Return whether no problem is left."""
         return not self.remaining and not self.problems_count
 
 
 def repair_job(
     look: Callable[[], StatusResult], verify: Callable[[], VerifyResult], repairs: Repairs, *, dry_run: bool
 ) -> RepairResult:
-    """Finish what was decided and not finished, and restore what published files prove.
+    """Apply the repairs that need no decision: complete decided but unfinished actions, and restore what published
+    files prove.
 
-    Quarantined datasets are never retried, accepted or abandoned. No gap is accepted, no published file is deleted, and
-    no run is ended. Each action is the command of its name: after a crash the same command resumes.
+    A repair never retries, accepts or abandons a quarantined dataset, accepts a gap, deletes a published file, or ends
+    a run. Each action is the command of its name. After a crash, repeat `distcommit repair`.
 
     Args:
-        look: `distcommit status`.
-        verify: `distcommit store verify`.
-        repairs: actions, by the names of `ORDER`.
+        look: returns the result of `distcommit status`.
+        verify: returns the result of `distcommit store verify`.
+        repairs: the actions, by the names of `ORDER`.
         dry_run: only report.
     """
     status = look()

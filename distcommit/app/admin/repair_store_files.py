@@ -1,8 +1,8 @@
 """Repair damaged small files of a job, and its job log, so that a rebuild can open the store.
 
-Each is set aside and written again: the store's marker from the claim of the output and the folders of the logs, a
-claim from the marker, the settings record from the job file. The unreadable part of the job log is set aside once the
-output says that no run may begin. The rebuild that follows takes an epoch above all published ones.
+Each damaged file is set aside and written again: the store's marker from the claim of the output and the folders of the
+logs, a claim from the marker, the record of settings from the job file. The unreadable part of the job log is set aside
+after a mark in the output keeps runs from beginning. The rebuild then takes an epoch above all published ones.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
     """Repair all damaged files of an existing store, and return their names.
 
     Args:
-        folders: the job's.
-        run_id: a new run's id; damaged files are set aside under it.
+        folders: the job.
+        run_id: a new run's id, which names the folder of the damaged files.
         dry_run: only return the names.
 
     Raises:
         CorruptError: if neither the marker nor a claim can be read.
-        ConfigurationError, StaleStoreError: if a folder belongs to another job, or to another store of this one.
-        ConflictError: if the job log is damaged, and the job publishes all datasets or none and has unfinished ones.
+        ConfigurationError, StaleStoreError: if a folder belongs to another job, or to another store of the job.
+        ConflictError: if the job log is damaged, the job publishes all datasets or none, and sequences are unfinished.
         LockHeldError: if a run is alive.
         UnknownVersionError: if a newer version wrote a file.
     """
@@ -93,7 +93,7 @@ def repair_files(folders: JobFolders, run_id: str, *, dry_run: bool) -> list[str
 
 
 def set_run_records_aside(store: JobStore, run_id: str) -> str:
-    """Set aside damaged records of runs, on which nothing depends. Return an empty text, for success."""
+    """Set aside damaged records of runs, on which nothing depends. Return an empty text, which means success."""
     fs, root = store.fs, store.roots.store
     for epoch in recorded_epochs(fs, root):
         for name, read in ((record_name(epoch), read_record), (record_name(epoch, BEGUN), read_beginning)):
@@ -106,9 +106,9 @@ def set_run_records_aside(store: JobStore, run_id: str) -> str:
 
 
 def _store_of(folders: JobFolders, fs: FileSystem, roots: Roots) -> JobStore | None:
-    """Return the store with its first generation of logs; None if there is none.
+    """Return the store with its first generation of logs; None if there is no store.
 
-    A damaged marker is reconstructed from the claims of the folders and the folders of the logs.
+    A damaged marker is reconstructed from the claims of the folders and from the folders of the logs.
     """
     marker = read_marker(fs, roots, repairable=True)
     if has_removal_begun(fs, roots.store):
@@ -179,7 +179,7 @@ def _repair_claims(store: JobStore, names: list[str], run_id: str) -> None:
 
 
 def _set_job_log_aside(store: JobStore, run_id: str, *, whole_job: bool) -> None:
-    """Cut the job log where it can be read, after the output says that a rebuild is in progress."""
+    """Set the unreadable part of the job log aside, after a mark in the output records the rebuild."""
     if whole_job and any(_is_any_open(store, bucket) for bucket in range(store.buckets)):
         raise ConflictError(
             "the job log is damaged, which records whether held back datasets are published",

@@ -22,22 +22,22 @@ from distcommit.stores.state.job_store import JobStore
 def reprocess_dataset(
     folders: JobFolders, session: SparkSession | None, urn: str, user: str, observer: Observer | None
 ) -> RunResult:
-    """Run once to read the dataset's live error files, and nothing else.
+    """Run once to read only the dataset's live error files.
 
-    Each record goes to the branch that rejected it (to all, if it was rejected before a fork), and ends published there
-    or among the errors again, in one sequence with the tombstone of its old file. Watermarks do not move. The run's
-    time limit and its freshness targets are ignored: error files are read whole.
+    Each record goes to the branch that rejected it; a record that was rejected before the fork goes to all branches.
+    The record is then published or rejected again, in one sequence with the tombstone of its old file. Watermarks do
+    not move. The run's time limit and freshness targets do not apply, because error files are read completely.
 
     Args:
-        folders: the job's.
+        folders: the job.
         session: a Spark session to use.
         urn: the dataset.
-        user: who gives the command.
+        user: the operator.
         observer: receives the run's events.
 
     Raises:
-        ConfigurationError: if the store does not know the dataset, it has no live errors, their branch no longer
-            exists, or the job delivers at least once, or replaces partitions or tables; nothing was changed.
+        ConfigurationError: if the store does not know the dataset, the dataset has no live error files, their branch no
+            longer exists, or the job delivers at least once or replaces partitions or tables; nothing was changed.
         ConflictError: if the dataset has a sequence that is not done; nothing was changed.
         DistcommitError: as any run.
     """
@@ -48,8 +48,8 @@ def reprocess_dataset(
 
 
 def reprocess_all(folders: JobFolders, session: SparkSession | None, user: str, observer: Observer | None) -> RunResult:
-    """Run once to read the live error files of all datasets, each in a sequence of its own. Datasets that can't be read
-    are among the run's reasons, and the others continue. Without live errors it succeeds.
+    """Run once to read the live error files of all datasets, each dataset in a sequence of its own. The run's reasons
+    name datasets that can't be read; other datasets continue. Without live error files the run succeeds.
 
     Raises:
         ConfigurationError: if there is no store, or the job delivers at least once, or replaces partitions or tables;
@@ -65,7 +65,7 @@ def reprocess_all(folders: JobFolders, session: SparkSession | None, user: str, 
 def _run(
     folders: JobFolders, session: SparkSession | None, urn: str, user: str, observer: Observer | None
 ) -> RunResult:
-    """Run once to read the live error files of this dataset, or of all if it is empty."""
+    """Run once to read the live error files of a dataset; of all datasets if `urn` is empty."""
     with open_run(folders, session, f"reprocess {urn or '--all'}", user, observer) as (
         launch,
         begun_settings,
@@ -118,7 +118,7 @@ def _require_complete_plans(folders: JobFolders) -> None:
 
 
 def _require_errors(store: JobStore, flow: TaskFlow, urn: str) -> None:
-    """Check that there is something to reprocess, before a run begins."""
+    """Raise ConfigurationError if the dataset has nothing to reprocess, before a run begins."""
     state = store.bucket_log(store.bucket_of(urn)).refresh().datasets.get(urn)
     if state is None:
         raise ConfigurationError(

@@ -28,24 +28,25 @@ class ServiceRequestResult(msgspec.Struct, frozen=True):
     job: str
     request: ServiceRequest
     was_in_effect: bool
-    """Whether the job was paused, or not paused, already."""
+    """Whether the job already had the requested state."""
     is_started: bool
-    """Of a trigger: whether a service has begun the run."""
+    """Whether a service has begun the run that a trigger requested."""
     paused_by: str
-    """Who has paused the job; empty if it is not paused."""
+    """The user who paused the job; empty if the job is not paused."""
 
 
 def request_service(
     store: JobStore, wish: ServiceRequest, user: str, clock: Clock, wait_s: float = 0
 ) -> ServiceRequestResult:
-    """Pause, resume or trigger a job. A service sees the request at its next check, also one that starts later.
+    """Pause, resume or trigger a job. A service reads the request at its next check; a service that starts later reads
+    it, too.
 
     Args:
-        store: the job's.
+        store: the job's store.
         wish: the request.
-        user: who requests it.
-        clock: the time.
-        wait_s: how long to wait at most for a service to begin a triggered run.
+        user: the operator.
+        clock: the clock.
+        wait_s: seconds to wait for a service to begin a triggered run.
 
     Raises:
         DistcommitError: if the store can't be written or read.

@@ -1,4 +1,4 @@
-"""Set watermarks that an operator names, after they are checked against the store and the source."""
+"""Set watermarks on an operator's request, after a check against the store and the source."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _NAMED = 20
 def set_watermark(
     store: JobStore, source: Source, urn: str, positions: Mapping[str, Position] | None, user: str, *, new: bool
 ) -> None:
-    """Set the watermark of an idle dataset, after it is checked.
+    """Set the watermark of an idle dataset.
 
     Args:
         store: the job's store.
-        source: whose positions they are.
+        source: the job's source, which checks positions.
         urn: the dataset.
-        positions: by partition; None deletes the watermark.
+        positions: the next position to read, by partition; None deletes the watermark.
         user: the operator.
-        new: whether the dataset is one that no run has read yet.
+        new: whether no run has read the dataset yet.
 
     Raises:
-        ConfigurationError: if the store does not know the dataset (or does, and `new`), or these are not its positions,
-            or a partition would lose its position: nothing was written.
-        ConflictError: if it has a sequence that is not done.
+        ConfigurationError: if the store does not know the dataset (with `new`: knows it), a position is invalid, or a
+            partition would lose its position; nothing was written.
+        ConflictError: if the dataset has a sequence that is not done.
     """
     states = store.bucket_log(store.bucket_of(check_urn(urn))).refresh().datasets
     if (urn in states) is new:
@@ -63,13 +63,13 @@ def require_positions(
     requested: Mapping[str, Mapping[str, Position]],
     lines: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Raise ConfigurationError, with the first few problems, unless all are valid positions of their datasets.
+    """Raise ConfigurationError, with the first few problems, unless all positions are valid for their datasets.
 
     Args:
-        source: which checks positions.
-        states: the stored states: the positions of a dataset keep their type.
-        requested: positions by dataset and partition.
-        lines: the lines of a file that the datasets are on, for the problems.
+        source: the job's source, which checks positions.
+        states: the stored states; a dataset's positions must keep their type.
+        requested: the positions by dataset and partition.
+        lines: the line of each dataset in the operator's file, for the problems.
     """
     problems = [*_unlike_stored(states, requested)]
     problems += negative_positions(requested) if not problems and source.provenance is not None else []
@@ -87,7 +87,9 @@ def require_positions(
 
 
 def require_all_named(states: Mapping[str, DatasetState], requested: Mapping[str, Mapping[str, Position]]) -> None:
-    """Raise ConfigurationError if a partition would lose its position: it would be read again from its beginning."""
+    """Raise ConfigurationError if a known partition is not named: it would lose its position and be read again from its
+    beginning.
+    """
     unnamed: list[str] = []
     for urn, positions in requested.items():
         state = states.get(urn)

@@ -21,8 +21,8 @@ from distcommit.app.checks.flow import FlowDescription, describe_flow
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.app.job_file.locations import require_separate
+from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.setting_problems import JobFileError
-from distcommit.app.job_file.yaml_loading import Positions
 from distcommit.core.errors import (
     ConfigurationError,
     DistcommitError,
@@ -48,11 +48,11 @@ from distcommit.stores.state.job_store import has_store
 logger = logging.getLogger(__name__)
 
 _ADDRESSES = ("brokers", "url", "path", "paths", "location", "catalog", "class", "type")
-"""Settings of a source or a sink that an error of its connection is reported at, the first one that is set."""
+"""Settings with the address of a source or a sink. A failed connection is reported at the first one that is set."""
 
 
 class CheckedPart(msgspec.Struct, frozen=True):
-    """One check. `outcome`: `passed`, `failed` or `skipped`; `found`: details, or the reason for skipping."""
+    """One check. `outcome` is `passed`, `failed` or `skipped`; `found` has details, or the reason for skipping."""
 
     name: str
     outcome: str
@@ -102,7 +102,7 @@ class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: the least of the problems' codes, so that a wrong setting comes first."""
+        """The exit code of the command: the smallest code of the problems, so that a wrong setting (2) comes first."""
         return min((problem.exit_code for problem in self.problems), default=0)
 
 
@@ -111,9 +111,14 @@ class CheckFailedError(ConfigurationError):
 
     id = "CHECK_FAILED"
 
-    def __init__(self, subject: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
-        super().__init__(subject, **details)
+    problems: tuple[CheckProblem, ...] = ()
+
+    def __init__(self, failure: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
+        super().__init__(failure, **details)
         self.problems = tuple(problems)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"problems": self.problems}
 
 
 def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = True, plan: bool = False) -> CheckResult:
@@ -142,10 +147,11 @@ def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = Tru
 
 
 def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
-    """Make the check before a run, and raise its problems.
+    """Check a job before a run, and raise the problems.
 
-    If an earlier run may have left sealed commits, an unavailable source does not prevent their replay. If the job has
-    run before, an unavailable sink only delays commits. In these cases the run begins, and reports the outage itself.
+    If an earlier run may have left sealed commits, an unavailable source is not a problem, because the run can replay
+    the commits. If the job has run before, an unavailable sink is not a problem, because commits can wait. In these
+    cases the run begins and reports the outage.
 
     Raises:
         DistcommitError: if a check failed. Several problems raise one CheckFailedError.
@@ -180,11 +186,11 @@ class _Failure:
 
     @property
     def is_outage(self) -> bool:
-        """Whether a system could not be reached, rather than a setting being wrong."""
+        """Return whether a system is unreachable; otherwise a setting is wrong."""
         return self.name in ("source", "sink") and not isinstance(self.error, ConfigurationError)
 
     def as_run_error(self, job: str) -> DistcommitError:
-        """Return the error of a run that can't begin because of this failure alone."""
+        """Return the error of a run that cannot begin because of this failure alone."""
         if self.name == "source" and self.is_outage:
             cause = str(self.error)
             todo = split_remedy(cause)[1] or "repair the source or its settings, and run again"
@@ -196,18 +202,16 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Checks:
-    """Collects the outcome of each check."""
-
     path: Path | None
     parts: list[CheckedPart] = field(default_factory=list)
     failures: list[_Failure] = field(default_factory=list)
     flow: FlowDescription | None = None
     found: str = ""
-    _positions: Positions | None = None
+    _positions: KeyPositions | None = None
 
     @contextmanager
     def part(self, name: str, setting: str = "") -> Iterator[None]:
-        """Run one check, and record its outcome. `setting`: the key that an error is reported at."""
+        """Run one check and record its outcome. `setting` is the key at which an error is reported."""
         self.found = ""
         try:
             yield
@@ -239,7 +243,7 @@ class _Checks:
         return CheckResult(job, not problems, self.parts, problems, self.flow, plan)
 
     def _problems(self, failure: _Failure) -> list[CheckProblem]:
-        """Return the problem, or those that the error of a job file lists."""
+        """Return the failure as problems: one, or each problem of a JobFileError."""
         if not isinstance(failure.error, JobFileError):
             return [self.problem(failure)]
         problems = failure.error.problems
@@ -252,7 +256,7 @@ class _Checks:
         if self.path is None:
             return 0
         if self._positions is None:
-            self._positions = Positions(_text_of(self.path))
+            self._positions = KeyPositions(_text_of(self.path))
         keys = (int(key) if key.isdecimal() else key for key in setting.split("."))
         return self._positions.of(tuple(keys))[0]
 
@@ -265,7 +269,6 @@ def _text_of(path: Path) -> str:
 
 
 def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: bool) -> None:
-    """Make all checks of a valid configuration."""
     config = folders.config
     _check_secrets(folders.tree, checks)
     with checks.part("flow", "converters" if config.converters else "source"):
@@ -294,7 +297,7 @@ def _check_secrets(tree: Mapping[str, Any], checks: _Checks) -> None:
 
 
 def _secret_files(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the texts that name files with secrets, with their keys."""
+    """Yield the texts with `${file:PATH}`, with their keys."""
     if isinstance(tree, Mapping):
         for key, below in tree.items():
             yield from _secret_files(below, (*keys, str(key)))
@@ -306,7 +309,6 @@ def _secret_files(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 
 
 def _check_folders(folders: JobFolders, checks: _Checks) -> None:
-    """Check that the folders can be written, and that the store, if there is one, fits the settings."""
     config = folders.config
     opened: list[tuple[FileSystem, bool]] = []
     with checks.part("folders", "paths.store"):
@@ -330,10 +332,10 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
 
 
 def _check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
-    """Check that a folder, or the nearest one above it, can be written, and describe it.
+    """Check that a folder, or its nearest existing parent, can be written. Return a description of the folder.
 
     Raises:
-        ConfigurationError: if not.
+        ConfigurationError: if the folder cannot be written.
         OSError: if the file system can't be reached.
     """
     nearest = path
@@ -362,13 +364,13 @@ def _check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
 
 
 def _address(section: str, construct: Any) -> str:
-    """Return the key of the setting with the address of a source or a sink."""
+    """Return the key of the setting with the address of a source or sink."""
     key = next((name for name in _ADDRESSES if getattr(construct, name, None)), "type")
     return f"{section}.{key}"
 
 
 def _tolerated_outages(folders: JobFolders) -> Sequence[str]:
-    """Return the parts whose outage does not prevent a run."""
+    """Return the parts (`source`, `sink`) whose outage does not prevent a run."""
     fs, roots = folders.roots()
     if not has_store(fs, roots):
         return ()

@@ -1,4 +1,4 @@
-"""The dry run: the datasets that a run would read, how much of each, and with which columns."""
+"""The dry run: the datasets that a run would read, with their sizes and columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from distcommit.schemas.columns import Columns
 from distcommit.stores.state.job_store import JobStore
 
 _MOST_OPENED = 20
-"""Datasets whose first records are read to show their columns."""
+"""Number of datasets whose first records are read to show their columns."""
 
 
 class PlannedDataset(msgspec.Struct, frozen=True):
@@ -50,10 +50,10 @@ class DryRun(msgspec.Struct, frozen=True):
     Attributes:
         unit: `records`, `bytes`, or empty if the source knows no sizes.
         size: the sum over all datasets, in `unit`; None if the source does not know.
-        datasets_count: the number of datasets that would be read.
-        datasets: these, and datasets with a problem.
-        notes: datasets that are skipped by a rule, and why.
-        unknown: why nothing can be planned without a run; empty if it can.
+        datasets_count: the number of datasets that a run would read.
+        datasets: the datasets that a run would read, and the datasets with a problem.
+        notes: the datasets that a rule skips, and the rule.
+        unknown: why only a run can plan; empty if the plan is known.
     """
 
     unit: str
@@ -109,7 +109,7 @@ def _planned(source: Source, plan: DatasetPlan, *, opened: int) -> PlannedDatase
 
 
 def _columns(source: Source, plan: DatasetPlan, *, may_open: bool) -> list[FlowColumn] | None:
-    """Return the columns that the source declares, or those of the dataset's first records; None if it has none."""
+    """Return the columns that the source declares, or the columns of the dataset's first records; None without both."""
     if source.batch_schema is not None:
         return known_columns(Columns.of(source.batch_schema))[0]
     if not may_open:

@@ -35,23 +35,23 @@ _VISIBLE_IN_PART = "not atomic: readers may see a part of a dataset while it is 
 
 
 class FlowColumn(msgspec.Struct, frozen=True):
-    """A column by name and type. The type `?` is known only from records."""
+    """A column by name and type. The type is `?` if only records determine it."""
 
     name: str
     type: str
 
 
 class FlowPart(msgspec.Struct, frozen=True):
-    """A construct in its place.
+    """A construct of the flow.
 
     Attributes:
         kind: source, converter, row checker, fork, sink, task checker or error branch.
-        name: of its type; with a number, if its chain has several of the type.
-        settings: those that differ from the defaults, on one line. Secrets are masked.
-        on_rejected: what becomes of records, or of an attempt, that do not pass; empty if all pass. Of a sink that is
-            not atomic: what readers may see.
-        columns: of the output of a source, a converter or a row checker, as far as known; None if only records show
-            them.
+        name: the construct's type; with a number if its chain has several of the type.
+        settings: the settings that differ from the defaults, on one line. Secrets are masked.
+        on_rejected: what becomes of rejected records or attempts; empty if the construct rejects none. For a sink that
+            is not atomic: what readers may see.
+        columns: the known columns of the output of a source, a converter or a row checker; None if only records
+            determine them.
         has_other_columns: whether records may have other columns, too.
     """
 
@@ -64,8 +64,9 @@ class FlowPart(msgspec.Struct, frozen=True):
 
 
 class FlowBranch(msgspec.Struct, frozen=True):
-    """The constructs of a branch, in order. Without a fork there is one branch. `optional`: the others are committed if
-    it fails."""
+    """The constructs of a branch, in order. Without a fork there is one branch. If an `optional` branch fails, the
+    other branches are committed.
+    """
 
     name: str
     parts: list[FlowPart]
@@ -154,7 +155,6 @@ def _type_of(construct: object) -> str:
 
 
 def _settings(construct: object) -> str:
-    """Return the settings that differ from the defaults, as YAML on one line."""
     if not isinstance(construct, BaseModel):
         return ""
     dumped = construct.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_SHOWN_ELSEWHERE)
@@ -164,7 +164,7 @@ def _settings(construct: object) -> str:
 
 
 def _masked(value: Any) -> Any:
-    """Return the value with the values of client options hidden, which may be secret."""
+    """Return a value with the options of clients hidden, which may contain secrets."""
     if isinstance(value, list):
         return [_masked(below) for below in value]
     if not isinstance(value, Mapping):

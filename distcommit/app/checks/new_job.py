@@ -1,7 +1,7 @@
-"""New job files, composed of a template of the source and one of the sink.
+"""Write new job files from a template of the source and a template of the sink.
 
-Each source and sink has its template beside its code, as `template.yaml`. `@FOLDER@` in it is replaced by the
-absolute folder of the job file, and `@JOB@` by the job's name.
+Each source and sink package has a `template.yaml`. In it, `@FOLDER@` stands for the absolute folder of the job file,
+and `@JOB@` for the job's name.
 """
 
 from __future__ import annotations
@@ -67,7 +67,11 @@ def write_job_file(path: Path, source: str, sink: str) -> NewJobFile:
 
 
 def job_file_text(path: Path, source: str, sink: str) -> str:
-    """Return the text of a new job file at `path`. Raises ConfigurationError as `write_job_file`."""
+    """Return the text of a new job file at `path`.
+
+    Raises:
+        ConfigurationError: as `write_job_file`.
+    """
     job = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "job"
     folder = json.dumps(str(path.absolute().parent), ensure_ascii=False)[1:-1]
     parts = _template("source", source), _template("sink", sink)
@@ -77,7 +81,6 @@ def job_file_text(path: Path, source: str, sink: str) -> str:
 
 
 def _aligned(text: str) -> str:
-    """Return the text with the comments behind settings in one column."""
     return _COMMENT.sub(lambda match: f"{match[1]:{_COMMENT_COLUMN - 1}} # ", text)
 
 

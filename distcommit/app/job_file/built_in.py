@@ -31,7 +31,7 @@ def types_of(section: Section) -> tuple[str, ...]:
     """Return the types of a section, sorted.
 
     Raises:
-        ConfigurationError: if two places have one of the same name: an import would take the first and hide the other.
+        ConfigurationError: if two packages define a type of the same name, because an import would hide one of them.
     """
     if section in constructs.TYPES:
         return tuple(sorted(constructs.TYPES[section]))
@@ -68,15 +68,15 @@ def settings_class(section: Section, name: str) -> type[BaseModel]:
 
 
 def validated(section: Section, value: Any, default: str = "") -> Any:
-    """Return a section as settings.
+    """Return a section of a job file as an instance of its settings class.
 
     Args:
-        section: which one.
-        value: the job file's value, or settings.
-        default: the type if the value names none.
+        section: the section.
+        value: the section in the job file, or an instance of its settings class.
+        default: the type if `value` names none.
 
     Raises:
-        ValueError: if it is not a section, or its type is unknown; pydantic's, if its settings are invalid.
+        ValueError: if `value` is not a section, its type is unknown, or pydantic rejects a setting.
         ConfigurationError: as `types_of`.
     """
     if not isinstance(value, Mapping):

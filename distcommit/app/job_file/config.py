@@ -32,10 +32,10 @@ from distcommit.stores.snapshots.snapshots import RETAINED_SNAPSHOTS
 
 
 class JobConfig(FlowSettings):
-    """A job, as its file describes it.
+    """The settings of a job.
 
     Attributes:
-        job: its name. The store, output and staging belong to it.
+        job: the job's name. Store, staging and output belong to the job of this name.
         on_rejected: what becomes of a record that a converter or the fork rejects: its work unit fails (`fail`), or the
             record goes to the error branch (`divert`).
     """
@@ -148,8 +148,9 @@ class JobConfig(FlowSettings):
 
     @rule
     def _source_does_not_read_sinks(self) -> Iterator[SettingError]:
-        """Check the datasets that the settings name. Those that a pattern selects, and all of a custom source, which is
-        not imported to read a job file, are checked when they are planned."""
+        """Reject a source that reads a target of a sink, for the datasets that the settings name. Datasets that match a
+        pattern, and all datasets of a custom source, are checked at planning.
+        """
         if self.source.is_imported:
             return
         for section, sink in self.sink_sections().items():
@@ -203,13 +204,12 @@ class JobConfig(FlowSettings):
                 )
 
     def task_flow(self) -> TaskFlow:
-        """Return the flow, within the job's limits."""
+        """Return the job's task flow with the job's limits."""
         hidden = Redaction.current_values()
         return replace(super().task_flow(), construct_seconds=self.limits.construct_seconds, hidden=hidden)
 
     @property
     def targets(self) -> Freshness:
-        """The freshness targets of datasets."""
         if self.freshness is None:
             return NO_TARGETS
         takes_places = self.task_flow().publish != "append" or self._replaces_at_target
@@ -217,10 +217,10 @@ class JobConfig(FlowSettings):
 
     @property
     def kept_snapshots(self) -> int:
-        """How many snapshots are kept."""
+        """Return how many snapshots stay readable."""
         return self.readers.kept_snapshots or (RETAINED_SNAPSHOTS if self.task_flow().publish == "append" else 2)
 
     @property
     def tries_out(self) -> bool:
-        """Whether it is a preview, of which nothing is kept."""
+        """Return whether the job is a preview, whose folders are deleted after the run."""
         return any(sink.preview_records for sink in self.sink_sections().values())

@@ -1,4 +1,4 @@
-"""The fixed settings of a job, which give its stored state meaning, and the command that carries the state over."""
+"""The fixed settings of a job, and the commands that continue or restart the job with other values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from distcommit.core.interfaces.source import SourceSettings
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 
 _ANOTHER_TYPE = (
-    "put source.type back: positions of one type of source have no meaning in another. To read "
-    "with this one, give the job new folders (paths)."
+    "restore the old source.type, because positions of one type of source have no meaning in another; or give the job"
+    " new folders (paths)"
 )
 GROUPED_BY = "sink.commit_group"
-"""The setting by which datasets are grouped."""
 _NUMBERED = re.compile(r"(.*)-(\d+)")
 
 
 def fixed_settings_of(config: JobConfig, path: Path | None = None, overrides: Sequence[str] = ()) -> FixedSettings:
-    """Return the fixed settings of a job, whose file is `path`, with overrides.
+    """Return the fixed settings of a job.
+
+    Args:
+        config: the job.
+        path: the job file, for commands in messages.
+        overrides: the `--set` options, for commands in messages.
 
     Raises:
         ConfigurationError: if a custom class with fixed settings can't be created.
@@ -41,10 +45,15 @@ def fixed_settings_of(config: JobConfig, path: Path | None = None, overrides: Se
         GROUPED_BY: FixedSetting(config.task_flow().grouping_sink.grouped_by, unrecorded=BY_DATASET),
     }
     named = path if path is not None and not any(text.startswith("paths") for text in overrides) else None
-    fixed_settings = FixedSettings(settings, carry_over(config, named, overrides)) if named else FixedSettings(settings)
+    fixed_settings = FixedSettings(settings)
+    if named:
+        restarted_by = _command("run", named, (*overrides, *_new_locations(config)))
+        fixed_settings = FixedSettings(settings, carry_over(config, named, overrides), restarted_by)
     moved = _command("store rebucket", named, overrides) if named else "distcommit store rebucket JOB.yaml"
-    todo = f"put it back; or have all datasets go on where they stand, here: `{moved}`, or in new folders:"
-    otherwise = f"{todo} `{fixed_settings.carried_by}`"
+    otherwise = (
+        f"restore the old value. To keep the value of the job file and all positions, run `{moved}`, which moves the"
+        f" datasets in these folders, or `{fixed_settings.carried_by}`, which continues them in new folders"
+    )
     changed = {name: replace(settings[name], otherwise=otherwise) for name in movable(source)}
     return replace(fixed_settings, settings={**settings, **changed})
 
@@ -55,11 +64,13 @@ def movable(source: SourceSettings) -> tuple[str, ...]:
 
 
 def carry_over(config: JobConfig, path: Path, overrides: Sequence[str]) -> str:
-    """Return the command that gives the job, as configured, new folders with the watermarks of the old ones."""
-    locations = [f"paths.{name}={_next_name(position)}" for name, position in config.paths.model_dump().items()]
-    return (
-        f"{_command('migrate import-watermarks', path, (*overrides, *locations))} {shlex.join(['--from', str(path)])}"
-    )
+    """Return the command that gives the job new folders and copies the watermarks of the present ones."""
+    moved = _command("migrate import-watermarks", path, (*overrides, *_new_locations(config)))
+    return f"{moved} {shlex.join(['--from', str(path)])}"
+
+
+def _new_locations(config: JobConfig) -> list[str]:
+    return [f"paths.{name}={_next_name(location)}" for name, location in config.paths.model_dump().items()]
 
 
 def _command(name: str, path: Path, overrides: Sequence[str]) -> str:

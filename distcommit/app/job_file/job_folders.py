@@ -20,15 +20,15 @@ from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_s
 
 @dataclass(frozen=True, slots=True)
 class JobFolders:
-    """A job's folders as its settings name them.
+    """A job with the means to open its folders and store.
 
     Args:
-        config: the job.
-        path: its file.
-        overrides: of settings, for commands in messages.
+        config: the job's settings.
+        path: the job file.
+        overrides: the `--set` options, for commands in messages.
         throwaway: whether the folders are deleted after one run.
-        tree: the content of the file with overrides, without substitutions.
-        unset: settings that name a variable of the environment that is not set: the variable by the dotted key.
+        tree: the content of the job file with overrides, without values of environment variables.
+        unset: the unset environment variable that a setting names, by the setting's dotted key.
     """
 
     config: JobConfig
@@ -40,11 +40,10 @@ class JobFolders:
 
     @property
     def groups(self) -> CommitGroups:
-        """The rule that assigns datasets to buckets."""
         return CommitGroups(self.config.task_flow().grouping_sink)
 
     def roots(self) -> tuple[FileSystem, Roots]:
-        """Return the file system, and the folders on it."""
+        """Return the file system of the job's folders, and the folders on it."""
         self.require_variables("job", "paths")
         paths = self.config.paths
         roots = Roots(path_of(paths.store), path_of(paths.staging), path_of(paths.output))
@@ -52,18 +51,21 @@ class JobFolders:
         return open_file_system(paths.store, durable=durable, roots=(roots.store, roots.staging, roots.output)), roots
 
     def has_store(self) -> bool:
-        """Return whether there is a store."""
         fs, roots = self.roots()
         return has_store(fs, roots)
 
     def open_store(self, *, create: bool) -> JobStore:
-        """Open the job's store, and create it if `create`, whatever settings it was filled with."""
+        """Open the job's store without comparing fixed settings. Create a missing store if `create` is set."""
         fs, roots = self.roots()
         return open_store(fs, roots, self.config.job, self.config.commit.buckets, create=create, groups=self.groups)
 
     def opened(self, *, create: bool = False) -> JobStore:
-        """Open the job's store for an action. It is refused if the store was filled with other settings, and with a
-        sink that keeps nothing."""
+        """Open the job's store for an action that may change it. Create a missing store if `create` is set.
+
+        Raises:
+            ConfigurationError: if a fixed setting differs from the recorded one, an environment variable is not set, or
+                the sink is of type console, which stores nothing.
+        """
         self.require_variables()
         if self.config.tries_out and not self.throwaway:
             raise ConfigurationError(
@@ -78,10 +80,10 @@ class JobFolders:
         return store
 
     def require_variables(self, *sections: str) -> None:
-        """Raise ConfigurationError if a setting names a variable that is not set.
+        """Raise ConfigurationError if a setting names an environment variable that is not set.
 
         Args:
-            *sections: check settings of these sections only; without any, check all.
+            *sections: the sections to check; all if none is given.
         """
         unset = {key: name for key, name in self.unset.items() if not sections or key.partition(".")[0] in sections}
         if unset:
@@ -94,5 +96,4 @@ class JobFolders:
             )
 
     def fixed_settings(self) -> FixedSettings:
-        """Return the fixed settings."""
         return fixed_settings_of(self.config, self.path, self.overrides)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.locations import check_locations, keeps_access, normal_location, require_separate
+from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.renamed_settings import old_keys, with_new_names
 from distcommit.app.job_file.problems.section_models import DEFAULT_TYPES
 from distcommit.app.job_file.problems.setting_problems import JobFileError, SettingProblem
@@ -19,7 +20,7 @@ from distcommit.app.job_file.problems.setting_texts import Invalid, invalid_sett
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file, without_secrets
 from distcommit.app.job_file.sections.job_sections import PathSettings
 from distcommit.app.job_file.variables import texts_of, unset_in, with_variables
-from distcommit.app.job_file.yaml_loading import Positions, load_yaml
+from distcommit.app.job_file.yaml_loading import load_yaml
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import HIDDEN, redact
 from distcommit.core.support.setting_errors import Key
@@ -28,13 +29,14 @@ _IS_KEY = re.compile(r"\w+(\.\w+)*")
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
-    """Read a job file. `${NAME}` and `${NAME:-default}` in values come from the environment. `${file:PATH}` is a secret
-    that is read from the file when it is used, in the places of `PLACES`.
+    """Read a job file. `${NAME}` and `${NAME:-default}` in values are replaced from the environment. `${file:PATH}`
+    names a file with a secret, which is read when the secret is used; `secrets.PLACES` lists the settings that accept
+    it.
 
     Args:
         path: a YAML file.
-        overrides: `section.key=value` texts that override the file; values are YAML. One that gives a section another
-            `type` replaces the section, whose other keys belong to the old type.
+        overrides: `section.key=value` texts that override the file; values are YAML. An override that sets another
+            `type` replaces the whole section, whose other keys belong to the old type.
 
     Raises:
         JobFileError: with all problems of the file.
@@ -43,9 +45,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> JobConfig:
 
 
 def job_file_problems(path: str | Path, overrides: Sequence[str] = ()) -> tuple[SettingProblem, ...]:
-    """Return all problems of a job file; none if `load_config` accepts it. Nothing is connected to.
+    """Return all problems of a job file; none if `load_config` accepts the file. Connects to nothing.
 
-    Rules between sections are checked once each section is valid.
+    Rules between sections are checked only if each section is valid.
     """
     try:
         load_config(path, overrides)
@@ -55,10 +57,10 @@ def job_file_problems(path: str | Path, overrides: Sequence[str] = ()) -> tuple[
 
 
 def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the content of a job file with overrides, without substitutions from the environment.
+    """Return the content of a job file with overrides, without values of environment variables.
 
     Raises:
-        JobFileError: if it is missing, not YAML, or not a mapping; or if an override is invalid.
+        JobFileError: if the file is missing, not YAML or not a mapping, or if an override is invalid.
     """
     file = str(path)
     try:
@@ -83,14 +85,14 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
 def parse_config(
     tree: Mapping[str, Any], file: Path, overrides: Sequence[str] = (), *, needs_variables: bool = True
 ) -> JobConfig:
-    """Return the job that a tree of plain values describes. Relative folders are relative to the folder of `file`.
+    """Return the job that a tree of plain values describes. Relative paths are relative to the folder of `file`.
 
     Args:
         tree: the settings, with overrides.
         file: the job file, for positions in messages. It is read again if there is a problem.
         overrides: the overrides in `tree`, for messages.
-        needs_variables: whether a variable that is not set is a problem wherever it is named. Otherwise its reference
-            stays in the settings, if it is valid there: for commands that do not use the setting.
+        needs_variables: whether an unset environment variable is a problem. If not, the setting keeps the reference
+            `${NAME}`, so that commands that do not use the setting work.
 
     Raises:
         JobFileError: with all problems.
@@ -129,7 +131,7 @@ def _validated(tree: Mapping[str, Any], file: Path) -> tuple[JobConfig | None, l
 
 
 def _unfit_places(config: JobConfig, locations: Mapping[str, str]) -> Iterator[Invalid]:
-    """Yield the problems of the job's folders beside each other, the source and the sinks."""
+    """Yield problems between the job's folders, its source and its sinks."""
     try:
         check_locations(locations)
         if not config.source.is_imported:
@@ -147,7 +149,7 @@ def _unfit_places(config: JobConfig, locations: Mapping[str, str]) -> Iterator[I
 
 def _of_error(error: ConfigurationError, *keys: str) -> Invalid:
     ids = "".join(f" {value}" for value in error.ids.values())
-    required = f"must be valid: {error.what}{ids}" + (f"; expected {error.expected}" if error.expected else "")
+    required = f"must be valid: {error.failure}{ids}" + (f"; expected {error.expected}" if error.expected else "")
     return Invalid(keys, required, error.found, error.todo)
 
 
@@ -165,17 +167,16 @@ def _unset(keys: Key, name: str) -> Invalid:
 
 
 def _overlap(keys: Key, others: Key) -> bool:
-    """Return whether one of two settings is the other one, or its section."""
+    """Return whether one of two settings contains the other, or both are the same."""
     shared = min(len(keys), len(others))
     return keys[:shared] == others[:shared]
 
 
 def _positioned(problems: Sequence[Invalid], file: Path, overrides: Sequence[str]) -> list[SettingProblem]:
-    """Return the problems in the order of the file, with their positions in it."""
     try:
-        positions = Positions(file.read_text(encoding="utf-8"))
+        positions = KeyPositions(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):  # a tree without a file
-        positions = Positions("")
+        positions = KeyPositions("")
     set_by = [text.partition("=")[0] for text in overrides]
     results = []
     for invalid in problems:
@@ -194,14 +195,13 @@ def _file_error(
 
 
 def _fault(error: Exception) -> str:
-    """Return the fault of YAML without its lines, which may hold secrets."""
+    """Return the message of a YAML error without the quoted lines, which may contain secrets."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return type(error).__name__
     return str(error.problem or error.context or "a syntax error")
 
 
 def _override(tree: dict[str, Any], text: str) -> SettingProblem | None:
-    """Put an override into the tree; return its problem if it is invalid."""
     key, separator, value = text.partition("=")
     if not separator or not key:
         shown = text if _IS_KEY.fullmatch(text) else HIDDEN

@@ -34,7 +34,7 @@ _WHY_NOT = {
     **dict.fromkeys(("file", "local"), "a URL where a plain path is meant"),
     "memory": "its files are those of one process",
 }
-"""Why these schemes are not supported."""
+"""Why a scheme is not supported, by scheme."""
 
 _DURABLE = {"hdfs", "s3"}
 _WEBHDFS_IS_DURABLE_IF = (
@@ -51,10 +51,14 @@ _WITH_ACCESS = {"", "hdfs", "webhdfs"}
 
 
 def normal_location(text: str, folder: Path) -> str:
-    """Return a resolved local path (relative ones start at `folder`), or a URL without dots and double slashes.
+    """Return a location in normal form: an absolute local path, or a URL without dots and double slashes.
+
+    Args:
+        text: a path or URL.
+        folder: the folder that relative paths start at.
 
     Raises:
-        ConfigurationError: if there is no file system for the URL, or it is incomplete.
+        ConfigurationError: if there is no file system for the URL, or the URL is incomplete.
     """
     scheme, separator, remainder = text.partition("://")
     if not separator:
@@ -93,10 +97,10 @@ def normal_location(text: str, folder: Path) -> str:
 
 
 def check_locations(locations: Mapping[str, str]) -> None:
-    """Check that normal locations are on one file system and apart from each other.
+    """Check that the job's folders are on one file system, and that none contains another.
 
     Raises:
-        ConfigurationError: naming two that are not.
+        ConfigurationError: naming two folders that break the rule.
     """
     for name, location in locations.items():
         for other, other_place in locations.items():
@@ -117,16 +121,16 @@ def check_locations(locations: Mapping[str, str]) -> None:
 
 
 def open_file_system(location: str, *, durable: bool, roots: Sequence[str] = ()) -> FileSystem:
-    """Return the file system of a normal location. What is written to an object store is always durable.
+    """Return the file system of a location in normal form. Writes to an object store are always durable.
 
     Args:
         location: as `normal_location` returns it.
         durable: whether published files must survive a crash of the machines that store them.
-        roots: the job's folders, as paths. A deletion below one of them never reaches outside of it.
+        roots: the job's folders, as paths. A deletion below a root never reaches outside of the root.
 
     Raises:
-        ConfigurationError: if its package is not installed, it can't be durable and must be, or it is one of fsspec's
-            that can't be used.
+        ConfigurationError: if the file system's package is not installed, the file system cannot write durably although
+            `durable` is set, or fsspec's file system lacks a required capability.
     """
     scheme, authority = _file_system_of(location)
     if not scheme:
@@ -188,7 +192,7 @@ def _object_store(bucket: str) -> FileSystem:
 
 
 def path_of(location: str) -> str:
-    """Return a normal location as its file system names it: without scheme and authority."""
+    """Return the path of a location on its file system: without scheme and authority."""
     scheme, authority = _file_system_of(location)
     return location.removeprefix(f"{scheme}://{authority}") if scheme else location
 
@@ -202,11 +206,11 @@ def require_separate(source: Source, locations: Mapping[str, str]) -> None:
     """Check that a source does not read the job's own folders.
 
     Args:
-        source: the job's source. A custom class is imported for this.
-        locations: store, staging and output folder, by the names of the settings below `paths`.
+        source: the job's source. A custom class is imported.
+        locations: the store, staging and output folder, by the names of the settings below `paths`.
 
     Raises:
-        ConfigurationError: if the source reads one of them, or if a custom source can't be created.
+        ConfigurationError: if the source reads a folder of the job, or a custom source can't be created.
     """
     for name, location in locations.items():
         if source.reads(Target("root", location)):

@@ -42,14 +42,13 @@ _TELLS_NOTHING = re.compile(
     r"|([a-z][\w.+-]*:/)?(/[\w.-]{0,40})+/?(\{\w+\}[\w./-]*)*"  # a path or a URL without user and query
     r"|([A-Za-z_]\w{0,30}\.)+[A-Za-z_]\w{0,30}(:[A-Za-z_]\w*)?"  # a class of Java or Python
 )
-"""Values that may be in an error, which would be useless without them."""
+"""Values that are not hidden, because they reveal nothing and errors need them: words, numbers, paths, classes."""
 _PASSWORD = re.compile(r"\w+://[^/@\s:]*:([^/@\s]+)@")
 _QUERY_VALUE = re.compile(r"[?&;]([^=&;\s]*)=([^&;\s{}]+)")
 _QUERY = re.compile(r"([?&;][^=&;\s]*=)[^&;\s]+")
 
 
 def takes_secret_file(keys: Sequence[str]) -> bool:
-    """Return whether `${file:PATH}` is allowed in the value under these keys: see `PLACES`."""
     if keys[-1] == "password" or keys[:2] == ("alerts", "webhooks"):
         return True
     return any(key in _SECTIONS for key in keys[:-1])
@@ -98,8 +97,7 @@ def _texts(tree: Any, key: str, location: _Section) -> Iterator[tuple[_Section, 
 
 
 def _is_handed_on(key: str, tree: Any) -> bool:
-    """Return whether the section is passed to other software: one of these names, or a Spark reader's options by
-    dataset."""
+    """Return whether a section is passed to other software, such as options of a Spark reader."""
     return key in _HANDED_ON or (key == "datasets" and isinstance(tree, Mapping))
 
 
@@ -109,8 +107,9 @@ def _may_be_secret(text: str, shown: str) -> bool:
 
 
 def without_secrets(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a job file's tree without what may be secret: values whose name sounds so, values passed to clients,
-    classes and hooks, and users, passwords and queries of URLs. References such as `${PASSWORD}` stay."""
+    """Return a job file's tree with secrets hidden: values whose name suggests a secret, values passed to clients,
+    classes and hooks, and users, passwords and queries of URLs. References such as `${PASSWORD}` stay.
+    """
     return {str(key): _shown(value, str(key), hidden=False) for key, value in tree.items()}
 
 

@@ -13,8 +13,9 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
 def with_variables(value: Any) -> Any:
-    """Return a tree of settings with the environment's values in place of `${NAME}` and `${NAME:-default}`. A variable
-    that is not set stays as it is."""
+    """Return a tree of settings with `${NAME}` and `${NAME:-default}` replaced from the environment. A reference to an
+    unset variable without default stays.
+    """
     if isinstance(value, Mapping):
         return {key: with_variables(below) for key, below in value.items()}
     if isinstance(value, list):
@@ -32,12 +33,12 @@ def texts_of(value: Any, keys: Key = ()) -> Iterator[tuple[Key, str]]:
 
 
 def unset_in(text: str) -> list[str]:
-    """Return the variables in a text that are not set and have no default."""
+    """Return the variables that a text names, are not set in the environment and have no default."""
     return [match[1] for match in _VARIABLE.finditer(text) if match[2] is None and match[1] not in os.environ]
 
 
 def unset_variables(tree: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings that name a variable that is not set: the first such variable by the dotted key."""
+    """Return the first unset environment variable that each setting names, by the setting's dotted key."""
     results = {".".join(map(str, keys)): unset_in(text) for keys, text in texts_of(tree)}
     return {key: names[0] for key, names in results.items() if names}
 

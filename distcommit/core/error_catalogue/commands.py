@@ -14,7 +14,7 @@ ENTRIES = (
         title="The store does not know the dataset",
         cause="The URN is misspelled, or no run has read the dataset yet.",
         impact=NOTHING_CHANGED,
-        action="Give the URN as the command shows it.",
+        action="Give the URN as `distcommit dataset list` prints it.",
         command="dataset list JOB.yaml",
     ),
     ErrorEntry(
@@ -23,7 +23,7 @@ ENTRIES = (
         title="The store knows the dataset already",
         cause="`--new` is for datasets that no run has read yet.",
         impact=NOTHING_CHANGED,
-        action="Repeat the command without --new.",
+        action="Repeat the command without `--new`.",
         command="dataset set-watermark JOB.yaml DATASET POSITIONS",
     ),
     ErrorEntry(
@@ -32,7 +32,7 @@ ENTRIES = (
         title="The dataset has no open sequence",
         cause="The action needs a pending or quarantined sequence, and the dataset's last sequence is done.",
         impact=NOTHING_CHANGED,
-        action="Do nothing: the dataset needs no release.",
+        action="Do nothing, because an idle dataset needs no release.",
         command="status JOB.yaml",
     ),
     ErrorEntry(
@@ -41,7 +41,10 @@ ENTRIES = (
         title="The dataset has a pending sequence",
         cause="The action is not possible before the pending sequence is committed.",
         impact=NOTHING_CHANGED,
-        action="Commit the sequence by the next run or by the command. If that can never succeed, quarantine it.",
+        action=(
+            "Commit the pending sequence by the next run or by `distcommit recover`. If neither can ever succeed, "
+            "quarantine the dataset."
+        ),
         command=_RECOVER,
     ),
     ErrorEntry(
@@ -50,7 +53,7 @@ ENTRIES = (
         title="The dataset is quarantined",
         cause="The action is not possible while the dataset is quarantined.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with retry, accept or abandon.",
+        action="Release the dataset with `retry`, `accept` or `abandon`, then repeat the command.",
         command=_RETRY,
     ),
     ErrorEntry(
@@ -59,7 +62,10 @@ ENTRIES = (
         title="The dataset is being abandoned",
         cause="An earlier release with abandon has not finished its rollback.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with abandon, which resumes. If that can never succeed, release it with accept.",
+        action=(
+            "Release the dataset with `abandon` again, which resumes the rollback. If the rollback can never succeed, "
+            "release the dataset with `accept`."
+        ),
         command="dataset release JOB.yaml DATASET abandon",
     ),
     ErrorEntry(
@@ -68,7 +74,7 @@ ENTRIES = (
         title="Runs no longer read the dataset",
         cause="Several runs in a row could not read the dataset, so that it is stopped.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with retry, or set its watermark past the unreadable records.",
+        action="Release the dataset with `retry`, or set its watermark past the unreadable records.",
         command=_RETRY,
     ),
     ErrorEntry(
@@ -77,7 +83,7 @@ ENTRIES = (
         title="The dataset was held back with its run",
         cause="The run publishes all datasets or none, and it was not published.",
         impact=NOTHING_CHANGED,
-        action="Run the job or recover it: the sequence is dropped, and its records are read again.",
+        action="Run or recover the job, which drops the sequence. The next run reads its records again.",
         command=_RECOVER,
     ),
     ErrorEntry(
@@ -86,7 +92,9 @@ ENTRIES = (
         title="A replacement is not published completely",
         cause="The sequence replaces files, and the tombstone that supersedes the old files is not published.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with abandon. Accepting it would leave the old and the new records.",
+        action=(
+            "Release the dataset with `abandon`. With `accept`, both the old and the new records would stay published."
+        ),
         command="dataset release JOB.yaml DATASET abandon",
     ),
     ErrorEntry(
@@ -95,7 +103,10 @@ ENTRIES = (
         title="The dataset cannot be reprocessed or expired",
         cause="The job's settings exclude the command, or the dataset has nothing to reprocess.",
         impact=NOTHING_CHANGED,
-        action="Change the setting that the message names. If it names none, an audit lists the rejected records.",
+        action=(
+            "Change the setting that the message names. `distcommit audit` lists rejected records that can be "
+            "reprocessed."
+        ),
         command="audit JOB.yaml",
     ),
     ErrorEntry(
@@ -104,7 +115,10 @@ ENTRIES = (
         title="The dataset has an open sequence",
         cause="A dataset can be reprocessed only between its sequences.",
         impact=NOTHING_CHANGED,
-        action="Commit the pending sequence, or release the dataset if it is quarantined; then reprocess it.",
+        action=(
+            "Commit the pending sequence by `distcommit recover`, or release a quarantined dataset; then reprocess the"
+            " dataset."
+        ),
         command=_RECOVER,
     ),
     ErrorEntry(
@@ -113,7 +127,7 @@ ENTRIES = (
         title="No run plans the dataset",
         cause="The dataset is stopped after repeated read failures.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with retry, then reprocess it.",
+        action="Release the dataset with `retry`, then reprocess the dataset.",
         command=_RETRY,
     ),
     ErrorEntry(
@@ -122,7 +136,7 @@ ENTRIES = (
         title="There is nothing to rebuild",
         cause="The store is complete and matches its output.",
         impact=NOTHING_CHANGED,
-        action="No rebuild is needed. Run the job; an audit checks its output.",
+        action="Run the job. `distcommit audit` checks the output.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -131,7 +145,10 @@ ENTRIES = (
         title="The output does not record offsets",
         cause="A store is rebuilt from the offsets in published files and in ledgers, and the sink has neither.",
         impact=NOTHING_CHANGED,
-        action="Rebuild with the watermarks of the old store, then set each watermark to what the target has.",
+        action=(
+            "Rebuild with `--keep-watermarks`, then set each dataset's watermark to the last position that the target "
+            "has (`distcommit dataset set-watermark`)."
+        ),
         command="store rebuild JOB.yaml --keep-watermarks",
     ),
     ErrorEntry(
@@ -140,7 +157,7 @@ ENTRIES = (
         title="There is no store to keep watermarks of",
         cause="`--keep-watermarks` reads the watermarks of the existing store, and the store does not exist.",
         impact=NOTHING_CHANGED,
-        action="Rebuild the store from the published files, without the option.",
+        action="Rebuild the store from the published files, without `--keep-watermarks`.",
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -149,7 +166,7 @@ ENTRIES = (
         title="The sink does not record offsets",
         cause="The command compares offsets in published files or in ledgers, and a sink of the job has neither.",
         impact=NOTHING_CHANGED,
-        action="Compare the records at the target with the watermarks.",
+        action="Compare the records at the target with the watermarks that `distcommit status --json` prints.",
         command="status JOB.yaml --json",
     ),
     ErrorEntry(
@@ -158,7 +175,10 @@ ENTRIES = (
         title="Positions are invalid",
         cause="A position is malformed, names an unknown partition or dataset, or is missing for a partition.",
         impact=NOTHING_CHANGED,
-        action="Correct each position that the message names, then repeat the command.",
+        action=(
+            "Correct each position that the message names. `distcommit dataset list` prints the datasets with their "
+            "present positions."
+        ),
         command="dataset list JOB.yaml",
     ),
     ErrorEntry(
@@ -167,7 +187,7 @@ ENTRIES = (
         title="The source has no consumer groups",
         cause="Positions were requested of a consumer group, which only Kafka has.",
         impact=NOTHING_CHANGED,
-        action="Pass the positions as a file.",
+        action="Pass the positions in a CSV file.",
         command="migrate import-watermarks JOB.yaml --from POSITIONS.csv",
     ),
     ErrorEntry(
@@ -176,7 +196,7 @@ ENTRIES = (
         title="Datasets have open sequences",
         cause="Watermarks cannot be imported while sequences are pending or quarantined.",
         impact=NOTHING_CHANGED,
-        action="Commit what is pending, release what is quarantined, then import again.",
+        action="Commit pending sequences by `distcommit recover`, release quarantined datasets, then import again.",
         command=_RECOVER,
     ),
     ErrorEntry(
@@ -185,7 +205,7 @@ ENTRIES = (
         title="Watermarks have no meaning in this job",
         cause="The positions come from another type of source or watermark, or were counted by other settings.",
         impact=NOTHING_CHANGED,
-        action="Correct the setting that the message names, or import positions of this source.",
+        action="Restore the setting that the message names, or import positions of the source that the job file names.",
     ),
     ErrorEntry(
         id="SOURCE_RECREATED",
@@ -193,7 +213,7 @@ ENTRIES = (
         title="The dataset's source was recreated",
         cause="The topic or table was deleted and created again after the watermark had been stored.",
         impact=NOTHING_CHANGED,
-        action="Set the watermark to null. Then run the job, or set a position of the new topic or table.",
+        action="Set the watermark to null, then run the job; or set a position of the new topic or table.",
         command="dataset set-watermark JOB.yaml DATASET null",
     ),
 )

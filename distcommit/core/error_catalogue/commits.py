@@ -15,7 +15,10 @@ ENTRIES = (
         title="A commit step is lost",
         cause="The effect of a sealed step can be neither verified nor repeated, because its data is missing.",
         impact=QUARANTINED,
-        action="Restore the missing data and release the dataset with retry; or release it with accept or abandon.",
+        action=(
+            "Restore the data that the message names and release the dataset with `retry`; or release it with `accept`"
+            " or `abandon`."
+        ),
         command=_RELEASE,
     ),
     ErrorEntry(
@@ -24,7 +27,10 @@ ENTRIES = (
         title="Staged data was lost before its publication",
         cause="A staged file was deleted or altered before its commit was executed.",
         impact=DATASET_WAITS,
-        action="Run again, which reads the records again. If the dataset is quarantined, release it with abandon.",
+        action=(
+            "Run again, which reads the records again. If the dataset is quarantined, release the dataset with "
+            "`abandon`."
+        ),
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -33,7 +39,10 @@ ENTRIES = (
         title="A staged file cannot be published",
         cause="The staged file is missing and its target does not exist, or the target is another file.",
         impact=QUARANTINED,
-        action="Restore the file and release the dataset with retry; or release it with accept or abandon.",
+        action=(
+            "Restore the file that the message names and release the dataset with `retry`; or release the dataset with"
+            " `accept` or `abandon`."
+        ),
         command=_RELEASE,
     ),
     ErrorEntry(
@@ -42,7 +51,7 @@ ENTRIES = (
         title="Prepared transactions are gone",
         cause="Another client rolled the prepared transactions back, or the database was restored from a copy.",
         impact=QUARANTINED,
-        action="Release the dataset with abandon. The next run reads its records again.",
+        action="Release the dataset with `abandon`. The next run reads the records of the commit again.",
         command=_ABANDON,
     ),
     ErrorEntry(
@@ -51,7 +60,10 @@ ENTRIES = (
         title="The target rejects a sealed commit",
         cause="The sink's committer reports that the target can never accept the commit.",
         impact=QUARANTINED,
-        action="Correct the target and release the dataset with retry; or release it with accept or abandon.",
+        action=(
+            "Correct the target and release the dataset with `retry`; or release the dataset with `accept` or "
+            "`abandon`."
+        ),
         command=_RELEASE,
     ),
     ErrorEntry(
@@ -60,7 +72,10 @@ ENTRIES = (
         title="A sequence of a program's store is lost",
         cause="A step that the program sealed through the `CommitStepStore` is lost.",
         impact=QUARANTINED,
-        action="Restore the missing data and call release() with 'retry'; or release the dataset with another way.",
+        action=(
+            "Restore the data that the message names and call `release(STORE, DATASET, 'retry')`; or release the "
+            "dataset with 'accept' or 'abandon'."
+        ),
         command=_RELEASE,
     ),
     ErrorEntry(
@@ -69,7 +84,7 @@ ENTRIES = (
         title="A sealed sequence is still open",
         cause="The dataset has a sealed sequence that is pending or quarantined.",
         impact=NOTHING_CHANGED,
-        action="Commit the sequence, or release it; then repeat the call.",
+        action="Commit the sequence by its `execute()`, or release the dataset by `release()`; then repeat the call.",
     ),
     ErrorEntry(
         id="STEP_FAILED",
@@ -77,7 +92,7 @@ ENTRIES = (
         title="A commit step failed",
         cause="A custom commit step or committer raised an error or returned a wrong value.",
         impact=DATASET_WAITS,
-        action="Correct the code of the step or committer, then commit again.",
+        action="Correct the code of the step or committer that the message names, then run again.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -86,7 +101,7 @@ ENTRIES = (
         title="A rollback at the target failed",
         cause="The sink's committer raised an error while it rolled a commit back.",
         impact="The dataset stays as it was before the command.",
-        action="Repair the sink's target, then abandon the dataset again.",
+        action="Repair the sink's target, then release the dataset with `abandon` again.",
         command=_ABANDON,
     ),
     ErrorEntry(
@@ -95,7 +110,10 @@ ENTRIES = (
         title="The commit cannot be rolled back by design",
         cause="The commit step or the sink does not implement a rollback.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with retry or accept, or implement the rollback.",
+        action=(
+            "Release the dataset with `retry` or `accept`, or implement `abort` (a committer) or `withdraw` and `undo`"
+            " (a commit step)."
+        ),
         command=_ACCEPT,
     ),
     ErrorEntry(
@@ -104,7 +122,7 @@ ENTRIES = (
         title="Prepared data was not rolled back",
         cause="The dataset is released, but the target did not roll back the data that was prepared for it.",
         impact="Prepared data remains at the target. The dataset continues.",
-        action="Roll back at the target the attempts that the message names.",
+        action="Roll back, at the target, the prepared transactions of the attempts that the message names.",
     ),
     ErrorEntry(
         id="COMMIT_NOT_REVERSIBLE",
@@ -112,7 +130,7 @@ ENTRIES = (
         title="The commit can no longer be rolled back",
         cause="The target has published the commit, or its data was changed or compacted since.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with accept.",
+        action="Release the dataset with `accept`.",
         command=_ACCEPT,
     ),
     ErrorEntry(
@@ -121,7 +139,10 @@ ENTRIES = (
         title="The target does not show whether it committed",
         cause="The ledger's row is missing or belongs to another table.",
         impact=NOTHING_CHANGED,
-        action="Compare the target's records with the commit, then release the dataset.",
+        action=(
+            "Compare the target's records with the commit that `distcommit dataset steps` prints. Release the dataset "
+            "with `accept` if the target has them, otherwise with `abandon`."
+        ),
         command="dataset steps JOB.yaml DATASET",
     ),
     ErrorEntry(
@@ -131,8 +152,8 @@ ENTRIES = (
         cause="The store or the target was restored from a copy.",
         impact=QUARANTINED,
         action=(
-            "Release the dataset with accept if the target has all records of the epoch. Otherwise delete the"
-            " dataset's data and its row in the ledger, and release it with retry."
+            "Release the dataset with `accept` if the target has all records of the epoch. Otherwise delete the "
+            "dataset's data and ledger row at the target, and release the dataset with `retry`."
         ),
         command=_ACCEPT,
     ),
@@ -142,7 +163,7 @@ ENTRIES = (
         title="The sink is unavailable",
         cause="The target does not respond, does not exist, or the sink's settings are wrong.",
         impact="Commits stay pending, and no attempt is counted.",
-        action="Repair the target or correct the sink's settings, then run again.",
+        action="Repair the target, or correct the setting in section sink that the message names; then run again.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -160,7 +181,7 @@ ENTRIES = (
         title="The target is temporarily unavailable",
         cause="The database or the brokers do not respond, or end a transaction.",
         impact="Commits stay pending. A later attempt or run repeats the request.",
-        action="Repair the target if the error persists, then run again.",
+        action="Run again. If the error persists, repair the database or the brokers that the message names.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -181,7 +202,7 @@ ENTRIES = (
         title="Other writers changed the table meanwhile",
         cause="Another writer changed, created or dropped the table during each attempt.",
         impact="Commits stay pending. A later attempt or run repeats the request.",
-        action="Run again. If the error persists, run the other writers at another time.",
+        action="Run again. If the error persists, run the table's other writers at another time.",
         command="run JOB.yaml",
     ),
 )

@@ -13,10 +13,10 @@ QUARANTINED = "The dataset is quarantined, and its watermark stays. Other datase
 
 @dataclass(frozen=True, slots=True)
 class ErrorEntry:
-    """A kind of error: all raise sites with the same cause and the same action."""
+    """The catalogue entry of one error id, which all errors with the same cause and action share."""
 
     id: str
-    """Stable, such as `JOB_FILE_INVALID`. The printed text of an error begins with it."""
+    """Stable id, such as `JOB_FILE_INVALID`. The printed text of an error begins with its id."""
     error: str
     """Name of the error's class, which determines the exit code and whether a retry may help."""
     title: str
@@ -24,6 +24,6 @@ class ErrorEntry:
     cause: str
     impact: str
     action: str
-    """In the imperative. The text of an error has a more specific action if the raise site knows one."""
+    """The remedy, in the imperative. An error may carry a more specific remedy in its `todo`."""
     command: str = ""
-    """The command that resolves the error or shows more, without the program's name."""
+    """The command that resolves the error or shows more about it, without `distcommit`; empty for none."""

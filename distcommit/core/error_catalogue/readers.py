@@ -22,7 +22,7 @@ ENTRIES = (
         title="The requested run has open commits",
         cause="A commit of the run is pending or quarantined, so that its snapshot is not final.",
         impact=_READER_ENDS,
-        action="Wait for the run, or recover the job. `distcommit status` names quarantined datasets.",
+        action="Wait for the run, or recover the job. Release the quarantined datasets that `distcommit status` names.",
         command="recover JOB.yaml",
     ),
     ErrorEntry(
@@ -31,7 +31,7 @@ ENTRIES = (
         title="The snapshot has expired",
         cause="A later run deleted the snapshot.",
         impact="Results that were read from the snapshot must be discarded.",
-        action="Read a newer snapshot. To keep more snapshots, raise readers.kept_snapshots.",
+        action="Read a newer snapshot. To keep snapshots longer, raise readers.kept_snapshots.",
     ),
     ErrorEntry(
         id="RUN_UNKNOWN",

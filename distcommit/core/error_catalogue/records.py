@@ -11,7 +11,10 @@ ENTRIES = (
         title="A record cannot be decoded",
         cause="A record does not have the format that the source or a converter requires.",
         impact=DATASET_WAITS,
-        action="Correct the producer or the converter, or divert such records (`on_failure: divert`).",
+        action=(
+            "Correct the producer or the converter; or set on_failure: divert, which sends unreadable records to the "
+            "error branch."
+        ),
     ),
     ErrorEntry(
         id="RECORD_REJECTED",
@@ -19,7 +22,10 @@ ENTRIES = (
         title="A record is rejected",
         cause="A construct rejects the record, and its setting is `fail`.",
         impact=DATASET_WAITS,
-        action="Correct the producer or the construct, or divert such records (`on_rejected`, `on_failure`).",
+        action=(
+            "Correct the producer or the construct; or set on_rejected: divert (a converter: on_failure), which sends "
+            "rejected records to the error branch."
+        ),
     ),
     ErrorEntry(
         id="RECORD_FIELDS_NEW",
@@ -35,7 +41,7 @@ ENTRIES = (
         title="Records have too many fields",
         cause="The records have more different fields than columns can be inferred for.",
         impact=DATASET_WAITS,
-        action="Declare the converter's fields, with a map for keys of any name.",
+        action="Set the converter's fields, with type map for keys of any name.",
     ),
     ErrorEntry(
         id="RECORD_COLUMNS_UNSTABLE",
@@ -43,7 +49,7 @@ ENTRIES = (
         title="The columns change too often",
         cause="In one run the converter inferred more different sets of columns than the store accepts.",
         impact=DATASET_WAITS,
-        action="Declare the converter's fields, or set evolution to pin.",
+        action="Set the converter's fields, or set evolution: pin.",
     ),
     ErrorEntry(
         id="RECORD_SCHEMA_INCOMPATIBLE",
@@ -51,7 +57,7 @@ ENTRIES = (
         title="A record's schema is not compatible",
         cause="The schema differs from earlier ones in a way that the converter's policy does not accept.",
         impact=DATASET_WAITS,
-        action="Check the change in the producer. To accept the schema, change the converter's policy.",
+        action="Correct the schema in the producer, or set the converter's policy to one that accepts the change.",
     ),
     ErrorEntry(
         id="RECORD_SCHEMA_UNKNOWN",
@@ -59,7 +65,10 @@ ENTRIES = (
         title="Records name unknown schema ids",
         cause="Many records of a work unit name schema ids that the registry does not have.",
         impact=DATASET_WAITS,
-        action="Check that the registry is the producers' registry, with all of its schemas.",
+        action=(
+            "Set the registry's url to the registry of the producers, and restore the schemas that the message names "
+            "there."
+        ),
     ),
     ErrorEntry(
         id="QUALITY_CHECK_FAILED",
@@ -67,7 +76,7 @@ ENTRIES = (
         title="A mandatory quality check failed",
         cause="A task quality checker rejected the work unit.",
         impact="Nothing of the work unit is published. Other datasets continue.",
-        action="Correct the data or the checker.",
+        action="Correct the data at the source or the checker's limits; or set level: optional for the checker.",
     ),
     ErrorEntry(
         id="TIME_LIMIT_EXCEEDED",
@@ -75,7 +84,7 @@ ENTRIES = (
         title="A construct exceeded its time limit",
         cause="A converter, checker or fork operator needed longer for a batch than its limit.",
         impact=DATASET_WAITS,
-        action="Correct the construct, or raise its time limit.",
+        action="Correct the converter, checker or fork that the message names, or raise limits.construct_seconds.",
     ),
     ErrorEntry(
         id="CONSTRUCT_STUCK",
@@ -83,7 +92,7 @@ ENTRIES = (
         title="A construct did not return",
         cause="Native code of a converter, checker or fork exceeded its time limit, and the worker was killed.",
         impact="The work unit fails, and other work units of the task continue in a new process.",
-        action="Correct the converter, checker or fork, or the records; or raise limits.construct_seconds.",
+        action="Correct the converter, checker or fork that the message names, or raise limits.construct_seconds.",
     ),
     ErrorEntry(
         id="WORK_UNIT_KILLS_WORKER",
@@ -92,8 +101,8 @@ ENTRIES = (
         cause="The worker process died twice, the second time while it read this work unit alone.",
         impact="The dataset is not read. All other datasets are published.",
         action=(
-            "Find the cause in the executor's log. Raise spark.executor.memoryOverhead if memory ran out; otherwise"
-            " correct the library or the records."
+            "Read the executor's log. If memory ran out, raise spark.executor.memoryOverhead in spark.conf; otherwise "
+            "correct the library or the records that the log names."
         ),
         command="status JOB.yaml",
     ),
@@ -101,9 +110,11 @@ ENTRIES = (
         id="CONSTRUCT_SETTINGS_INVALID",
         error="ConfigurationError",
         title="A construct does not fit the records",
-        cause="Its settings name a column, type or expression that the records do not have.",
+        cause=(
+            "A setting of a converter, checker or fork names a column, type or expression that the records do not have."
+        ),
         impact=DATASET_WAITS,
-        action="Correct its settings, or the converters before it.",
+        action="Correct the setting that the message names, or a converter before the named one.",
         command="check JOB.yaml",
     ),
     ErrorEntry(
@@ -112,7 +123,10 @@ ENTRIES = (
         title="A custom construct breaks its contract",
         cause="A custom construct returned a value that its interface does not allow.",
         impact=DATASET_WAITS,
-        action="Correct the construct, and test it with a contract of distcommit.testing.contracts.",
+        action=(
+            "Correct the custom class that the message names, and test the class by a contract of "
+            "distcommit.testing.contracts."
+        ),
     ),
     ErrorEntry(
         id="BRANCH_MISSING",
@@ -120,7 +134,7 @@ ENTRIES = (
         title="A branch is not in the job file",
         cause="Stored data belongs to a branch that was removed from the job file.",
         impact=DATASET_WAITS,
-        action="Restore the branch in the job file.",
+        action="Add the branch that the message names to fork.branches again.",
     ),
     ErrorEntry(
         id="REGISTRY_SETTINGS_REJECTED",
@@ -128,7 +142,7 @@ ENTRIES = (
         title="The schema registry rejects the client",
         cause="The URL, the credentials or a client setting of the schema registry is wrong.",
         impact=NO_RUN_BEGINS,
-        action="Correct the registry's settings in the job file.",
+        action="Correct the registry's url, credentials or client setting that the message names.",
     ),
     ErrorEntry(
         id="REGISTRY_UNAVAILABLE",
@@ -136,7 +150,7 @@ ENTRIES = (
         title="The schema registry is unavailable",
         cause="The registry does not respond, or has lost its schemas.",
         impact=DATASET_WAITS,
-        action="Check that the registry runs and has its schemas, then run again.",
+        action="Start the schema registry, or restore its schemas; then run again.",
         command="run JOB.yaml",
     ),
 )

@@ -11,7 +11,7 @@ ENTRIES = (
         title="An operation failed",
         cause="An operation failed for the reason that the message states.",
         impact=RUN_ENDS,
-        action="Correct the stated cause, then repeat the command.",
+        action="Correct the cause that the message states, then repeat the command.",
         command="status JOB.yaml",
     ),
     ErrorEntry(
@@ -20,7 +20,7 @@ ENTRIES = (
         title="An unexpected error ended the command",
         cause="Python, Spark or a library raised an error that distcommit does not expect.",
         impact=RUN_ENDS,
-        action="Repeat the command with `--verbose`, and read the traceback.",
+        action="Repeat the command with `--verbose`, and report the traceback.",
     ),
     ErrorEntry(
         id="STORAGE_FAILED",
@@ -28,7 +28,7 @@ ENTRIES = (
         title="A storage operation failed",
         cause="The file system rejected an operation.",
         impact=RUN_ENDS,
-        action="Repair the storage (space, permissions, connection), then run again.",
+        action="Correct the free space, permissions or connection of the path that the message names, then run again.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -37,7 +37,7 @@ ENTRIES = (
         title="The storage is unavailable",
         cause="The file system does not respond, or has too little memory or too few file handles.",
         impact=RUN_ENDS,
-        action="Repair the storage (space, permissions, connection), then run again.",
+        action="Start the storage, or give its host memory and file handles; then run again.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -55,7 +55,7 @@ ENTRIES = (
         title="A service is temporarily unavailable",
         cause="A service that the job needs does not respond, or responds with a temporary error.",
         impact=DATASET_WAITS,
-        action="Check the service, then run again.",
+        action="Start the service that the message names, then run again.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -64,7 +64,7 @@ ENTRIES = (
         title="It is unknown whether a write took effect",
         cause="The storage failed during a write and could not be read afterwards.",
         impact="The run ends. Nothing is deleted, and the next run reads the current state.",
-        action="Repair the storage, then run again.",
+        action="Repair the storage that the message names, then run again. Delete nothing.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -73,7 +73,7 @@ ENTRIES = (
         title="Another process changed the state first",
         cause="The stored state differs from the state that the operation had read. The operation was not applied.",
         impact=NOTHING_CHANGED,
-        action="Read the current state, then decide whether to repeat the command.",
+        action="Read the current state by `distcommit status`, then decide whether to repeat the command.",
         command="status JOB.yaml",
     ),
     ErrorEntry(
@@ -82,7 +82,7 @@ ENTRIES = (
         title="A newer run has taken over",
         cause="A newer run of the job has fenced this one.",
         impact="This run publishes nothing more. The newer run replays its sealed commits.",
-        action="Let the newer run finish.",
+        action="Wait for the newer run, which `distcommit status` shows.",
         command="status JOB.yaml",
     ),
     ErrorEntry(
@@ -91,7 +91,7 @@ ENTRIES = (
         title="The run was cancelled",
         cause="An operator cancelled the run.",
         impact="The run publishes nothing more. The next run replays its sealed commits.",
-        action="Run the job again when it may continue.",
+        action="Run the job again. The run replays sealed commits and reads the rest again.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -100,7 +100,7 @@ ENTRIES = (
         title="Another run of the job is alive",
         cause="Another process holds the job lock.",
         impact=NO_RUN_BEGINS,
-        action="Wait for the run, or cancel it.",
+        action="Wait for the other run, or cancel it by `distcommit cancel`.",
         command="cancel JOB.yaml",
     ),
     ErrorEntry(
@@ -109,7 +109,10 @@ ENTRIES = (
         title="A process of the run died",
         cause="A JVM, executor or Python worker ended, often because it had too little memory.",
         impact=RUN_ENDS,
-        action="Run again. If the process dies again, read its log and increase its memory.",
+        action=(
+            "Run again. If the process dies again, read its log, and raise spark.driver.memory, spark.executor.memory "
+            "or spark.executor.memoryOverhead in spark.conf."
+        ),
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -118,7 +121,7 @@ ENTRIES = (
         title="Spark does not start",
         cause="The Spark master does not respond, or has no free resources.",
         impact=NO_RUN_BEGINS,
-        action="Check the Spark master, then run again.",
+        action="Start the Spark master that spark.master names, or free resources there; then run again.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -127,7 +130,9 @@ ENTRIES = (
         title="An executor reads an older job log",
         cause="The store's file system shows an executor an older folder listing than the driver.",
         impact=RUN_ENDS,
-        action="Mount the store so that all executors list new files at once.",
+        action=(
+            "Mount paths.store without an attribute cache (NFS: `noac`), so that all executors list new files at once."
+        ),
     ),
     ErrorEntry(
         id="COMMIT_GROUP_HELD_BACK",
@@ -135,7 +140,10 @@ ENTRIES = (
         title="An atomic commit group is held back",
         cause="A dataset of the commit group cannot be published, and the group is published only as a whole.",
         impact="No dataset of the group is published. Other groups continue.",
-        action="Release that dataset with retry, accept or abandon. The next run then publishes the others.",
+        action=(
+            "Release the dataset that the message names with `retry`, `accept` or `abandon`. The next run then "
+            "publishes the group."
+        ),
         command="dataset release JOB.yaml DATASET retry",
     ),
     ErrorEntry(
@@ -144,7 +152,7 @@ ENTRIES = (
         title="A micro-batch is not committed completely",
         cause="At least one dataset of the micro-batch failed.",
         impact="The streaming query stops. Committed datasets are not repeated.",
-        action="Correct the cause, and start the query again from its checkpoint.",
+        action="Correct the failure that the message names, then start the query again from its checkpoint.",
         command="status JOB.yaml",
     ),
 )

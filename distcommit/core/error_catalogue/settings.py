@@ -11,7 +11,7 @@ ENTRIES = (
         title="A setting or the environment is wrong",
         cause="A setting, an argument of the Python API or the environment does not have the required value.",
         impact=NOTHING_CHANGED,
-        action="Correct the value that the message names, then repeat the command.",
+        action="Set the setting that the message names to a value that the message allows, then repeat the command.",
     ),
     ErrorEntry(
         id="JOB_FILE_INVALID",
@@ -19,7 +19,9 @@ ENTRIES = (
         title="The job file is invalid",
         cause="The job file or an override (`--set`) has a missing, unknown or invalid value, or cannot be read.",
         impact=NOTHING_CHANGED,
-        action="Correct each setting that the message names.",
+        action=(
+            "Correct each setting that the message names, at the named line of the job file or in its `--set` option."
+        ),
         command="check JOB.yaml",
     ),
     ErrorEntry(
@@ -28,7 +30,7 @@ ENTRIES = (
         title="The check before a run found several problems",
         cause="The check before a run found wrong settings, unavailable systems or missing permissions.",
         impact=NO_RUN_BEGINS,
-        action="Correct each problem. The command lists each with its line and remedy.",
+        action="Correct each problem. `distcommit check` lists each with its line in the job file and its remedy.",
         command="check JOB.yaml",
     ),
     ErrorEntry(
@@ -37,7 +39,9 @@ ENTRIES = (
         title="An argument is invalid",
         cause="An argument of a command or of the Python API is missing, unknown or not usable here.",
         impact=NOTHING_CHANGED,
-        action="Correct the argument. `--help` lists the arguments of a command.",
+        action=(
+            "Correct the argument that the message names. `distcommit COMMAND --help` lists the arguments of a command."
+        ),
     ),
     ErrorEntry(
         id="COMMAND_RENAMED",
@@ -45,7 +49,7 @@ ENTRIES = (
         title="The command or option has another name",
         cause="The command line names a command or an option by its former name.",
         impact=NOTHING_CHANGED,
-        action="Use the name that the message gives.",
+        action="Replace the former name by the name that the message gives.",
         command="--help",
     ),
     ErrorEntry(
@@ -54,7 +58,7 @@ ENTRIES = (
         title="An optional package is not installed",
         cause="The job uses a feature whose package is not installed on this machine or on the executors.",
         impact=NO_RUN_BEGINS,
-        action="Install the package that the message names, on the driver and on all executors.",
+        action="Install the package that the message names with pip, on the driver and on all executors.",
     ),
     ErrorEntry(
         id="SECRET_FILE_UNREADABLE",
@@ -81,7 +85,10 @@ ENTRIES = (
         title="The folders of the job are not accessible",
         cause="A folder of the job cannot be created, read or written by this user.",
         impact=NO_RUN_BEGINS,
-        action="Correct the paths, the permissions or the free space.",
+        action=(
+            "Correct paths.store, paths.staging and paths.output, or give this user write permission and free space "
+            "there."
+        ),
     ),
     ErrorEntry(
         id="FILE_SYSTEM_UNSUPPORTED",
@@ -89,7 +96,10 @@ ENTRIES = (
         title="The file system lacks a required capability",
         cause="Exactly-once delivery needs atomic renames and durable writes, which the file system does not have.",
         impact=NO_RUN_BEGINS,
-        action="Choose another file system for the job's folders.",
+        action=(
+            "Set paths.store, paths.staging and paths.output to folders on a file system that the page on storage "
+            "lists."
+        ),
     ),
     ErrorEntry(
         id="STORAGE_ADDRESS_INVALID",
@@ -97,7 +107,10 @@ ENTRIES = (
         title="The storage address or its credentials are wrong",
         cause="The bucket, NameNode or endpoint does not exist, or rejects the credentials.",
         impact=NO_RUN_BEGINS,
-        action="Correct the paths, the endpoint and the credentials, on the driver and on the executors.",
+        action=(
+            "Correct the bucket, NameNode or endpoint in section paths, and set valid credentials on the driver and on"
+            " all executors."
+        ),
     ),
     ErrorEntry(
         id="PATH_OUTSIDE_ROOT",
@@ -105,15 +118,24 @@ ENTRIES = (
         title="A path leads out of its folder",
         cause="A stored path or a symbolic link leads out of the folders of the job.",
         impact="Nothing is written through the path.",
-        action="Remove the link. If there is none, do not run the job: its store or job file was altered.",
+        action=(
+            "Remove the symbolic link that the message names. Without a link, the store or the job file was altered: "
+            "run the job only after you have restored both."
+        ),
     ),
     ErrorEntry(
         id="SETTING_FIXED",
         error="ConfigurationError",
         title="A fixed setting was changed",
-        cause="A setting that gives stored state its meaning differs from the one that the store was filled with.",
+        cause=(
+            "A fixed setting differs from its recorded value, and the store has committed state that depends on the "
+            "recorded value."
+        ),
         impact=NO_RUN_BEGINS,
-        action="Restore the setting, or transfer the state to new folders by the command that the message names.",
+        action=(
+            "Restore the recorded value that the message names as expected, or run the command that the message gives "
+            "for the new value."
+        ),
     ),
     ErrorEntry(
         id="BUCKET_COUNT_DIFFERS",
@@ -121,7 +143,10 @@ ENTRIES = (
         title="The store has another number of buckets",
         cause="`commit.buckets` differs from the number of buckets of the store.",
         impact=NO_RUN_BEGINS,
-        action="Restore commit.buckets, or change the number of buckets of the store.",
+        action=(
+            "Set commit.buckets to the number that the message names as found, or move the store to N buckets by the "
+            "command."
+        ),
         command="store rebucket JOB.yaml --buckets N",
     ),
     ErrorEntry(
@@ -130,7 +155,7 @@ ENTRIES = (
         title="A dataset URN is invalid",
         cause="The source reports a dataset whose name cannot be a dataset URN.",
         impact="The dataset is not read. Other datasets continue.",
-        action="Rename the dataset at its source, or exclude it.",
+        action="Rename the dataset at its source, or exclude the dataset in section source.",
     ),
     ErrorEntry(
         id="CUSTOM_CLASS_INVALID",
@@ -146,7 +171,10 @@ ENTRIES = (
         title="A commit group is invalid",
         cause="The sink assigns a dataset to an invalid commit group, or to another bucket than before.",
         impact=NO_RUN_BEGINS,
-        action="Correct or restore `commit_group()`. To change the rule, change `grouped_by` and use new folders.",
+        action=(
+            "Restore the former `commit_group()`. To group by another rule, change `grouped_by` and set new folders in"
+            " section paths."
+        ),
     ),
     ErrorEntry(
         id="GOBBLIN_JOB_INVALID",
@@ -163,7 +191,7 @@ ENTRIES = (
         title="A job of the service cannot be served",
         cause="A job file of the service is invalid, has no schedule, or has a source or sink that runs alone.",
         impact="The service does not start.",
-        action="Correct or remove each job file that the message names.",
+        action="Correct each job file that the message names, or remove the file from the service's folder.",
     ),
     ErrorEntry(
         id="SPARK_CONNECT_NOT_SERVABLE",
@@ -180,7 +208,7 @@ ENTRIES = (
         title="No service runs this job",
         cause="The job has no schedule, so that no service reads requests for it.",
         impact=NOTHING_CHANGED,
-        action="Run the job directly.",
+        action="Run the job directly, or add section schedule to its job file.",
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -197,7 +225,7 @@ ENTRIES = (
         title="Spark rejects its settings",
         cause="`spark.master`, `spark.remote` or an entry of `spark.conf` is wrong.",
         impact=NO_RUN_BEGINS,
-        action="Correct the settings in section spark.",
+        action="Correct spark.master, spark.remote or the entry of spark.conf that the message names.",
     ),
     ErrorEntry(
         id="EXECUTORS_DIFFER",
@@ -205,7 +233,10 @@ ENTRIES = (
         title="Executors and driver have different environments",
         cause="The executors have no distcommit package, or resolve the names in the job file to other systems.",
         impact=NO_RUN_BEGINS,
-        action="Install the same packages on all nodes, and make names resolve alike wherever the job runs.",
+        action=(
+            "Install the same packages on the driver and all executors, and make host names in the job file resolve to"
+            " the same addresses everywhere."
+        ),
     ),
     ErrorEntry(
         id="MICRO_BATCH_INVALID",
@@ -213,7 +244,7 @@ ENTRIES = (
         title="The micro-batch cannot be ingested",
         cause="`Job.on_batch` was not called by a streaming query, or the batch has no valid dataset column.",
         impact="Nothing of the micro-batch is committed. The query stops and can be restarted from its checkpoint.",
-        action="Correct the streaming query or source.dataset_column.",
+        action="Call `Job.on_batch` only by foreachBatch, and set source.dataset_column to a text column of the batch.",
     ),
     ErrorEntry(
         id="TARGET_SETUP_INVALID",
@@ -221,7 +252,10 @@ ENTRIES = (
         title="The target's configuration cannot guarantee exactly-once",
         cause="The database server or the ledger topic is configured so that commits could be lost.",
         impact="Nothing is written to the target.",
-        action="Change the target's configuration as the message states, or name another ledger.",
+        action=(
+            "Change the server's or topic's configuration to the value that the message requires, or set another "
+            "ledger in section sink."
+        ),
     ),
     ErrorEntry(
         id="KAFKA_SETTINGS_INVALID",
@@ -229,6 +263,6 @@ ENTRIES = (
         title="The Kafka client rejects its settings",
         cause="`source.client` has an unknown or invalid entry, or one that the source controls.",
         impact=NO_RUN_BEGINS,
-        action="Correct source.client.",
+        action="Correct or remove the entry of source.client that the message names.",
     ),
 )

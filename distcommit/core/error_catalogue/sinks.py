@@ -11,7 +11,7 @@ ENTRIES = (
         title="The sink does not support a column",
         cause="The format or target has no type for the column, or does not allow its name.",
         impact=DATASET_WAITS,
-        action="Convert, rename or drop the column before the sink, or choose another format.",
+        action="Cast, rename or drop the column by a converter, or choose another sink.format.",
     ),
     ErrorEntry(
         id="RECORDS_NOT_STORABLE",
@@ -19,7 +19,7 @@ ENTRIES = (
         title="Records do not fit the target",
         cause="A value or column of the records does not fit the table, the file format or a folder name.",
         impact=DATASET_WAITS,
-        action="Alter the table, convert the records, or reject them with a row checker.",
+        action="Alter the table, cast the column by a converter, or reject the records by a row checker.",
     ),
     ErrorEntry(
         id="SINK_COLUMN_INVALID",
@@ -36,7 +36,7 @@ ENTRIES = (
         title="Records cannot be partitioned as set",
         cause="The partition column is missing, of an unsuitable type, or has too many values.",
         impact=DATASET_WAITS,
-        action="Correct sink.partition_by, or raise sink.max_partitions.",
+        action="Correct the column in sink.partition_by, or raise sink.max_partitions.",
     ),
     ErrorEntry(
         id="PROVENANCE_INVALID",
@@ -44,7 +44,7 @@ ENTRIES = (
         title="Provenance columns are missing or changed",
         cause="A converter dropped or changed the columns that record where each record comes from.",
         impact=DATASET_WAITS,
-        action="Keep the source's provenance columns unchanged in every converter.",
+        action="Keep the columns that the message names unchanged in every converter.",
     ),
     ErrorEntry(
         id="TABLE_UNUSABLE",
@@ -52,6 +52,6 @@ ENTRIES = (
         title="The table is missing or cannot be written",
         cause="The table does not exist, cannot be created, or has properties that the sink does not support.",
         impact=DATASET_WAITS,
-        action="Create or alter the table, or set sink.create to true.",
+        action="Create or alter the table that the message names, or set sink.create: true.",
     ),
 )

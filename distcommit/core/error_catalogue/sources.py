@@ -14,7 +14,7 @@ ENTRIES = (
         title="The source cannot be read",
         cause="The source rejected a request, or returned data that cannot be used.",
         impact=DATASET_WAITS,
-        action="Correct the source or its settings, then run again.",
+        action="Correct the source, or the setting in section source that the message names; then run again.",
         command=_RUN,
     ),
     ErrorEntry(
@@ -23,7 +23,7 @@ ENTRIES = (
         title="The source as a whole is unavailable",
         cause="The source could not be planned at all.",
         impact="Nothing is read. Sealed commits are replayed.",
-        action="Repair the source or correct its settings, then run again.",
+        action="Repair the source, or correct the setting in section source that the message names; then run again.",
         command=_RUN,
     ),
     ErrorEntry(
@@ -32,7 +32,7 @@ ENTRIES = (
         title="The source's server is unavailable",
         cause="The server, database or broker cannot be reached, is busy, or closed the connection.",
         impact=DATASET_WAITS,
-        action="Check the server, then run again.",
+        action="Start the server that the message names, or correct its address in section source; then run again.",
         command=_RUN,
     ),
     ErrorEntry(
@@ -50,7 +50,7 @@ ENTRIES = (
         title="A custom source breaks its contract",
         cause="The source's plan, or the positions that its extractor reports, are not valid.",
         impact=DATASET_WAITS,
-        action="Correct the source, and test it with a contract of distcommit.testing.contracts.",
+        action="Correct the source's class, and test the class by a contract of distcommit.testing.contracts.",
     ),
     ErrorEntry(
         id="SOURCE_REQUEST_REJECTED",
@@ -58,7 +58,7 @@ ENTRIES = (
         title="The source's server rejects a request",
         cause="The server rejects a statement or request: a permission is missing, or a setting is wrong.",
         impact=DATASET_WAITS,
-        action="Grant the permission, or correct the request's settings in section source.",
+        action="Grant the permission that the message names, or correct the setting in section source.",
     ),
     ErrorEntry(
         id="SOURCE_TABLE_MISSING",
@@ -66,7 +66,10 @@ ENTRIES = (
         title="A topic or table does not exist",
         cause="The job file names a topic or table that does not exist, or that this user may not see.",
         impact=DATASET_WAITS,
-        action="Create it, grant the permission to read it, or remove it from section source.",
+        action=(
+            "Create the topic or table, grant this user the permission to read it, or remove its name from section "
+            "source."
+        ),
     ),
     ErrorEntry(
         id="SOURCE_FILE_UNREADABLE",
@@ -74,7 +77,10 @@ ENTRIES = (
         title="A source file or folder cannot be read",
         cause="The file changed or was deleted while it was read, its storage failed, or its folder cannot be listed.",
         impact=DATASET_WAITS,
-        action="Repair or remove the file. Files must arrive whole (renamed into place).",
+        action=(
+            "Repair or remove the file that the message names. Write files elsewhere, and rename complete ones into "
+            "source.paths."
+        ),
         command=_RUN,
     ),
     ErrorEntry(
@@ -92,7 +98,7 @@ ENTRIES = (
         title="A column of the source cannot be read",
         cause="A value or type of the column has no counterpart in the output.",
         impact=DATASET_WAITS,
-        action="Correct the value, or read other columns (source.overrides).",
+        action="Correct the value, or leave the column out by source.overrides.TABLE.columns.",
     ),
     ErrorEntry(
         id="SOURCE_ORDER_WRONG",
@@ -100,7 +106,10 @@ ENTRIES = (
         title="The source returns records in another order",
         cause="Records do not arrive in ascending order of their watermark column.",
         impact=DATASET_WAITS,
-        action="Request ascending order. For a database, check the column's collation and index.",
+        action=(
+            "Make the source return records in ascending order of source.watermark. For a database, correct the "
+            "column's collation or index."
+        ),
     ),
     ErrorEntry(
         id="SOURCE_READ_INCOMPLETE",
@@ -117,7 +126,10 @@ ENTRIES = (
         title="The sink writes into the source",
         cause="The sink writes to a topic, table or folder that the source reads.",
         impact=DATASET_WAITS,
-        action="Exclude it from the source, or let the sink write elsewhere.",
+        action=(
+            "Exclude the topic, table or folder that the message names in section source, or change its name in "
+            "section sink."
+        ),
     ),
     ErrorEntry(
         id="DATASET_NOT_PLANNED",
@@ -125,7 +137,7 @@ ENTRIES = (
         title="The dataset cannot be planned",
         cause="The stored position does not fit the source as it is now.",
         impact=DATASET_WAITS,
-        action="Restore the source, or set the dataset's watermark.",
+        action="Restore the source's data, or set the dataset's watermark: null begins again at source.start.",
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -134,7 +146,10 @@ ENTRIES = (
         title="The dataset's query was changed",
         cause="The dataset was read by another query than the one in the job file.",
         impact=DATASET_WAITS,
-        action="Restore the query, or set the watermark: to its present value to continue, or to null to begin again.",
+        action=(
+            "Restore the query. Otherwise set the watermark: to its present value to continue by the new query, or to "
+            "null to begin again."
+        ),
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -143,7 +158,10 @@ ENTRIES = (
         title="The Spark reader was changed",
         cause="The dataset was read by another reader or by other options than the job file has now.",
         impact=DATASET_WAITS,
-        action="Restore the reader, or set the watermark: to its present value to continue, or to null to begin again.",
+        action=(
+            "Restore the reader and its options. Otherwise set the watermark: to its present value to continue, or to "
+            "null to begin again."
+        ),
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -152,7 +170,10 @@ ENTRIES = (
         title="No row is at or after the watermark",
         cause="The table has no value at or after the stored position: it was truncated, restored or refilled.",
         impact=DATASET_WAITS,
-        action="Wait if only the newest rows were deleted. Otherwise set the watermark: null publishes all rows again.",
+        action=(
+            "Wait for newer rows if only the newest rows were deleted. Otherwise set the watermark: null publishes all"
+            " rows again."
+        ),
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -161,7 +182,10 @@ ENTRIES = (
         title="The watermark column is no longer a key",
         cause="The watermark was set while the column was a key, and the key was removed.",
         impact=DATASET_WAITS,
-        action="Restore the key, or wait for a greater watermark value. If the table was refilled, set it to null.",
+        action=(
+            "Restore the key, or wait for a greater value of the watermark column. If the table was refilled, set the "
+            "watermark to null."
+        ),
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -170,7 +194,7 @@ ENTRIES = (
         title="A record has no usable position",
         cause="The watermark column of a row is empty, or its value cannot be a position.",
         impact=DATASET_WAITS,
-        action="Correct or exclude the row, or set another watermark column.",
+        action="Correct the row, exclude the row by the table's where, or set another source.watermark.",
     ),
     ErrorEntry(
         id="STORED_POSITION_FOREIGN",
@@ -178,7 +202,9 @@ ENTRIES = (
         title="The stored position has another meaning",
         cause="The dataset was read by another watermark column or field.",
         impact=DATASET_WAITS,
-        action="Set the column that the dataset was read by, or set the dataset's watermark.",
+        action=(
+            "Restore the source.watermark that the message names, or set the dataset's watermark: null begins again."
+        ),
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -196,7 +222,7 @@ ENTRIES = (
         title="The stored position is not in the topic",
         cause="The topic was truncated, or deleted and created again.",
         impact=DATASET_WAITS,
-        action="Set the dataset's watermark to null, to begin at source.start, or to positions of the new topic.",
+        action="Set the dataset's watermark: to null to begin at source.start, or to positions of the new topic.",
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -205,7 +231,10 @@ ENTRIES = (
         title="An open transaction precedes the stored position",
         cause="A producer has not ended its transaction, so that Kafka returns no later records.",
         impact=DATASET_WAITS,
-        action="Wait until the producer ends it, then run again. If it never does, abort it (kafka-transactions.sh).",
+        action=(
+            "Wait until the producer ends the transaction, then run again. If the producer is gone, abort the "
+            "transaction by kafka-transactions.sh."
+        ),
         command=_RUN,
     ),
     ErrorEntry(
@@ -222,7 +251,7 @@ ENTRIES = (
         title="Rows of the Spark source are not staged",
         cause="The source was called outside of a run, which stages the rows that Spark reads.",
         impact=NO_RUN_BEGINS,
-        action="Read the source by a run.",
+        action="Read the source by `distcommit run` or `Job.run`.",
         command=_RUN,
     ),
 )

@@ -11,7 +11,7 @@ ENTRIES = (
         title="A stored file is corrupt",
         cause="The file was truncated, altered, or written by another program.",
         impact="Datasets, readers and commands that need the file stop. Other datasets continue.",
-        action="Restore the file from a backup.",
+        action="Restore the file that the message names from a backup.",
         command="store verify JOB.yaml",
     ),
     ErrorEntry(
@@ -19,7 +19,7 @@ ENTRIES = (
         error="UnknownVersionError",
         title="A stored format has an unknown version",
         cause="Another version of distcommit wrote the file, or the file is not one of distcommit.",
-        impact="Nothing is changed. What depends on the file waits.",
+        impact="Nothing is changed. Datasets and commands that need the file wait.",
         action="Run the version of distcommit that wrote the file, or a newer one.",
         command="--version",
     ),
@@ -30,8 +30,8 @@ ENTRIES = (
         cause="The module that registers the type was not imported.",
         impact=DATASET_WAITS,
         action=(
-            "Import the module before the store is read. If the module is gone, quarantine the dataset and release it"
-            " with accept."
+            "Import the module that registers the type before the store is read. If the module no longer exists, "
+            "quarantine the dataset and release the dataset with `accept`."
         ),
         command="dataset quarantine JOB.yaml DATASET",
     ),
@@ -42,8 +42,8 @@ ENTRIES = (
         cause="The stored bytes of the step do not match its class.",
         impact=DATASET_WAITS,
         action=(
-            "Restore the log from a backup and release the dataset with retry; or release it with accept, which loses"
-            " its unpublished records."
+            "Restore the log from a backup and release the dataset with `retry`; or release the dataset with `accept`,"
+            " which loses the unpublished records of the sequence."
         ),
         command="dataset release JOB.yaml DATASET accept",
     ),
@@ -53,7 +53,7 @@ ENTRIES = (
         title="A data file or its footer is corrupt",
         cause="The file was altered, truncated or replaced after it had been written.",
         impact="The command that reads the file ends. Other files are not affected.",
-        action="Restore the file from a backup.",
+        action="Restore the file that the message names from a backup. `distcommit audit --deep` lists all such files.",
         command="audit JOB.yaml --deep",
     ),
     ErrorEntry(
@@ -62,7 +62,7 @@ ENTRIES = (
         title="The stored schema of a dataset is lost",
         cause="The store's record of the dataset's columns is missing or corrupt.",
         impact=DATASET_WAITS,
-        action="Restore the file from a backup of the store, or declare the columns in the job file.",
+        action="Restore the file that the message names from a backup of the store, or set the converter's fields.",
     ),
     ErrorEntry(
         id="SNAPSHOT_CORRUPT",
@@ -70,7 +70,9 @@ ENTRIES = (
         title="A snapshot is corrupt",
         cause="The deltas of a snapshot differ from those that its manifest names.",
         impact="The snapshot cannot be read. Runs continue and write new snapshots.",
-        action="Restore the folder from a backup, or read the snapshot of the next run.",
+        action=(
+            "Restore the store's folder of snapshots from a backup; or run the job, and read the snapshot of that run."
+        ),
         command="run JOB.yaml",
     ),
     ErrorEntry(
@@ -87,6 +89,9 @@ ENTRIES = (
         title="The ledger of a target is damaged",
         cause="Rows or files of the ledger are missing, or another program wrote them.",
         impact="Nothing is written to the target until its ledger can be read.",
-        action="Restore the ledger, or find out which program wrote it.",
+        action=(
+            "Restore the ledger that the message names from a backup of the target, and keep other programs from "
+            "writing to the ledger."
+        ),
     ),
 )

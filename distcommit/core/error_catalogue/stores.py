@@ -29,7 +29,7 @@ ENTRIES = (
         title="Store and output do not belong together",
         cause="The store or the output was restored, moved or replaced.",
         impact=NO_RUN_BEGINS,
-        action="Restore the newest version of both.",
+        action="Restore the newest backup of the store and of the output, or correct paths.store and paths.output.",
         command="status JOB.yaml",
     ),
     ErrorEntry(
@@ -38,7 +38,7 @@ ENTRIES = (
         title="The store is older than its output",
         cause="The store was restored from a copy. A run on it would publish records again.",
         impact=NO_RUN_BEGINS,
-        action="Restore the newest store. If it is lost, rebuild it from the published files.",
+        action="Restore the newest store. If the newest store is lost, rebuild the store from the published files.",
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -48,10 +48,10 @@ ENTRIES = (
         cause="The output was restored from a copy, emptied or replaced.",
         impact=NO_RUN_BEGINS,
         action=(
-            "Restore the newest output with its folder .distcommit. If it was removed on purpose or is lost, rebuild"
-            " the store."
+            "Restore the newest output with its folder .distcommit. If the output is lost or was removed on purpose, "
+            "rebuild the store with the watermarks."
         ),
-        command="store rebuild JOB.yaml",
+        command="store rebuild JOB.yaml --keep-watermarks",
     ),
     ErrorEntry(
         id="STAGING_OF_ANOTHER_STORE",
@@ -59,8 +59,11 @@ ENTRIES = (
         title="The staging folder lacks pending files",
         cause="`paths.staging` is another folder than the one with the staged files of pending commits.",
         impact=NO_RUN_BEGINS,
-        action="Mount the disk of paths.staging, or correct paths.staging. If it is lost, rebuild the store.",
-        command="store rebuild JOB.yaml",
+        action=(
+            "Mount the disk of paths.staging, or correct paths.staging. If the folder is lost, rebuild the store with "
+            "the watermarks."
+        ),
+        command="store rebuild JOB.yaml --keep-watermarks",
     ),
     ErrorEntry(
         id="FOLDER_OF_ANOTHER_STORE",
@@ -68,7 +71,10 @@ ENTRIES = (
         title="The folder belongs to another store",
         cause="The folder was filled from another store of the same job.",
         impact=NO_RUN_BEGINS,
-        action="Correct paths.store, or restore that store. If it is lost, rebuild it from the published files.",
+        action=(
+            "Set paths.store to the store that the folder was filled from, or restore that store. If that store is "
+            "lost, rebuild it from the published files."
+        ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -77,7 +83,10 @@ ENTRIES = (
         title="The folder belongs to another job",
         cause="Another job has claimed the folder.",
         impact=NO_RUN_BEGINS,
-        action="Give each job its own paths.store, paths.staging and paths.output.",
+        action=(
+            "Set paths.store, paths.staging and paths.output to folders of this job alone, or restore the former name "
+            "in job."
+        ),
     ),
     ErrorEntry(
         id="STORE_MOVED",
@@ -93,7 +102,9 @@ ENTRIES = (
         title="A change of buckets or settings is unfinished",
         cause="An earlier `distcommit store rebucket` has not finished.",
         impact="Nothing else may change the job until the change is finished.",
-        action="Finish the change by the same command, then repeat this one.",
+        action=(
+            "Repeat `distcommit store rebucket` with the same number of buckets and settings, then repeat this command."
+        ),
         command="store rebucket JOB.yaml --buckets N",
     ),
     ErrorEntry(
@@ -102,7 +113,7 @@ ENTRIES = (
         title="The store has open commits",
         cause="Datasets have sequences that are pending or quarantined.",
         impact=NOTHING_CHANGED,
-        action="Commit pending datasets, release quarantined ones, then repeat the command.",
+        action="Commit pending datasets by `distcommit recover`, release quarantined ones, then repeat the command.",
         command="recover JOB.yaml",
     ),
     ErrorEntry(
@@ -111,7 +122,7 @@ ENTRIES = (
         title="A stopped dataset cannot be renamed",
         cause="Runs no longer read the dataset after repeated read failures.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with retry, run it with its former configuration, then repeat the command.",
+        action="Release the dataset with `retry`, run the job with the former source.dataset, then repeat the command.",
         command="dataset release JOB.yaml DATASET retry",
     ),
     ErrorEntry(
@@ -120,7 +131,10 @@ ENTRIES = (
         title="The parts of a renamed dataset differ",
         cause="The source of some parts was recreated since their watermark was stored.",
         impact=NOTHING_CHANGED,
-        action="Run the job under the old names until all parts have the same incarnation, then repeat the command.",
+        action=(
+            "Run the job with the former source.dataset until no partition is left in the old incarnation, then repeat"
+            " the command."
+        ),
     ),
     ErrorEntry(
         id="JOB_LOG_OLDER_THAN_LOGS",
@@ -128,7 +142,10 @@ ENTRIES = (
         title="The job log is older than bucket logs",
         cause="The job log was restored from a copy.",
         impact=NO_RUN_BEGINS,
-        action="Restore the newest backup of the job log. If there is none, move the store away and rebuild it.",
+        action=(
+            "Restore the newest backup of the job log. Without a backup, move the store's folder away and rebuild the "
+            "store."
+        ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -138,8 +155,8 @@ ENTRIES = (
         cause="Neither the store's marker nor a claim of a folder can be read.",
         impact=NO_RUN_BEGINS,
         action=(
-            "Restore store.json from a backup. If there is none, follow the message to delete the claims, then rebuild"
-            " the store."
+            "Restore store.json from a backup. Without a backup, delete the claims that the message names, then "
+            "rebuild the store."
         ),
         command="store rebuild JOB.yaml",
     ),
@@ -149,7 +166,7 @@ ENTRIES = (
         title="The marker of the store is corrupt",
         cause="`store.json` is truncated or altered.",
         impact=NO_RUN_BEGINS,
-        action="Rebuild the store, which writes the marker again; or restore the file from a backup.",
+        action="Rebuild the store, which writes store.json again; or restore store.json from a backup.",
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -158,7 +175,9 @@ ENTRIES = (
         title="The claim of a folder is corrupt",
         cause="The file that records which job owns the folder is truncated or altered.",
         impact=NO_RUN_BEGINS,
-        action="Rebuild the store, which writes the claim again; or restore the file from a backup.",
+        action=(
+            "Rebuild the store, which writes the claim again; or restore the file that the message names from a backup."
+        ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -167,7 +186,10 @@ ENTRIES = (
         title="The recorded settings are corrupt",
         cause="The store's newest record of fixed settings is truncated or altered.",
         impact=NO_RUN_BEGINS,
-        action="Restore the file from a backup; or check the job file's settings, then rebuild the store.",
+        action=(
+            "Restore the file that the message names from a backup; or restore the job file of the newest run, then "
+            "rebuild the store."
+        ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -176,7 +198,10 @@ ENTRIES = (
         title="The log of an all-or-nothing job is damaged",
         cause="The job log is unreadable. It records the decision to publish sealed datasets.",
         impact=NOTHING_CHANGED,
-        action="Restore the newest backup of the job log. If there is none, move the store away and rebuild it.",
+        action=(
+            "Restore the newest backup of the job log. Without a backup, move the store's folder away and rebuild the "
+            "store."
+        ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -185,7 +210,10 @@ ENTRIES = (
         title="A log segment is missing",
         cause="A file of a bucket's log or of the job log was deleted.",
         impact="Runs skip the datasets of the log. If it is the job log, no run begins.",
-        action="Restore the file from a backup. If it is lost, rebuild the store from the published files.",
+        action=(
+            "Restore the file that the message names from a backup. Without a backup, rebuild the store from the "
+            "published files."
+        ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -194,7 +222,10 @@ ENTRIES = (
         title="A log segment is corrupt",
         cause="A file of a bucket's log or of the job log is truncated or altered.",
         impact="Runs skip the datasets of the log. If it is the job log, no run begins.",
-        action="Restore the file from a backup. If it is lost, rebuild the store from the published files.",
+        action=(
+            "Restore the file that the message names from a backup. Without a backup, rebuild the store from the "
+            "published files."
+        ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
@@ -203,16 +234,22 @@ ENTRIES = (
         title="A bucket's log lost its newest segments",
         cause="The log ends before the head that the job log records.",
         impact="Runs and operator actions skip the bucket's datasets.",
-        action="Restore the newest segments. If they are lost, rebuild the store from the published files.",
+        action=(
+            "Restore the newest segments of the log that the message names. Without a backup, rebuild the store from "
+            "the published files."
+        ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
         id="EARLIER_READS_UNKNOWN",
         error="SourceError",
         title="It is unknown which datasets were read before",
-        cause="The log of a bucket cannot be read, so that the source cannot tell renamed datasets from new ones.",
+        cause=(
+            "The log of a bucket cannot be read. Without the log, the source cannot distinguish renamed datasets from "
+            "new ones."
+        ),
         impact=DATASET_WAITS,
-        action="Repair the bucket's log, then run again.",
+        action="Repair the log that the message names (`distcommit store verify` gives the remedy), then run again.",
         command="store verify JOB.yaml",
     ),
     ErrorEntry(
@@ -221,6 +258,6 @@ ENTRIES = (
         title="A foreign file is at a reserved path",
         cause="A path of the store that the command must create exists with other content.",
         impact=NOTHING_CHANGED,
-        action="Find out which program created the file, move it away, and repeat the command.",
+        action="Stop the program that created the file, move the file away, then repeat the command.",
     ),
 )

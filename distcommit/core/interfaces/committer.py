@@ -15,15 +15,15 @@ from distcommit.core.work import MAIN_BRANCH, BranchResult
 
 @dataclass(frozen=True, slots=True)
 class SealRequest:
-    """The output of the winning attempts of one run for a branch of a dataset. There is one per dataset, branch and
-    epoch, and later runs have higher epochs.
+    """The output of the winning attempts of one run for a branch of a dataset. There is one request per dataset, branch
+    and epoch.
 
     Attributes:
         dataset_urn: the dataset.
-        epoch: the run's epoch.
+        epoch: the run's epoch, which rises with each run.
         branch: the branch.
         results: the output of each attempt, in the order of the work units.
-        is_complete: for each attempt, whether every staged folder of it holds exactly its files under their final
+        is_complete: for each attempt, whether each of its staged folders holds exactly its files under their final
             names, all for one folder of the output.
         bases: as in `CommitRequest`.
         attempts: the ids of the attempts, in the order of the results.
@@ -40,19 +40,19 @@ class SealRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """The output that one run prepared for a branch of one dataset. There is at most one per dataset, branch and epoch,
-    and later runs have higher epochs.
+    """The output that one run prepared for a branch of one dataset. There is at most one request per dataset, branch
+    and epoch.
 
     Attributes:
         dataset_urn: the dataset.
-        epoch: the run's epoch.
+        epoch: the run's epoch, which rises with each run.
         infos: the commit infos of the winning attempts, in the version of the current sink.
         branch: the branch.
         bases: the epochs that the store expects in the target's ledger before this commit (0: no row); empty if the
-            store does not know. Another epoch below this request's one means that the target is not the one that the
-            store knows.
+            store does not know. Another epoch below this request's epoch proves that the target was exchanged or
+            restored.
         infos_version: the version of the infos.
-        attempts: the ids of the attempts, as their writers were opened with; empty if they are not known.
+        attempts: the ids that the writers of the attempts received; empty if they are not known.
     """
 
     dataset_urn: str
@@ -66,16 +66,16 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class AbortedAttempt:
-    """An aborted attempt: it was not chosen for its work unit and never can be.
+    """An attempt whose output was not chosen and never can be.
 
     Attributes:
         epoch: the run's epoch.
         work_unit_id: the work unit; empty if the sequence was abandoned.
-        attempt: the attempt's id, as its writers were opened with.
-        folder: the folder of its staged files, relative to the staging root. The files are deleted after `discard` and
-            may be gone already, always for an abandoned sequence.
-        infos: the known commit infos of its writers for this sink, perhaps of an older version; none if the attempt
-            died.
+        attempt: the attempt's id, which its writers received.
+        folder: the folder of the attempt's staged files, relative to the staging root. The files are deleted after
+            `discard` and may be gone already; for an abandoned sequence they are gone.
+        infos: the known commit infos of the attempt's writers for this sink, perhaps of an older version; none if the
+            attempt died.
     """
 
     epoch: int
@@ -91,7 +91,7 @@ class CommitterContext:
 
     Attributes:
         fs: the file system of the job's folders.
-        staging_root: the folder that staged paths are relative to: `StagingArea.prefix` and a name below it.
+        staging_root: the folder that staged paths are relative to: `StagingArea.prefix` and the file's name.
         output_root: the job's `paths.output`.
         store_id: the id of the job's store. A ledger has separate rows for each store, because jobs may share a target.
     """
@@ -114,10 +114,10 @@ class AlreadyCommitted:
 
 @dataclass(frozen=True, slots=True)
 class RetryLater:
-    """The commit is incomplete but can succeed: the same request is repeated, in this run or the next.
+    """The commit is incomplete but can succeed. This run or the next repeats the same request.
 
     Attributes:
-        reason: why it is incomplete.
+        reason: why the commit is incomplete.
     """
 
     reason: str
@@ -139,7 +139,7 @@ class HeldBack:
     """The request was not committed because another request of its atomic commit cannot be committed.
 
     Attributes:
-        dataset_urn: the dataset of that other request.
+        dataset_urn: the dataset of the other request.
     """
 
     dataset_urn: str
@@ -151,9 +151,9 @@ CommitOutcome = Committed | AlreadyCommitted | RetryLater | FailedForGood | Held
 class SinkCommitter(ABC):
     """Publishes the output of writers. Opened on an executor for one call.
 
-    Any number of committers may work concurrently, also on the same requests, and may be killed at any point. So the
-    target must keep a proof that changes in one transaction with the data: usually one row for each dataset with its
-    newest epoch.
+    Any number of committers may work concurrently, also on the same requests, and may be killed at any point. Therefore
+    the target must keep a proof of each commit that changes in one transaction with the data: usually one row for each
+    dataset, with its newest epoch.
 
     Attributes:
         retry_count: the number of retries inside the committer.
@@ -163,23 +163,26 @@ class SinkCommitter(ABC):
 
     @abstractmethod
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commit the requests of all ready datasets of a bucket, durably. Return one outcome for each, in order.
+        """Commit the requests of all ready datasets of a bucket, durably. Return one outcome for each request, in
+        order.
 
-        Repeating a committed request changes nothing, also after later epochs of its dataset and after its staged files
-        are gone. An exception counts as `RetryLater`. If several requests were given, each is then repeated alone.
+        A repeated request that is committed changes nothing, also after later epochs of its dataset and after its
+        staged files are gone. An exception counts as `RetryLater` for all requests, and each of several requests is
+        then repeated alone.
         """
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commit all requests that are not committed yet in one commit of the target, or none of them.
+        """Commit, in one commit of the target, all requests that are not committed yet, or none of them.
 
         Called for a commit group of a run that publishes its whole job or nothing, and only if the sink names commit
-        groups. If one request cannot be committed, its outcome is that of `commit`, and the others are `HeldBack`. The
-        default calls `commit` and holds nothing back.
+        groups. If a request cannot be committed, its outcome is the one that `commit` returns, and the others are
+        `HeldBack`. The default calls `commit`, which may commit a part of the requests.
         """
         return self.commit(requests)
 
     def abort(self, requests: Sequence[CommitRequest]) -> bool | None:
-        """Roll the requests back durably: nothing of them is visible, and committing them returns `FailedForGood`.
+        """Roll the requests back durably: readers see nothing of them, and committing them later returns
+        `FailedForGood`.
 
         Called when an operator abandons a quarantined dataset. Idempotent. Later epochs of the dataset can be committed
         as before.
@@ -198,7 +201,7 @@ class SinkCommitter(ABC):
         )
 
     def allow(self, requests: Sequence[CommitRequest]) -> bool | None:
-        """Allow these requests to be committed again after `abort`, durably. Nothing is committed by this call.
+        """Allow requests to be committed again after `abort`, durably. This call commits nothing.
 
         Called when another target of the dataset could not be rolled back. Idempotent. Returns like `abort`.
 
@@ -209,15 +212,15 @@ class SinkCommitter(ABC):
 
     def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> bool | None:
         """Delete the remains of aborted attempts at the target, durably: prepared transactions, uploads, files in a
-        table's folder. For sinks with `discards`.
+        table's folder. Called for sinks with `discards`.
 
-        The attempts are not in any request now or later, or their request was aborted for good. As far as the store
-        knows, none of their output is committed. If the store was restored from a copy, the target may have committed
-        some of it: keep data that the target's readers need.
+        No request has or will have these attempts, or their request was aborted for good. As far as the store knows,
+        none of their output is committed. If the store was restored from a copy, the target may have committed some of
+        their output: keep data that the target's readers need.
 
-        Idempotent, also with a part of the attempts and after a crash. An attempt that died may have left anything that
-        a writer creates, and has no infos. So a writer must name its objects at the target by the attempt's id. If this
-        raises, the next run repeats it. Returns like `abort`.
+        Idempotent, also with a part of the attempts and after a crash. An attempt that died has no infos and may have
+        left anything that a writer creates. Therefore a writer must name its objects at the target by the attempt's id.
+        After an error the next run repeats the call. Returns like `abort`.
         """
         return None
 
@@ -237,12 +240,12 @@ class SinkCommitter(ABC):
         return None
 
     def probe(self) -> None:  # noqa: B027 - optional hook
-        """Check that the target works at all, without changing it: read the ledger, or write to it on an impossible
+        """Check that the target works, without changing data: read the ledger, or write to it on an impossible
         condition.
 
-        Called after a failed commit. If this raises too, the failure is an outage and does not count as a dataset's
-        failed attempt. Otherwise each failed dataset is at fault itself. The default treats a target as working if its
-        committer opens.
+        Called after a failed commit. If this call raises too, the failure is an outage and does not count as a failed
+        attempt of a dataset. If this call succeeds, each failed dataset is at fault. The default checks only that a
+        committer can be opened.
         """
 
     def close(self) -> None:  # noqa: B027 - optional hook
@@ -260,18 +263,19 @@ class OpensCommitter(Protocol):
 
     @property
     def discards(self) -> bool:
-        """Return whether its writers leave anything other than staged files at the target before the commit."""
+        """Return whether writers leave anything but staged files at the target before the commit."""
         ...
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Return whether writers leave prepared transactions: they are committed by name and cannot be committed once
-        `discard` has removed them."""
+        """Return whether writers leave prepared transactions, which cannot be committed after `discard` has removed
+        them.
+        """
         ...
 
     @property
     def infos_version(self) -> int:
-        """Return the version of the commit infos that its writers make. It is stored with every commit."""
+        """Return the version of the commit infos that writers create. It is stored with every commit."""
         ...
 
     def upgraded(self, info: Any, version: int) -> Any:
@@ -279,15 +283,18 @@ class OpensCommitter(Protocol):
         ...
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        """Open a committer for one batch of requests. An error is an outage, which counts against no dataset."""
+        """Open a committer for one batch of requests. An error counts as an outage, not as a failed attempt of a
+        dataset.
+        """
         ...
 
 
 def check_plain(value: Any) -> None:
-    """Check that a value is plain data.
+    """Check that a value is plain data, as a commit info must be.
 
     Raises:
-        TypeError: if the value is not, or contains, anything that cannot be in a commit info.
+        TypeError: if the value is, or contains, anything else than numbers, text, bytes, booleans, None, lists and
+            dicts.
     """
     match value:
         case None | bool() | float() | str() | bytes():

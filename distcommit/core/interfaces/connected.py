@@ -23,10 +23,10 @@ class Connected:
 
 
 class ConnectedSource(Connected):
-    """A source that may know how much there is to read."""
+    """A source that may know the sizes of its work units."""
 
     size_unit: ClassVar[Literal["", "records", "bytes"]] = ""
-    """The unit of the sizes of work units; empty if they only estimate the effort."""
+    """The unit of the sizes of work units; empty if sizes only estimate the effort."""
 
     def planned_size(self, unit: WorkUnit) -> int:
         """Return the size of a work unit for display, in `size_unit`."""

@@ -1,7 +1,7 @@
 """Base classes of constructs, which stand between an extractor and the writers: converters, checkers, fork operators.
 
-Records flow as Arrow batches. A construct receives a batch and returns its results by row. The task flow tracks each
-record's origin by its row, so a construct never needs it and cannot lose it, even if it drops the columns that hold it.
+Records flow as Arrow batches. A construct receives a batch and returns its results by row. The task flow tracks the
+origin of each record by its row, so that a construct may drop the columns with the origin.
 
 Constructs are picklable, are sent to the executors, and are called from one thread.
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class Converted:
     """The result of converting a batch or a part of it: records of one schema, and the rejected rows.
 
-    A row that is in neither `rows` nor `rejected` of any result for its batch is filtered on purpose.
+    A row that is in neither `rows` nor `rejected` of any result for its batch is filtered.
 
     Attributes:
         records: the new records.
-        rows: for each new record, the row of the input batch that it was made of: integers without nulls, in any order,
-            repeated if a row became several records. None: record i comes from row i, and every row has one.
-        rejected: the reasons of rows that could not be converted, by row. An input record is rejected as a whole: other
-            records made of it are discarded.
+        rows: for each new record, the row of the input batch that the record was made of: integers without nulls, in
+            any order, repeated if a row became several records. None: record i was made of row i, for all rows.
+        rejected: the reasons of rows that could not be converted, by row. An input record is rejected as a whole: its
+            other output is discarded.
     """
 
     records: pa.RecordBatch
@@ -37,18 +37,21 @@ class Converted:
 
 
 class InferredSchemaStore(Protocol):
-    """Schemas that a converter has inferred from a dataset's records, as plain data. All tasks of a run use the same
-    ones."""
+    """Schemas that a converter has inferred from a dataset's records, as plain data. All tasks of a run share them."""
 
     def schema(self, schema_id: int) -> Mapping[str, Any]:
         """Return a stored schema by its id."""
         ...
 
     def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Store a schema behind the newest one that the converter knows (0: none), unless another task was first.
+        """Store a schema behind the newest one that the converter knows, unless another task has stored one there.
+
+        Args:
+            after: the id of the newest schema that the converter knows; 0 for none.
+            schema: the new schema.
 
         Returns:
-            the id and the schema that are stored there now, by whichever task.
+            the id and the schema that are stored behind `after` now.
         """
         ...
 
@@ -60,7 +63,8 @@ class Converter(ABC):
     """Whether one record may become several."""
     groups_schemas: ClassVar[bool] = False
     """Whether each record is converted independently, so that records of one schema may be batched together. If not, a
-    batch with alternating schemas is split into runs in source order."""
+    batch with alternating schemas is split in source order.
+    """
 
     @property
     def unknown_field_setting(self) -> str:
@@ -72,11 +76,11 @@ class Converter(ABC):
         """Return the schema of the results for an input schema. Called before any record is read.
 
         Returns:
-            None, the default, if only the records determine the schema, for example because they name it. Subsequent
-            converters are then called once it is known.
+            None, the default, if only the records determine the schema, for example because they name it. Later
+            converters are then called once the schema is known.
 
         Raises:
-            ConfigurationError: if such records cannot be converted: a column is missing or has another type.
+            ConfigurationError: if records of this schema cannot be converted: a column is missing or has another type.
         """
         return None
 
@@ -86,21 +90,22 @@ class Converter(ABC):
 
         Raises:
             RecordError: if the batch must fail the work unit, however the job treats rejections.
-            TransientError: if trying again may help.
+            TransientError: if another attempt may succeed.
             ConfigurationError: like `convert_schema`.
         """
 
     def begin_work_unit(self, dataset_urn: str) -> None:  # noqa: B027 - optional hook
-        """Receive the dataset of the next work unit before its records. State learned from other datasets does not
-        apply to it."""
+        """Receive the dataset of the next work unit before its records. State that the converter learned from other
+        datasets does not apply.
+        """
 
     def use_schema_store(self, store: InferredSchemaStore) -> None:  # noqa: B027 - optional hook
-        """Receive, after `begin_work_unit`, the storage for inferred schemas, which are named by ids."""
+        """Receive the store of inferred schemas, after `begin_work_unit`."""
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:  # noqa: B027 - optional hook
         """Receive, after `begin_work_unit`, the schema ids of the dataset's published records.
 
-        These are the ids that `schema_ids` returned in earlier runs; none at first, or if they are not known.
+        Earlier runs returned these ids by `schema_ids`; none in the first run, or if they are not known.
         """
 
     def schema_ids(self) -> Sequence[int]:
@@ -119,7 +124,6 @@ class RowChecker(ABC):
     """Checks each record."""
 
     groups_schemas: ClassVar[bool] = False
-    """See `Converter.groups_schemas`."""
 
     def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
         """Check the schema before any record is read, if it is known by then.
@@ -142,8 +146,8 @@ class BranchCounts:
     """Record counts of an attempt at a work unit in one branch, at its end.
 
     Attributes:
-        read: records from the source that reached the branch, without those that the fork sent elsewhere.
-        written: records given to the branch's writer.
+        read: records of the source that reached the branch, without records that the fork sent to other branches.
+        written: records that the branch's writer received.
         rejected: records of `read` that a construct of the branch, or before the fork, rejected.
         filtered: records of `read` that were filtered.
     """
@@ -158,7 +162,7 @@ class TaskCheck(ABC):
     """A task checker's check of one attempt at a work unit."""
 
     def inspect(self, batch: pa.RecordBatch) -> None:  # noqa: B027 - optional hook
-        """Receive each batch that the branch's writer is given."""
+        """Receive each batch that the branch's writer receives."""
 
     @abstractmethod
     def outcome(self, counts: BranchCounts) -> tuple[bool, str]:
@@ -170,7 +174,8 @@ class TaskChecker(ABC):
 
     groups_schemas: ClassVar[bool] = False
     """Whether the outcome is independent of the order of records, so that records of one schema may be batched
-    together. If not, a batch with alternating schemas is split into runs in source order."""
+    together. If not, a batch with alternating schemas is split in source order.
+    """
 
     def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
         """Check the schema of the written records before any record is read, if it is known by then.
@@ -188,11 +193,11 @@ class ForkOperator(ABC):
     """Sends each record to one branch, to several, or to none."""
 
     groups_schemas: ClassVar[bool] = False
-    """See `Converter.groups_schemas`."""
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
-        """Return whether the branch takes records of that schema. If not, the branch is skipped for them. The default
-        accepts."""
+        """Return whether the branch accepts records of that schema. Records of other schemas skip the branch. The
+        default accepts all.
+        """
         return True
 
     def check_branches(self, branches: Sequence[str]) -> None:  # noqa: B027 - optional hook

@@ -1,4 +1,4 @@
-"""Extracts: the table that a dataset is read from, as far as the source knows it."""
+"""Extracts: descriptions of the table that a dataset is read from, as far as the source knows it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Extract(msgspec.Struct, frozen=True):
 
     Attributes:
         namespace: the container of the table: a schema, a database, `kafka`, `files`, `rest`.
-        table: the table's name there.
-        type: how runs relate to each other.
+        table: the table's name in the namespace.
+        type: how the records of a run relate to those of earlier runs.
         keys: columns that together are unique; empty if the source knows none.
         delta_fields: columns whose values identify new or newer rows.
     """
@@ -50,7 +50,7 @@ def with_extract(unit: WorkUnit, extract: Extract) -> WorkUnit:
 
 
 def extract_of(unit: WorkUnit, of_source: Extract | None) -> Extract | None:
-    """Return the extract of a work unit: its own property, else the source's extract of the dataset.
+    """Return the extract of a work unit: its own property if it has one, otherwise `of_source`.
 
     Raises:
         SourceError: if the property is not an `Extract`.

@@ -1,8 +1,8 @@
 """Ledgers: a target's record of its commits, one row for each store, dataset and branch.
 
-A row changes in one transaction with the data. It proves the newest committed epoch, which replay checks. It also lists
-the source positions that all committed data covers, which the audit and `rebuild` read. So a ledger does not grow with
-the number of runs.
+A row changes in one transaction with the data. It proves the newest committed epoch, which replay checks, and lists the
+source positions of all committed data, which the audit and `rebuild` read. The size of a ledger does not depend on the
+number of runs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         incarnation: the object that the positions count in (a Kafka topic id); empty if the source has none.
-        branches: all branches of the flow, without error branches. Other branches are not expected to have these
+        branches: all branches of the flow, without error branches. Branches that are not listed need not have the
             records.
         offsets: the input records that rows were made of, as text of `OffsetSets`; empty for none.
         holes: positions without a record, as text of `OffsetSets`.
-        filtered: filtered input records by branch, as text of `OffsetSets`. One branch of an attempt records them for
-            all.
+        filtered: filtered input records by branch, as text of `OffsetSets`. One branch of an attempt records the
+            filtered records of all branches.
         rows: the number of rows written.
-        duplicates: the number of duplicates: `offsets` that were already covered when they were committed.
+        duplicates: the number of `offsets` that earlier commits already covered.
         makes_several: whether a construct may have made several rows of one input record.
     """
 
@@ -45,9 +45,9 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         dataset_urn: the dataset.
         branch: the branch.
         epoch: the newest committed epoch; 0 for none.
-        base: the epoch before it, which remains if it is rolled back; 0 for none.
+        base: the committed epoch before `epoch`, which becomes the newest after a rollback; 0 for none.
         revoked: the newest epoch that was rolled back, committed or not. It can never be committed again.
-        commit_id: the id of that epoch's commit (`sinks.base.ledgers.commit_id`); empty if it is not known.
+        commit_id: the id of the commit of `epoch` (`sinks.base.ledgers.commit_id`); empty if it is not known.
         covered: the input records of all committed rows, by incarnation and flow, the newest entry last.
     """
 

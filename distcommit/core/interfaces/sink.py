@@ -31,7 +31,7 @@ Publish = Literal["append", "replace", "replace_partitions"]
 files in the same folders."""
 
 BY_DATASET = "dataset"
-"""The grouping rule of sinks without commit groups: each dataset by itself."""
+"""The value of `grouped_by` of a sink without commit groups: each dataset is its own group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,10 @@ class Origin:
         incarnation: the object that the source's positions count in (a Kafka topic id), as in the watermark.
         branches: all branches of the flow, without error branches.
         makes_several: whether one input record may become several records.
-        replaces: in a reprocess, the epochs of the published files whose records are read again and replaced, and
-            earlier epochs of these records.
+        replaces: in a reprocess, the epochs of the files whose records are read again, and earlier epochs of these
+            records.
         publish: how the output relates to the published output.
-        extract: the table that the records are an extract of, if the source knows. A writer passes it on by its infos.
+        extract: the table that the records are an extract of, if the source knows. A writer stores it in its infos.
     """
 
     provenance: Provenance | None = None
@@ -153,20 +153,22 @@ class Prepared:
 class SinkWriter(ABC):
     """Writes the records of one attempt at one work unit. Not shared between threads.
 
-    Nothing that a writer does is visible to the target's readers, unless its sink only has a writer. After an error,
-    only `abort` is called. An attempt may die at any moment without `abort`. Its output may never be committed, because
-    another attempt may win.
+    Readers of the target must not see the output before the commit, except if the sink has a writer only. After an
+    error, only `abort` is called. An attempt may die at any moment without `abort`. Its output may never be committed,
+    because another attempt may win.
     """
 
     groups_schemas: ClassVar[bool] = False
-    """Whether the target does not need an order between records of different schemas, as where each file has one
-    schema. Then records of one schema come together, batch by batch. If not, all records come in source order, in
-    several calls where schemas alternate."""
+    """Whether the target needs no order between records of different schemas, such as a file for each schema. Then each
+    call of `write` has records of one schema. If not, records arrive in source order, in several calls where schemas
+    alternate.
+    """
 
     @property
     def prepares_in_background(self) -> bool:
-        """Return whether `prepare_commit` would now wait for a network and may run in another thread, concurrently with
-        the task's other writers."""
+        """Return whether `prepare_commit` would wait for a network now, and may run in another thread, concurrently
+        with other writers of the task.
+        """
         return False
 
     @abstractmethod
@@ -180,11 +182,8 @@ class SinkWriter(ABC):
         """
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:  # noqa: B027 - optional hook
-        """Receive positions without a record, as the source is read past them.
-
-        A writer that must report them later stores them with its records or returns them in `Prepared.holes`. The
-        default ignores them.
-        """
+        """Receive positions without a record as the source is read. A writer with a ledger or footers stores them with
+        its records or returns them in `Prepared.holes`. The default ignores them."""
 
     def note_filtered(self, filtered: Filtered) -> bool:
         """Receive, before `prepare_commit`, the input records that were filtered in this or another branch.
@@ -196,7 +195,9 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def prepare_commit(self) -> Prepared:
-        """End the attempt: everything that a committer in another process needs is durable, or in the staging area."""
+        """End the attempt. Everything that a committer in another process needs is then durable, or in the staging
+        area.
+        """
 
     @abstractmethod
     def abort(self) -> None:
@@ -208,14 +209,15 @@ class Abilities:
     """Optional abilities of a sink. See also `OpensCommitter.discards`.
 
     Attributes:
-        exactly_once: whether it commits exactly once. A sink without commit steps does not (`sinks.base.writer_sink`).
-        at_least_once: whether its steps may be executed without being written ahead. If two attempts run, both are then
-            published, and each is recognized as itself.
+        exactly_once: whether the sink commits exactly once. A sink without commit steps does not
+            (`sinks.base.writer_sink`).
+        at_least_once: whether its steps may be executed before they are sealed. If two attempts run, both are then
+            published, under different names.
         audit: whether its published output can be audited and the job's store rebuilt from it, by its files or by its
             committer's `ledger`.
-        can_roll_back: whether its committer can roll back a commit. Branches that cannot are committed last.
+        can_roll_back: whether its committer can roll back a commit. Branches whose sink cannot are committed last.
         files: whether its published files have the names and footers of type `files`, in the folder of the dataset and
-            branch. Snapshot reads and expiry need that.
+            branch. Snapshot reads and expiry need them.
         atomic: whether readers of the target see a commit of a dataset and branch completely or not at all. If not, a
             killed run may leave a visible part until the next run.
     """
@@ -268,8 +270,9 @@ class Sink(Connected, ABC):
 
     @property
     def preview_records(self) -> int:
-        """Return how many first records of each dataset a preview sink shows before the published output and its
-        folders are deleted; 0: the output stays."""
+        """Return how many first records of each dataset a preview shows before the published output and its folders are
+        deleted. 0: the sink is not a preview.
+        """
         return 0
 
     def folder_end_ms(self, path: str) -> int | None:
@@ -281,7 +284,8 @@ class Sink(Connected, ABC):
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the settings that locate the proof of a commit, such as a table's name, by their names in section
-        `sink` of the job file. A store rejects values other than those that it was filled with."""
+        `sink` of the job file. After the first commit a store rejects other values.
+        """
         return {}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
@@ -293,8 +297,8 @@ class Sink(Connected, ABC):
     def grouped_by(self) -> str:
         """Return the rule of `commit_group` in words that name every setting it depends on, such as `table, prefix 3`.
 
-        A store rejects a rule other than the one that it was filled with. With `dataset`, each dataset is its own group
-        and `commit_group` is not called.
+        After the first commit a store rejects another rule. With `dataset`, each dataset is its own group and
+        `commit_group` is not called.
         """
         return BY_DATASET
 
@@ -302,8 +306,8 @@ class Sink(Connected, ABC):
         """Return the group that the dataset is committed with, such as the table that several datasets share.
 
         Datasets of one group are in one bucket: one record seals them, and the committer receives them together. Must
-        be a pure function of the URN and the settings that `grouped_by` names, equal in every process (`hash()` of a
-        text is not).
+        be a pure function of the URN and the settings that `grouped_by` names, equal in every process (unlike `hash()`
+        of a text).
 
         Returns:
             text of 1 to 1,024 bytes.
@@ -319,11 +323,8 @@ class Sink(Connected, ABC):
         """
 
     def required_columns(self) -> Sequence[str] | None:
-        """Return the columns that the settings require in all records, such as keys.
-
-        If not all columns are known before a record is read, `check_schema` is then called with the known ones, which
-        include these. With None, the default, it is called only if all columns are known.
-        """
+        """Return the columns that the settings require in all records, such as keys. If these are known before a
+        record is read, `check_schema` is called with all known columns; with None, only if all columns are known."""
         return None
 
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
@@ -360,11 +361,11 @@ class Sink(Connected, ABC):
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         """Return the commit steps for the prepared output, in execution order; none if there is nothing to commit.
 
-        Must be a pure function: the same request gives the same steps, and nothing is read or changed.
+        Must be a pure function that reads and changes nothing: the same request gives the same steps.
         """
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
-        """Return the topics, tables and folders, without the job's own, that a commit of the dataset writes to.
+        """Return the topics, tables and folders that a commit of the dataset writes to, without the job's own folders.
 
         A job whose source reads one of them is rejected. The default returns none.
         """
@@ -382,16 +383,16 @@ class Sink(Connected, ABC):
 
     @property
     def writes_to(self) -> str:
-        """Return, in words, the objects that no other branch of a fork may write to; empty for none."""
+        """Return, in words, the objects that only one branch of a fork may write to; empty for none."""
         return ""
 
     @property
     def committers(self) -> Mapping[str, OpensCommitter]:
-        """Return the openers of the committers of its steps, by the name stored with the steps."""
+        """Return what opens the committers of this sink's steps, by the name that is stored with the steps."""
         return {}
 
 
 class SinkSettings(Sink):
-    """A sink configured by the section `sink` of a job file, of that type."""
+    """A sink whose settings are the section `sink` of a job file."""
 
     type: str

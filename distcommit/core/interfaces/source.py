@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DatasetProblem:
-    """A dataset that the source could not plan, or not whole. It keeps its watermark, and its reason is reported.
+    """A dataset that the source could not plan completely. Its watermark stays, and the run reports the reason.
 
     Attributes:
         remedy: a distcommit command without the job file: its name, then options as one word each (`--set=KEY=VALUE`)
@@ -40,11 +40,11 @@ class DatasetProblem:
 
 @dataclass(frozen=True, slots=True)
 class SkippedDataset:
-    """A dataset that the source skips by a rule of its own, though the job's settings select it. This is not a problem.
+    """A dataset that the job's settings select and a rule of the source skips. This is not a problem.
 
     Attributes:
         reason: the rule, and how to include the dataset.
-        kind: the kind of this note. Any other kind marks a note about a dataset that is planned.
+        kind: the kind of this note. With another kind than the default, the note is about a planned dataset.
     """
 
     dataset_urn: str
@@ -88,7 +88,7 @@ class Extraction(ABC):
 
         Raises:
             SourceError: if the source rejected a request or lost data; the work unit fails.
-            TransientError: if trying again may help.
+            TransientError: if another attempt may succeed.
         """
 
     @abstractmethod
@@ -96,13 +96,13 @@ class Extraction(ABC):
         """Return the end, exclusive, of the batches yielded so far and of the holes among them. It is never past the
         expected high watermark.
 
-        Called after the iteration, also if that was ended early, as by a limit. With policy `partial` also called
-        between two batches, because the records read by a failed attempt are committed up to this position.
+        Called after the iteration, also if a limit ended the iteration early. With policy `partial` also called between
+        two batches, because the records that a failed attempt has read are committed up to this position.
 
         Raises:
-            SourceError: if there is no such position here. At the end, the work unit fails. Between batches, nothing of
-                an attempt that fails now is kept.
-            TransientError: if trying again may help.
+            SourceError: if there is no such position. At the end, the work unit fails. Between batches, an attempt that
+                fails now commits nothing.
+            TransientError: if another attempt may succeed.
         """
 
     @abstractmethod
@@ -114,8 +114,8 @@ class Extraction(ABC):
         return ()
 
     def superseded_notes(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
-        """Return the filtered input records and holes that superseded files record, so that the files that replace them
-        record these again. Called after the iteration. The default returns none."""
+        """Return, after the iteration, the filtered records and holes that superseded files record, so that the files
+        that replace them record these again. The default returns none."""
         return None, ()
 
     def with_maintenance_files(
@@ -125,10 +125,10 @@ class Extraction(ABC):
         return tuple(results)
 
     def holes(self) -> Sequence[SkippedRange]:
-        """Return the positions below the current actual high watermark that hold no record, since the last call.
+        """Return the positions without a record below the current actual high watermark, since the last call.
 
-        The source proves a hole by returning later records. In Kafka, control records of transactions, aborted batches
-        and compacted records leave holes. The audit reports any other position without a record as a gap.
+        Later records prove a hole. In Kafka, control records of transactions, aborted batches and compacted records
+        leave holes. The audit reports any other position without a record as a gap.
         """
         return ()
 
@@ -151,8 +151,8 @@ class Extractor(ABC):
 class SourceState(dict[str, DatasetState]):
     """Stored states of datasets by URN, as earlier runs left them, for planning.
 
-    A state has the watermark. If the last run could not read the dataset, `unread` has the number of failed runs in a
-    row, the reason and the planned end of the unread partitions.
+    A state has the dataset's watermark. If the last run could not read the dataset, `read_failure` has the number of
+    failed runs in a row, the reason and the planned end of the unread partitions.
     """
 
     def anywhere(self, urn: str) -> DatasetState | None:
@@ -161,18 +161,15 @@ class SourceState(dict[str, DatasetState]):
         return self.get(urn)
 
     def to_read_again(self, urn: str) -> Watermark | None:
-        """Return the end, by partition, up to which a dataset must be planned because an earlier run failed to read
-        that range.
-
-        The job reads that range again before anything newer (`task.retry_across_runs`), from the watermark on. None, or
-        an absent partition, means up to the source's newest end.
-        """
+        """Return, by partition, the end of the range that an earlier run failed to read and that must be planned before
+        anything newer (`task.retry_across_runs`). None, or an absent partition: the source's newest end."""
         return None
 
     @property
     def records_per_dataset(self) -> int:
-        """Return the most positions to plan of one dataset, so that a backlog does not delay others; 0 for all. A
-        source that cannot count positions plans everything."""
+        """Return how many positions of one dataset to plan at most, so that a backlog does not delay other datasets; 0
+        for all. A source that cannot count positions plans everything.
+        """
         return 0
 
 
@@ -185,10 +182,10 @@ def negative_positions(datasets: Mapping[str, Mapping[str, Position]]) -> Iterat
 
 
 def stored_incarnations(states: Mapping[str, DatasetState], now: Mapping[str, str]) -> dict[str, str]:
-    """Return the incarnations of the stored watermarks; for a dataset without one, the incarnation in `now`.
+    """Return the incarnations of the stored watermarks; for a dataset without a watermark, the incarnation in `now`.
 
-    If that is unknown, the incarnation of the watermark that was set to null is returned, and a run compares it with
-    the source again.
+    If `now` lacks the dataset, the incarnation of its last watermark is returned, which the next run compares with the
+    source.
 
     Raises:
         ConfigurationError: if the source of a dataset with a watermark was recreated. Nothing was written.
@@ -219,12 +216,14 @@ class Source(ConnectedSource, ABC):
     @property
     def batch_schema(self) -> pa.Schema | None:
         """Return the schema of all batches, so that constructs are checked before any record is read; None if only the
-        records determine it, or if there are several."""
+        records determine the schema, or if schemas differ.
+        """
         return None
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the settings that assign records to datasets or define what positions count in, by their names in
-        section `source` of the job file. A store rejects values other than those that it was filled with."""
+        section `source` of the job file. After the first commit a store rejects other values.
+        """
         return {}
 
     @property
@@ -237,7 +236,7 @@ class Source(ConnectedSource, ABC):
         """Return the dataset that a source partition belongs to under the current settings. Must be a pure function.
 
         Args:
-            dataset_urn: the dataset that the partition was read as, under another value of the setting `named_by`.
+            dataset_urn: the dataset of the partition under another value of the setting `named_by`.
             partition: the partition.
         """
         return dataset_urn
@@ -250,14 +249,15 @@ class Source(ConnectedSource, ABC):
         """Return whether the settings select this topic, table or folder, or a part of it. Must not connect. The
         default returns False.
 
-        A job that reads its own target would process the same records in a loop.
+        A job that reads its own target would process its output again and again.
         """
         return False
 
     @property
     def false_match_hint(self) -> str:
-        """Return the setting to change if `reads` mistakes another table for one that is read; empty if there is
-        none."""
+        """Return the setting to change if `reads` takes another table for one that the source reads; empty if there
+        is none.
+        """
         return ""
 
     @property
@@ -274,12 +274,12 @@ class Source(ConnectedSource, ABC):
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         """Plan the datasets for which `owned` is true, one at a time.
 
-        A plan that cannot be stored or executed, or an invalid dataset name, is reported, and other datasets continue.
-        `owned` accepts any name. A `SourceFact` among the plans is fixed like `fixed_settings`, and is compared before
-        any plan counts.
+        A plan that cannot be stored or executed, or an invalid dataset name, is reported as a problem, and other
+        datasets continue. A `SourceFact` among the plans is fixed like `fixed_settings`, and is compared before any
+        plan counts.
 
         Args:
-            owned: returns whether a dataset URN belongs to the caller's buckets.
+            owned: returns whether a dataset URN belongs to the caller's buckets; accepts any name.
             states: the stored states of the datasets of those buckets; an absent dataset is new. Datasets that are not
                 idle, or are stopped, must not be planned.
 
@@ -343,7 +343,7 @@ class Source(ConnectedSource, ABC):
 
 
 class SourceSettings(Source):
-    """A source configured by the section `source` of a job file, of that type."""
+    """A source whose settings are the section `source` of a job file."""
 
     @property
     def named_datasets(self) -> Sequence[str]:
@@ -386,12 +386,11 @@ class SourceSettings(Source):
         return self
 
     staged_by: ClassVar[str] = ""
-    """Function, as `module:function`, of a source that needs the driver's Spark session before planning. It is called
-    with the session, the source and the job's store, and returns a context manager whose value is the source that the
-    run reads."""
+    """For a source that needs the driver's Spark session before planning: a function, as `module:function`. It receives
+    the session, the source and the job's store, and returns a context manager with the source that the run reads.
+    """
 
     is_imported: ClassVar[bool] = False
-    """Whether a class named in the settings must be imported before the source can answer. A job file is read without
-    it."""
+    """Whether the source must import a class that the settings name. A job file is read without this import."""
 
     type: str

@@ -1,4 +1,4 @@
-"""Commit steps: one effect with its proof each, as in the original design.
+"""Commit steps: one effect each, with its proof.
 
 After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/docs/miscellaneous/Exactly-Once-Support/
 """
@@ -67,7 +67,6 @@ class StepContext:
 
     @property
     def for_committers(self) -> CommitterContext:
-        """Return the environment that committers are opened with."""
         return CommitterContext(self.fs, self.staging_root, self.output_root, self.store_id)
 
 
@@ -90,9 +89,9 @@ class CommitStep(ABC):
     """One idempotent effect with a proof at its target.
 
     Subclasses set `type_name` and `version` and are registered with `steps.register`. They are stored as `to_row()`:
-    plain JSON-like values, never pickled. `execute` returns only once the effect is durable. Executing again changes
-    nothing more, also after later sequences. The steps of a sequence are verified and executed in order and stop at the
-    first failure (see `batches`).
+    plain JSON-like values, never pickled. `execute` returns only once the effect is durable. A repeated execution
+    changes nothing, also after later sequences. The steps of a sequence are verified and executed in order and stop at
+    the first failure (see `batches`).
     """
 
     type_name: ClassVar[str]
@@ -128,8 +127,9 @@ class CommitStep(ABC):
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
-        """Return the attempts that left data at the target which this step publishes; none if staging and the step hold
-        everything."""
+        """Return the attempts that left data at the target which this step publishes; none if the data is in staging
+        or in the step.
+        """
         return ()
 
     @abstractmethod
@@ -156,8 +156,9 @@ class CommitStep(ABC):
         return None
 
     def is_gone(self) -> bool:
-        """Return whether the effect of a done step has disappeared, if that can be detected. After a run died, this
-        indicates a target that is older than the store."""
+        """Return whether the effect of a done step has disappeared, if that can be detected. After a run died, a
+        missing effect indicates a target that is older than the store.
+        """
         return False
 
     @classmethod
@@ -167,8 +168,8 @@ class CommitStep(ABC):
         return cls.withdraw is not CommitStep.withdraw and cls.undo is not CommitStep.undo
 
     def withdraw(self) -> bool | None:
-        """Remove what a late executor of this step would need, durably, because the step is being abandoned. Returns
-        like `execute`.
+        """Remove everything that a late executor of this step would need, durably, because the step is being abandoned.
+        Returns like `execute`.
 
         Raises:
             DistcommitError: if this step type cannot be abandoned.
@@ -253,8 +254,9 @@ class CommitStep(ABC):
     def execute_atomically(
         cls, steps: Sequence[Self], verdicts: Sequence[Verification] | None = None
     ) -> list[DistcommitError | None]:
-        """Execute steps with a `sink_name` all or none. Arguments and result as for `execute_all`, which the default
-        calls."""
+        """Execute all steps with a `sink_name`, or none of them. Arguments and result are those of `execute_all`, which
+        the default calls.
+        """
         return cls.execute_all(steps, verdicts)
 
 

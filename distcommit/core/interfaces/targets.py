@@ -25,7 +25,7 @@ class Target:
     Attributes:
         kind: the kind of object; `root` is one of the job's own folders, which holds files only in subfolders.
         name: a topic; `schema.table`, or a table alone where there is no schema; a folder's path or URL.
-        systems: possible addresses of its system. A folder has none.
+        systems: possible addresses of the target's system; none for a folder.
         elsewhere: names of Spark catalogs that are known to be other systems.
     """
 
@@ -39,7 +39,7 @@ class Target:
         return _ANY in self.systems or not self.systems.isdisjoint(systems)
 
     def apart_from(self, catalogs: Mapping[str, frozenset[str]]) -> Target:
-        """Return the target with the names of those Spark catalogs that are known not to contain it.
+        """Return the target with the names of those Spark catalogs that are known not to contain the target.
 
         Args:
             catalogs: the `catalog_addresses` of each catalog by name.
@@ -49,7 +49,7 @@ class Target:
         return replace(self, elsewhere=frozenset(name for name, of in catalogs.items() if self._is_apart_from(of)))
 
     def _is_apart_from(self, addresses: frozenset[str]) -> bool:
-        """Return whether both have addresses and these differ, or they are different warehouses of one REST catalog."""
+        """Return whether two targets have different addresses, or different warehouses of one REST catalog."""
         for is_warehouse in (False, True):
             translated = {
                 address for address in self.systems - {ICEBERG} if address.startswith(_WAREHOUSE) is is_warehouse

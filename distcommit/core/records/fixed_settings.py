@@ -1,4 +1,6 @@
-"""Fixed settings: they give stored state its meaning, so a store accepts only the values that it was filled with."""
+"""Fixed settings: they give stored state its meaning, so a store with committed state accepts only the recorded
+values.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class FixedSetting:
-    """The value of a fixed setting, which the store records with its first run.
+    """The value of a fixed setting.
 
     Attributes:
         value: the value.
-        otherwise: for a source's setting, the remedy for an operator who wants another value and cannot carry the state
-            over with `distcommit migrate import-watermarks`.
-        unrecorded: the value of stores that recorded none, if it is known. This value is not recorded.
-        binds: whether the store rejects other values from now on, provided that it had no other value before. A value
-            that does not bind is only noted beside earlier values.
+        otherwise: the remedy for an operator who wants another value, if `distcommit migrate import-watermarks` cannot
+            transfer the state.
+        unrecorded: the value of stores without a record of the setting, if it is known. This value is not recorded.
+        binds: whether the store rejects other values from now on. If not, the store only adds the value to the list of
+            values that it has seen.
     """
 
     value: str
@@ -31,14 +33,15 @@ class FixedSettings:
 
     Attributes:
         settings: the values by their names in the job file.
-        carried_by: the command that carries the stored state over to other values, for messages.
+        carried_by: the command that transfers the stored state to new folders, for messages.
+        restarted_by: the command that runs the job in new folders from its start, for messages.
     """
 
     settings: Mapping[str, FixedSetting] = field(default_factory=dict)
     carried_by: str = "distcommit migrate import-watermarks NEW.yaml --from OLD.yaml"
+    restarted_by: str = ""
 
     def __getitem__(self, name: str) -> str:
-        """Return the value of a setting."""
         return self.settings[name].value
 
     def with_values(self, values: Mapping[str, str]) -> FixedSettings:
@@ -50,7 +53,7 @@ class FixedSettings:
 
 @dataclass(frozen=True, slots=True)
 class SourceFact:
-    """A property that a source finds out at run time, such as a cluster's id. It is fixed once it is known.
+    """A property that a source reads at run time, such as a cluster's id. It is fixed once it is recorded.
 
     Attributes:
         name: the property's name.

@@ -15,11 +15,11 @@ class Freshness:
 
     Attributes:
         target_s: seconds between a record's appearance in the source and its visibility; 0 for none.
-        targets: targets for datasets whose whole name matches the regular expression, in place of `target_s`. The first
-            match counts.
+        targets: regular expressions with the target of datasets whose whole name matches, in place of `target_s`. The
+            first match counts.
         records_per_run: positions of one dataset that a run reads, where its source can count them; 0 for all. A
             dataset with more is *backlogged* and read after the others.
-        slice_s: how long a task continues with backlogged datasets; 0 for no limit.
+        slice_s: seconds for which a task continues with backlogged datasets; 0 for no limit.
     """
 
     target_s: float = 0

@@ -21,10 +21,9 @@ class Head(Struct, frozen=True, array_like=True):
 
     Attributes:
         bucket: the bucket.
-        number: the number of its newest segment.
+        number: the number of the newest segment.
         checksum: the checksum of that segment, which covers its writer.
-        is_complete: False if the bucket lost segments after its last head. It keeps that head, and every run checks it
-            again.
+        is_complete: False if the bucket lost segments after this head. Every run checks the bucket again.
     """
 
     bucket: int

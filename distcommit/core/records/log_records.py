@@ -1,7 +1,8 @@
-"""Records of bucket logs, and the dataset states that folding them gives. Records of the job log: `job_records`.
+"""Records of bucket logs, and the dataset states that result from applying them in order. `job_records` has the records
+of the job log.
 
 These structures are the stored format. `stores.logs.segment` writes them as MessagePack arrays, each record with its
-tag in front. A field may only be added at the end, with a default. Any other change needs a new format version.
+tag first. A field may only be added at the end, with a default. Any other change needs a new format version.
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ class SealedSequence(Struct, frozen=True, array_like=True):
 
     Attributes:
         dataset_urn: the dataset.
-        epoch: the run that sealed it.
-        low: the watermark that it was planned on.
+        epoch: the run that sealed the sequence.
+        low: the watermark that the run planned on.
         high: the watermark that DONE sets.
         steps: the steps, in execution order.
         start: the first positions of partitions without a position in `low`.
-        skipped: ranges that it skips.
-        records: the number of records that it publishes.
-        files: the number of files that it publishes.
-        partial_reason: why work units of the plan are not part of it; empty if all are.
+        skipped: ranges that the sequence skips.
+        records: the number of published records.
+        files: the number of published files.
+        partial_reason: why planned work units are missing from the sequence; empty if none is.
         content_sum: the content sum of its files (`sinks.files.content`); empty if it is not known.
         schemas: the schema ids that the dataset's records may have from then on, by converter.
-        targets: the epochs that targets have once it is done.
-        replaces: whether it publishes a replacement (`stores.folders.tombstones`).
+        targets: the epochs that targets have once the sequence is done.
+        replaces: whether the sequence publishes a replacement (`stores.folders.tombstones`).
     """
 
     dataset_urn: str
@@ -83,7 +84,7 @@ class SequenceName(Struct, frozen=True, array_like=True):
 
 
 class Fence(Struct, frozen=True, array_like=True, tag="Fence"):
-    """From here on only the run of `epoch`, whose id is `run_id`, may seal."""
+    """From this record on, only the run of `epoch`, whose id is `run_id`, may seal."""
 
     epoch: int
     run_id: str
@@ -97,8 +98,9 @@ class Gate(Enum):
     HELD = "held"
     """After the job log's decision."""
     PASSED = "passed"
-    """Their effects were durable before the seal (at-least-once). The record closes the sequences like DONE, and they
-    carry no steps."""
+    """The steps were executed before the seal (at-least-once). The record closes the sequences like DONE, and they
+    have no steps.
+    """
 
 
 class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
@@ -134,8 +136,9 @@ class PostponedSequence(Struct, frozen=True, array_like=True):
 
 
 class Postponed(Struct, frozen=True, array_like=True, tag="Postponed"):
-    """A run leaves these sequences pending for the next one. This is not a failed attempt. `outage`: a probe of their
-    target failed too."""
+    """A run leaves these sequences pending for the next run. This is not a failed attempt. `outage`: a probe of their
+    target failed too.
+    """
 
     epoch: int
     sequences: tuple[PostponedSequence, ...]
@@ -160,16 +163,17 @@ class OperatorAction(StrEnum):
     REVOKING = "revoking"
     """Start abandoning a quarantined sequence."""
     RESTORED = "restored"
-    """Stop abandoning it: it is quarantined again."""
+    """Stop abandoning a sequence, which is quarantined again."""
     ABANDONED = "abandoned"
-    """Abandoning has finished: the sequence is gone."""
+    """End abandoning: the sequence is removed."""
     QUARANTINE = "quarantine"
     """Quarantine a pending sequence."""
     GIVEN_UP = "given-up"
     """Accept a sequence whose abandoning cannot be finished."""
     READ_AGAIN = "read-again"
-    """Resume planning of a stopped dataset. The name's epoch is the last run that failed to read it; there is no
-    sequence."""
+    """Resume planning of a stopped dataset. There is no sequence: the epoch in its name is the last run that failed to
+    read the dataset.
+    """
 
 
 class OperatorDecision(Struct, frozen=True, array_like=True, tag="OperatorDecision"):
@@ -210,12 +214,12 @@ class OpenSequence(Struct, frozen=True, array_like=True):
     """A sealed sequence that is not done.
 
     Attributes:
-        status: its status, never IDLE.
+        status: the status, never IDLE.
         sequence: the sequence.
-        held: whether it may run only once its run was decided.
-        tried_epochs: the runs that failed to replay it.
-        reason: why the last run did not finish it.
-        outage: whether an outage of its target was to blame.
+        held: whether its steps may run only after the job log's decision.
+        tried_epochs: the runs that failed to replay the sequence.
+        reason: why the last run did not finish the sequence.
+        outage: whether an outage of the target was the cause.
     """
 
     status: DatasetStatus
@@ -232,8 +236,9 @@ class OpenSequence(Struct, frozen=True, array_like=True):
 
 
 class EarlierReading(Struct, frozen=True, array_like=True):
-    """The range of an earlier incarnation of a source that was read. `origin` has the first positions, `watermark` the
-    end."""
+    """The range that was read of an earlier incarnation of a source. `origin` has its first positions, `watermark`
+    its end.
+    """
 
     watermark: Watermark
     origin: dict[str, Position] = {}
@@ -250,17 +255,17 @@ class DatasetState(Struct, frozen=True, array_like=True):
         done_epoch: the newest epoch whose sequence is published.
         origin: the first position ever read, by partition.
         skipped: ranges of which nothing is published.
-        accepted_epochs: the newest sequence that an operator accepted.
+        accepted_epochs: the epoch of the newest sequence that an operator accepted.
         done_records: the records of `done_epoch`.
         done_files: the files of `done_epoch`.
         done_partial_reason: why `done_epoch` did not publish its whole plan.
         done_content_sum: the content sum of `done_epoch`.
         read_failure: the current read failure.
         schemas: the schema ids of its records, by converter.
-        targets: the epochs that targets have, as far as the store knows.
-        unset_watermark: the watermark before an operator set it to null, until it has another one.
-        replacement: the epoch of its newest replacement; 0 if there is none.
-        earlier_readings: the ranges read of other incarnations of its source.
+        targets: the epochs in the ledgers of targets, as far as the store knows.
+        unset_watermark: the last watermark before an operator set it to null; None once there is a new one.
+        replacement: the epoch of the newest replacement; 0 if there is none.
+        earlier_readings: the ranges that were read of other incarnations of its source.
     """
 
     dataset_urn: str
@@ -301,29 +306,30 @@ class DatasetState(Struct, frozen=True, array_like=True):
 
     @property
     def status(self) -> DatasetStatus:
-        """Return the status."""
+        """The status of the open sequence; IDLE without one."""
         return self.open.status if self.open else DatasetStatus.IDLE
 
     @property
     def sequence(self) -> SealedSequence | None:
-        """Return the sequence that is not done, if there is one."""
+        """The open sequence, if there is one."""
         return self.open.sequence if self.open else None
 
     @property
     def reason(self) -> str:
-        """Return why the open sequence is not done, if a run failed to finish it."""
+        """Why the last run did not finish the open sequence; empty without a failure."""
         return self.open.reason if self.open else ""
 
     @property
     def tried_epochs(self) -> tuple[int, ...]:
-        """Return the runs that failed to replay the open sequence."""
+        """The runs that failed to replay the open sequence."""
         return self.open.tried_epochs if self.open else ()
 
 
 class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
-    """Replaces the states of these datasets with states made from the published files by an operator.
+    """Replaces the states of these datasets by states that an operator's rebuild derived from the published files.
 
-    In the job log, without datasets: all log heads are discarded, so that the bucket logs continue from where they are.
+    In the job log, without datasets: all log heads are discarded, so that the bucket logs continue from their present
+    ends.
     """
 
     epoch: int
@@ -332,7 +338,7 @@ class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
 
 
 class Moved(Struct, frozen=True, array_like=True, tag="Moved"):
-    """The last valid record of a bucket's log, which continues in the logs of that generation."""
+    """The last valid record of a bucket's log. The log continues in the next generation."""
 
     epoch: int
     generation: int

@@ -1,6 +1,6 @@
 """Maintenance units: work units that supersede published files of a dataset instead of reading the source.
 
-A unit's kind and arguments are stored in one property of the work unit. A further kind is a further class below.
+One property of the work unit stores the kind and its arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MaintenanceKind(msgspec.Struct, frozen=True, tag_field="kind"):
         return kind if isinstance(kind, cls) else None
 
     def unit(self, urn: str, incarnation: str, records: int) -> WorkUnit:
-        """Return a maintenance unit of this kind. Without an id: the planner numbers units."""
+        """Return a maintenance unit of this kind. The planner gives it an id."""
         empty = Watermark({}, incarnation)
         return WorkUnit("", urn, empty, empty, records, {_KEY: msgspec.json.encode(self).decode()})
 
@@ -59,7 +59,7 @@ class ReprocessedFiles(MaintenanceKind, frozen=True, tag="reprocess"):
 
 
 class ExpiryCutoff(MaintenanceKind, frozen=True, tag="expire"):
-    """The cutoff before which published files are superseded by nothing.
+    """Supersede published files that are older than a cutoff, without new files.
 
     Attributes:
         cutoff_ms: a file whose records ended at this time or earlier is expired; milliseconds since 1970.
@@ -72,7 +72,7 @@ class ExpiryCutoff(MaintenanceKind, frozen=True, tag="expire"):
     base: int = 0
 
     def is_expired(self, end_ms: int) -> bool:
-        """Return whether a file is expired whose records ended at this time. A file of unknown age, 0, never is."""
+        """Return whether a file is expired whose records ended at this time; never for 0, an unknown age."""
         return 0 < end_ms <= self.cutoff_ms
 
 
@@ -89,8 +89,9 @@ def maintenance_kind(unit: WorkUnit) -> MaintenanceKind | None:
 
 
 def is_maintenance(unit: WorkUnit) -> bool:
-    """Return whether a work unit is a maintenance unit. It is published whole or not at all, and its files are added,
-    whatever the job's publisher does."""
+    """Return whether a work unit is a maintenance unit. Such a unit is published as a whole or not at all, and its
+    files are added even if the job's publisher replaces files.
+    """
     return _KEY in unit.properties
 
 

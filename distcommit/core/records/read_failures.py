@@ -1,4 +1,4 @@
-"""Read failures: their log record, and their trace in a dataset's state."""
+"""Read failures: the log record, and the part of a dataset's state that results from it."""
 
 from __future__ import annotations
 

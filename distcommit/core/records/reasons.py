@@ -1,4 +1,4 @@
-"""Reasons: why parts of a run were not completed, and notes on parts that were. A bounded number is kept."""
+"""Reasons: why parts of a run were not completed, and notes on completed parts. Their number is bounded."""
 
 from __future__ import annotations
 
@@ -19,31 +19,28 @@ class Reason(Struct, frozen=True):
     """Why a dataset, a bucket or a partition was not completed; or a note on it."""
 
     subject: str
-    """The dataset, bucket or partition."""
     kind: str
     """Kind of the reason, such as `failed` or `left pending`, or the id of an error."""
     text: str
-    """The reason."""
     remedy: tuple[str, ...] = ()
-    """Words of the command that resolves it, as of a `DatasetProblem`; empty if there is none."""
+    """Words of the command that resolves the reason, as in `DatasetProblem`; empty if there is none."""
 
 
 class Reasons(Struct, frozen=True):
     """The first reasons, and the number of the others."""
 
     entries: tuple[Reason, ...] = ()
-    """The first reasons, in order."""
     omitted_count: int = 0
-    """Number of further reasons."""
+    """Number of reasons that are not in `entries`."""
 
     @classmethod
     def of(cls, subject: str, kind: str, text: str, remedy: tuple[str, ...] = ()) -> Reasons:
-        """Return a single reason. A `kind` that its text begins with is not repeated."""
+        """Return a single reason. If the text begins with its kind, the kind is removed from the text."""
         return cls((Reason(plain_text(subject, 300), kind, reason_text(text.removeprefix(f"{kind}: ")), remedy),))
 
     @classmethod
     def first_of(cls, parts: Iterable[Reasons], stored: int = MAX_RUN_REASONS) -> Reasons:
-        """Concatenate, and keep so many; count the others."""
+        """Concatenate reasons. Only the first `stored` ones are kept, and the others are counted."""
         first: list[Reason] = []
         left_out = 0
         for part in parts:

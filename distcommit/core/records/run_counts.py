@@ -1,4 +1,4 @@
-"""Counts of a run or of any part of it: frozen values that add up. A completed part is never corrected."""
+"""Counts of a run or of any part of it: frozen values that can be added."""
 
 from __future__ import annotations
 
@@ -20,31 +20,29 @@ class CheckCounts(Struct, frozen=True, array_like=True):
     """Results of a task checker in a branch."""
 
     branch: str
-    """The branch."""
     checker: str
-    """The checker's name."""
     mandatory: bool
     """Whether a failed check fails the work unit."""
     passed: int = 0
-    """Attempts that passed."""
+    """Number of attempts that passed."""
     failed: int = 0
-    """Attempts that did not pass."""
+    """Number of attempts that did not pass."""
 
 
 class BranchFailures(Struct, frozen=True, array_like=True):
     """Work units that succeeded although an optional branch failed."""
 
     branch: str
-    """The optional branch."""
     construct: str
-    """The construct that failed."""
+    """The construct whose failure made the branch fail."""
     work_units: int = 0
-    """Work units that succeeded without the branch."""
+    """Number of work units that succeeded without the branch."""
 
 
 class FlowCounts(Struct, frozen=True):
     """Sums by construct, by checker and by failed optional branch. Their size does not depend on the number of
-    attempts."""
+    attempts.
+    """
 
     constructs: tuple[ConstructCounts, ...] = ()
     """Record counts by branch and construct."""
@@ -55,7 +53,6 @@ class FlowCounts(Struct, frozen=True):
 
     @classmethod
     def of(cls, state: TaskState) -> FlowCounts:
-        """Return the counts of one attempt."""
         checks = [
             CheckCounts(result.branch, check.checker, check.mandatory, *((1, 0) if check.passed else (0, 1)))
             for result in state.branches
@@ -90,7 +87,7 @@ class FlowCounts(Struct, frozen=True):
 
 
 def _summed(counts: Iterable[Counted], names: int) -> Iterable[Counted]:
-    """Add up counts with equal leading fields, which name them."""
+    """Add up counts that are equal in their first `names` fields."""
     sums: dict[tuple[object, ...], Counted] = {}
     for count in counts:
         values = astuple(count)

@@ -1,15 +1,15 @@
-"""I/O batching: many generators share the storage operations that each of them would wait for.
+"""I/O batching: many generators share storage operations.
 
 Committing a bucket waits for the storage several times: to put a log segment, to sync a folder, to rename files. One
-sync for eight buckets takes about as long as a sync for one. So work on a bucket is a generator. Where it would wait,
-it yields a *request*, and it is sent the answer::
+sync for eight buckets takes about as long as a sync for one. Therefore the work on a bucket is a generator. Where the
+work needs the storage, the generator yields a *request* and receives the answer::
 
     def close(log: CommitLog) -> BatchedWork[None]:
         is_put = yield PutIfAbsent(fs, path, data)
 
-The runner resumes each generator until it has yielded a request or has ended. Then it answers all requests of one class
-with one call, sends every generator its answer, and repeats. Each generator is written as if it ran alone, and its
-requests stay in its own order. An error of one generator does not affect the others.
+The runner resumes each generator until it has yielded a request or has ended. Then the runner answers all requests of
+one class by one call, sends every generator its answer, and repeats. The requests of one generator stay in order, and
+an error of one generator does not affect the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from distcommit.core.support.parallel import run_parallel
 Result = TypeVar("Result")
 
 _MIN_BATCH = 8
-"""Generators that run at a time, at least. More would share more, but use more memory: on a disk, 16 take as long."""
+"""Minimum number of generators that run at a time. With 16 on a disk, work takes as long and needs more memory."""
 
 
 class IoRequest(Protocol):
@@ -34,10 +34,10 @@ class IoRequest(Protocol):
     @classmethod
     @abstractmethod
     def answer_batch(cls, requests: Sequence[Self]) -> Sequence[Any]:
-        """Execute at least one request; return the answers in order.
+        """Execute at least one request, and return the answers in order.
 
-        An Exception among the answers is raised in the generator that made the request. An Exception raised here is
-        raised in all of them.
+        An Exception among the answers is raised in the generator that yielded the request. An Exception that this call
+        raises is raised in the generators of all requests.
         """
         ...
 

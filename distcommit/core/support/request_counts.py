@@ -17,4 +17,4 @@ class Requests:
 
 
 REQUESTS = Requests()
-"""The process's counter. The difference of two readings is the cost of the calls between them."""
+"""The process's counter. The difference of two readings is the number of requests between them."""

@@ -25,9 +25,9 @@ class SettingError(ValueError):
     """The value of a setting breaks a rule.
 
     Args:
-        required: what the value must be, as a predicate of the setting: `must be at most 3`.
-        *at: the keys from the validated section, or value, to the setting; none if it is that itself.
-        found: the actual value, if the message should show another text than the value in the job file.
+        required: the requirement, as a predicate of the setting: `must be at most 3`.
+        *at: the keys from the validated section or value to the setting; none if the rule is about the validated one.
+        actual: the actual value, if the message should show another text than the value in the job file.
         remedy: one imperative clause.
     """
 
@@ -43,15 +43,16 @@ class SettingError(ValueError):
 
 
 def rule(check: AnyRule) -> AnyRule:
-    """Mark a method of settings that yields an error for each broken rule. It runs if all values are valid."""
+    """Mark a method of settings that yields an error for each broken rule. The method runs if all values are valid."""
     setattr(check, _MARK, True)
     return check
 
 
 def checks(*fields: str) -> Callable[[AnyCheck], AnyCheck]:
-    """Make a class method the validator of text settings, but of values that name an unset variable of the environment.
+    """Return a decorator that makes a class method the validator of these text settings.
 
-    Such a value stays in the settings only for commands that do not use it; others report the variable.
+    Values that name an unset environment variable are not checked: only commands that do not use the setting accept
+    them.
     """
 
     def decorate(check: Any) -> Any:
@@ -82,13 +83,13 @@ class SettingsModel(BaseModel):
 
 @cache
 def rules_of(settings: type[BaseModel]) -> tuple[str, ...]:
-    """Return the names of the methods that check a class of settings, those of its base classes first."""
+    """Return the names of the rules of a settings class, base classes first."""
     members = [member for kind in reversed(settings.__mro__) for member in vars(kind).items()]
     return tuple(dict.fromkeys(name for name, value in members if inspect.isfunction(value) and hasattr(value, _MARK)))
 
 
 def raise_all(errors: Iterable[SettingError]) -> None:
-    """Raise pydantic's ValidationError of all errors; do nothing without any."""
+    """Raise pydantic's ValidationError with all errors; return if there are none."""
     details = [
         InitErrorDetails(type=PydanticCustomError("setting", "{error}", {"error": error}), loc=error.at, input=None)
         for error in errors
@@ -105,7 +106,7 @@ def _errors_of(check: Callable[[], Iterator[SettingError]]) -> Iterator[SettingE
 
 
 def errors_of(check: Callable[[], object], *at: str | int) -> Iterator[SettingError]:
-    """Yield the error of a check of the value at these keys."""
+    """Yield the error that a check of the value at these keys raises."""
     try:
         check()
     except SettingError as error:

@@ -21,24 +21,24 @@ def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names if none is there twice.
+    """Return the names if they are distinct.
 
     Raises:
-        ValidationError: of pydantic, with each repeated one.
+        ValidationError: of pydantic, with each repeated name.
     """
     raise_all(repeated(names))
     return names
 
 
 def repeated(names: Sequence[str]) -> Iterator[SettingError]:
-    """Yield an error for each name that is also before it in the list."""
+    """Yield an error for each name that occurs earlier in the list."""
     for index, name in enumerate(names):
         if name in names[:index]:
             yield SettingError("must not be named twice", index, remedy="remove one of them")
 
 
 def urn_errors(name: str, *at: str | int) -> Iterator[SettingError]:
-    """Yield an error if a name at these keys cannot name a dataset."""
+    """Yield an error if the name cannot be a dataset URN. `at` has the keys of the setting."""
     try:
         check_urn(name)
     except ConfigurationError:

@@ -12,10 +12,10 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 
 def storable(value: Value) -> Value:
-    """Return the value as it is read back after storing it, in MessagePack or in JSON.
+    """Return the value as a reader would decode it, after encoding it as MessagePack or JSON.
 
-    Structs accept any field values, and one value that cannot be stored would prevent storing the rest of its file.
-    Examples are invalid Unicode, NaN, numbers beyond 64 bits and values of other types.
+    Structs accept field values of any type. A value that cannot be encoded, such as invalid Unicode, NaN or a number
+    beyond 64 bits, would prevent storing the rest of its file.
 
     Raises:
         ValueError: naming the value that cannot be stored.

@@ -309,7 +309,7 @@ def _lost_error(error: LostError) -> LostError:
     """Return the error of a lost step, with a remedy if it has none that names the release command."""
     is_named = "release the dataset" in error.todo
     todo = error.todo if is_named else ("" if "To do: " in error.found else _RELEASE)
-    return LostError(error.what, id=error.id, expected=error.expected, found=error.found, todo=todo, **error.ids)
+    return LostError(error.failure, id=error.id, expected=error.expected, found=error.found, todo=todo, **error.ids)
 
 
 def _lost_unsealed_error(error: LostError) -> LostError:

@@ -222,7 +222,7 @@ def _plan(launch: Launch, settings: RunSettings, phases: Phases, fixed: FixedSet
         reports = _with_missing_reports([plan.report for plan in plans], settings.partitions, "plan")
         planned = phase.collect(reports)
         _require_plans(plans, store)
-        record_settings(store, fixed, _source_settings(plans))
+        record_settings(store, fixed, _source_settings(plans), epoch=settings.epoch)
         manifest = build_manifest(settings, plans)
         with fenced_if_swept(settings):
             put_manifest(store.fs, store.roots.store, manifest)

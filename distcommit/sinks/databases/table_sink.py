@@ -26,8 +26,8 @@ from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.upsert_order import ORDER_COLUMNS
 
 ANOTHER_TARGET = (
-    "restore the old value: committed rows and their ledger are at the old target. For a new target give the job new"
-    " folders (paths)"
+    "restore the old value, because committed rows and their ledger are at the old target; or give the job new folders"
+    " (paths)"
 )
 
 

@@ -45,8 +45,8 @@ from distcommit.sinks.table_formats.partition_values import PartitionValues
 from distcommit.steps.rename import FsRenameCommitStep
 
 _OTHER_PARTITIONS = (
-    "restore the old value: files in the old folders would stay beside those that replace them. For other partitions"
-    " give the job new folders (paths)"
+    "restore the old partition_by, because files in folders of the old one would never be replaced; or give the job new"
+    " folders (paths)"
 )
 
 

@@ -44,10 +44,9 @@ from distcommit.sources.files.readers import VALUE, FileFormat
 from distcommit.sources.files.unreadable import OnUnreadableFile, RejectFiles
 
 _OTHER_PATHS = (
-    "restore the patterns and their order. A watermark names a file by the number of its pattern and its path below the"
-    " pattern's folder, so other patterns could read files twice or skip them. To use other patterns, give the job new"
-    " folders (section paths). All files are then new, or those from a time on:"
-    " `distcommit dataset set-watermark --new`"
+    "restore the old source.paths in their order, because watermarks identify files by the number of their pattern and"
+    " the path below its folder; or give the job new folders (paths), where all files are new"
+    " (`distcommit dataset set-watermark --new` skips those before a time)"
 )
 
 

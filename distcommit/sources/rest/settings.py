@@ -147,8 +147,8 @@ class RestSource(SettingsModel, SourceSettings):
         The incarnation of each dataset's watermark has the watermark field.
         """
         another = (
-            "put it back: positions in other lists are those of other records. To read these, give the job new folders"
-            " (paths)."
+            "restore the old value, because positions count records of the old lists; or give the job new folders"
+            " (paths)"
         )
         named = "&".join(f"{name}={text}" for name, text in sorted(self.params.items()) if _DATASET in text)
         by_params = {"params ({dataset})": FixedSetting(named, another)} if named else {}

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from distcommit.sources.sql.extractor import SqlExtractor
 
 _ANOTHER_DATABASE = (
-    "put it back: positions in tables of another database, or schema, are those of other rows. To read these, give the"
-    " job new folders (paths), and begin at source.start, or set watermarks by hand."
+    "restore the old database and schema, because positions count rows of their tables; or give the job new folders"
+    " (paths), where it begins at source.start"
 )
 
 

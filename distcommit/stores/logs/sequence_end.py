@@ -64,7 +64,7 @@ class SequenceEnd:
             f"restore the missing data and call release({store!r}, {urn!r}, 'retry'), then commit; or release it with"
         )
         return LostError(
-            error.what,
+            error.failure,
             id="SEQUENCE_LOST",
             expected=error.expected,
             found=error.found,
@@ -95,7 +95,7 @@ class SequenceEnd:
             f"the dataset is quarantined after {max_attempts} failed redos: correct the cause, then call"
             f" release({opened.store.job!r}, {name.dataset_urn!r}, how) with 'retry', 'accept' or 'abandon'"
         )
-        return type(error).rebuilt(error.what, {**error.fields(), "todo": todo})
+        return type(error).rebuilt(error.failure, {**error.fields(), "todo": todo})
 
     def _count_failure(self, reason: str, *, for_good: bool, max_attempts: int) -> Fold:
         fold = run_alone(

@@ -1,14 +1,16 @@
-"""Fixed settings of a store: recorded by its first run, and required to be the same in all later runs.
+"""Fixed settings of a store: recorded by its runs, and required to stay the same once state depends on them.
 
-<store>/settings/<number>.json     each contains the one before, and more; the newest counts
+<store>/settings/<number>.json     the document with the highest number counts
 
-A document is put if absent and never changed, so that of two runs with different settings one fails. A later document
-adds settings that were unknown or not fixed before. A changed value needs another generation of logs.
+A document is put if absent and never changed, so that of two processes with different settings one fails. A later
+document adds settings that were unknown or not fixed before. While nothing is committed, a run may replace the settings
+(`tests/spec/settings_model.py` is the model). Afterwards a changed value needs another generation of logs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 import msgspec
 
@@ -17,11 +19,24 @@ from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
+from distcommit.stores.state.committed_state import find_committed
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 SETTINGS_VERSION = 1
+
+
+class RecordMark(StrEnum):
+    """What the next writer of recorded settings must know."""
+
+    ANNOUNCED = "announced"
+    """A run may be about to replace the settings. A run that depends on them puts the next document first."""
+    FINAL = "final"
+    """An operator command depends on the settings. No run may replace them."""
+
+
 _NOT_SET = FixedSetting("not set")
+_NOTHING_COMMITTED = "nothing that depends on the setting"
 _TODO = (
     "restore the file from a backup; or make sure that the job file has the settings that the store was filled with"
     " (`distcommit report` shows those of the newest run), then `distcommit store rebuild` records them again"
@@ -36,12 +51,14 @@ class RecordedSettings(msgspec.Struct, frozen=True):
         settings: fixed settings, as in the job file.
         source_facts: facts that the source has reported of itself.
         unfixed_values: all values so far of settings that were not fixed.
+        mark: whether a run may, or must not, replace the settings.
     """
 
     version: int
     settings: dict[str, str]
     source_facts: dict[str, str] = {}
     unfixed_values: dict[str, tuple[str, ...]] | msgspec.UnsetType = msgspec.UNSET
+    mark: RecordMark | msgspec.UnsetType = msgspec.UNSET
 
 
 def read_settings(store: JobStore) -> RecordedSettings:
@@ -56,29 +73,54 @@ def read_settings(store: JobStore) -> RecordedSettings:
 def require_settings(
     store: JobStore, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting] | None = None
 ) -> None:
-    """Compare with the recorded settings. A setting that is not recorded may have any value.
+    """Compare with the recorded settings. A setting that is not recorded may have any value, and every setting may if
+    nothing is committed.
 
     Raises:
-        ConfigurationError: if settings differ; names each of them and the remedy.
+        ConfigurationError: if settings differ; names each of them, the stored state and the remedy.
         UnknownVersionError, CorruptError: as `read_settings`.
     """
-    _require(store, read_settings(store), fixed_settings, settings or {})
+    recorded = read_settings(store)
+    changes = _changes(recorded, fixed_settings, settings or {})
+    if changes and (evidence := _find_evidence(store, recorded, changes)):
+        raise _refusal(store, changes, evidence, fixed_settings)
 
 
 def record_settings(
-    store: JobStore, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting] | None = None
+    store: JobStore,
+    fixed_settings: FixedSettings,
+    settings: Mapping[str, FixedSetting] | None = None,
+    *,
+    epoch: int = 0,
 ) -> None:
     """Record settings that are not recorded yet, durably. Must precede everything stored that depends on them.
     Idempotent, also concurrently.
 
+    Args:
+        store: the store.
+        fixed_settings: the job's fixed settings.
+        settings: facts that the source has reported of itself.
+        epoch: epoch of the run, which has fenced the bucket logs. The run replaces recorded settings if nothing is
+            committed. 0 for an operator command, which records its settings as final.
+
     Raises:
         DistcommitError: if they cannot be recorded; or as `require_settings`, as another run may have been first.
+        FencedError: if a newer run than `epoch` has begun.
     """
     fs, folder, settings = store.fs, _folder(store), settings or {}
     while True:
         number, recorded = _newest_record(store)
-        _require(store, recorded, fixed_settings, settings)
-        updated = _recorded_with(recorded, fixed_settings, settings)
+        changes = _changes(recorded, fixed_settings, settings)
+        if not changes:
+            is_final = not epoch or recorded.mark is RecordMark.FINAL
+            mark = RecordMark.FINAL if is_final else msgspec.UNSET
+            updated = msgspec.structs.replace(_recorded_with(recorded, fixed_settings, settings), mark=mark)
+        elif evidence := _find_evidence(store, recorded, changes, epoch) or ("" if epoch else _NOTHING_COMMITTED):
+            raise _refusal(store, changes, evidence, fixed_settings)
+        elif recorded.mark is RecordMark.ANNOUNCED:
+            updated = _recorded_with(RecordedSettings(SETTINGS_VERSION, {}), fixed_settings, settings)
+        else:
+            updated = msgspec.structs.replace(recorded, mark=RecordMark.ANNOUNCED)
         if updated == recorded:
             break
         _put(store, number + 1, updated)
@@ -99,7 +141,9 @@ def replace_unreadable_settings(store: JobStore, fixed_settings: FixedSettings) 
     number = _newest_number(store)
     if not number:
         raise FileNotFoundError(_folder(store))
-    _put(store, number + 1, _recorded_with(RecordedSettings(SETTINGS_VERSION, {}), fixed_settings, {}))
+    empty = RecordedSettings(SETTINGS_VERSION, {})
+    recorded = msgspec.structs.replace(_recorded_with(empty, fixed_settings, {}), mark=RecordMark.FINAL)
+    _put(store, number + 1, recorded)
     store.fs.sync([_folder(store)], store.roots.store)
     return f"{_folder(store)}/{numbered_name(number)}"
 
@@ -115,12 +159,13 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
             put, so that a late put of a paused process is never the newest.
 
     Raises:
-        DistcommitError: if they cannot be recorded; or as `still_ours`.
+        DistcommitError: if they cannot be recorded; or as `require_ownership`.
     """
     while True:
         number, recorded = _newest_record(store)
         require_ownership()
-        updated = msgspec.structs.replace(recorded, settings={**recorded.settings, **settings})
+        mark = RecordMark.FINAL if recorded.mark is RecordMark.FINAL else msgspec.UNSET
+        updated = msgspec.structs.replace(recorded, settings={**recorded.settings, **settings}, mark=mark)
         if updated == recorded:
             break
         _put(store, number + 1, updated)
@@ -162,9 +207,10 @@ def _newest_record(store: JobStore) -> tuple[int, RecordedSettings]:
     )
 
 
-def _require(
-    store: JobStore, recorded: RecordedSettings, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting]
-) -> None:
+def _changes(
+    recorded: RecordedSettings, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting]
+) -> dict[str, tuple[str, FixedSetting]]:
+    """Return the recorded value and the present setting of each setting that differs."""
     values = {**recorded.settings, **recorded.source_facts}
     if recorded.settings:  # else no run has recorded any, and any value is allowed
         values = {**{name: pin.unrecorded for name, pin in fixed_settings.settings.items() if pin.unrecorded}, **values}
@@ -174,18 +220,42 @@ def _require(
         if name not in values and name in fixed_settings.settings and fixed_settings.settings[name].binds:
             now[name] = fixed_settings.settings[name]
             values[name] = now[name].value if set(noted_values) <= {now[name].value} else ", ".join(noted_values)
-    changed = [name for name, pin in now.items() if pin.value != values[name]]
-    if not changed:
-        return
-    otherwise = " ".join(dict.fromkeys(now[name].otherwise for name in changed if now[name].otherwise))
-    raise ConfigurationError(
+    return {name: (values[name], pin) for name, pin in now.items() if pin.value != values[name]}
+
+
+def _find_evidence(
+    store: JobStore, recorded: RecordedSettings, changes: Mapping[str, tuple[str, FixedSetting]], epoch: int = 0
+) -> str:
+    """Return the stored state that keeps a run from replacing the settings; empty if there is none. `recorded` must
+    have been read before."""
+    if recorded.mark is RecordMark.FINAL:
+        return "watermarks or states that an operator command has put, or was about to put"
+    return find_committed(
+        store,
+        epoch,
+        at_target=any("sink" in name.split(".") for name in changes),
+        regroups=any(name.endswith(".commit_group") for name in changes),
+    )
+
+
+def _refusal(
+    store: JobStore, changes: Mapping[str, tuple[str, FixedSetting]], evidence: str, fixed_settings: FixedSettings
+) -> ConfigurationError:
+    remedies = [pin.otherwise.rstrip(".") for _, pin in changes.values() if pin.otherwise]
+    otherwise = ". ".join(dict.fromkeys(remedies))
+    if evidence is _NOTHING_COMMITTED:
+        otherwise = "run the job, whose run records the changed settings, then repeat this command: `distcommit run`"
+    elif fixed_settings.restarted_by and any(fixed_settings.carried_by not in remedy for remedy in remedies):
+        otherwise += f". To begin in new folders, run `{fixed_settings.restarted_by}`"
+    return ConfigurationError(
         "a setting differs from the one that this store was filled with; it would change the meaning of stored data",
         id="SETTING_FIXED",
         store=store.roots.store,
-        setting=", ".join(changed),
-        expected=", ".join(f"{name}: {values[name]}" for name in changed),
-        found=", ".join(f"{name}: {now[name].value}" for name in changed),
-        todo=otherwise or f"restore it, or transfer the stored state to new folders: `{fixed_settings.carried_by}`",
+        setting=", ".join(changes),
+        stored=evidence,
+        expected=", ".join(f"{name}: {value}" for name, (value, _) in changes.items()),
+        found=", ".join(f"{name}: {pin.value}" for name, (_, pin) in changes.items()),
+        todo=otherwise or f"restore the old value, or continue in new folders by `{fixed_settings.carried_by}`",
     )
 
 

@@ -197,6 +197,12 @@ def require_refused(refused: Iterable[Callable[[], object]], kind: type[Distcomm
         raise AssertionError(f"not refused: {call}")
 
 
+def require_equal(actual: object, expected: object) -> None:
+    """Raise AssertionError if the values differ."""
+    if actual != expected:
+        raise AssertionError(f"expected {expected}, found {actual}")
+
+
 def run_pinned(world: World, machine: SimulatedPosix, source: ModelSource, pinned: FixedSettings) -> None:
     """Run once as a job whose settings are compared with those of the store."""
     require_settings(world.store(machine), pinned)

@@ -14,7 +14,7 @@ from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
 from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.simulation.programs.parts import Program, new_machine, require_refused, run_pinned
+from tests.simulation.programs.parts import Program, new_machine, require_equal, require_refused, run_pinned
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import World
 
@@ -39,15 +39,46 @@ def _first_run(machine: SimulatedPosix) -> None:
     _run(machine, _TOPICS, _BY_TOPIC)
 
 
+def _is_committed(machine: SimulatedPosix) -> bool:
+    """Return whether a dataset has a watermark or an open sequence."""
+    store = _WORLD.store(machine)
+    folds = [store.bucket_log(bucket).refresh() for bucket in range(store.buckets)]
+    return any(state.open or state.watermark for fold in folds for state in fold.datasets.values())
+
+
 def _run_with_others(machine: SimulatedPosix) -> str:
-    """Require that other settings are refused after a recorded run; otherwise they apply, and nothing was published."""
-    by_topic = read_settings(_WORLD.store(machine)).settings == {"source.dataset": "topic"}
-    if by_topic:
+    """Require that other settings are refused once anything is committed; otherwise they apply."""
+    if _is_committed(machine):
+        require_equal(read_settings(_WORLD.store(machine)).settings, {"source.dataset": "topic"})
         require_refused([partial(_run, machine, _PARTITIONS, _BY_PARTITION)], ConfigurationError)
         _first_run(machine)
         return _WORLD.violation(machine, _TOPICS, {})
     _run(machine, _PARTITIONS, _BY_PARTITION)
     return _WORLD.violation(machine, _PARTITIONS, {})
+
+
+def _run_that_publishes_nothing(*, fails: bool) -> SimulatedPosix:
+    machine = _empty_store()
+    failing = {"a": ModelDataset({"0": 2, "1": 1}, fails=frozenset("01"))}
+    _run(machine, ModelSource(failing if fails else {}), _BY_TOPIC)
+    machine.syncfs("/")
+    return machine
+
+
+def _second_run(machine: SimulatedPosix) -> None:
+    _run(machine, _PARTITIONS, _BY_PARTITION)
+
+
+def _run_with_the_first_settings(machine: SimulatedPosix) -> str:
+    """Require that the second run's settings apply once anything is committed, and any before."""
+    if _is_committed(machine):
+        require_equal(read_settings(_WORLD.store(machine)).settings, {"source.dataset": "partition"})
+        require_refused([partial(_run, machine, _TOPICS, _BY_TOPIC)], ConfigurationError)
+        _second_run(machine)
+        return _WORLD.violation(machine, _PARTITIONS, {})
+    _run(machine, _TOPICS, _BY_TOPIC)
+    require_refused([partial(_second_run, machine)], ConfigurationError)
+    return _WORLD.violation(machine, _TOPICS, {})
 
 
 def _pinned(value: str, *, binds: bool) -> FixedSettings:
@@ -60,6 +91,10 @@ def _first_run_that_only_notes(machine: SimulatedPosix) -> None:
 
 def _run_that_is_bound(machine: SimulatedPosix) -> str:
     """Require that settings become binding with the first published file, and are free before."""
+    if not _is_committed(machine):
+        _run(machine, _TOPICS, _pinned("day", binds=True))
+        require_refused([partial(_run, machine, _TOPICS, _pinned("hour", binds=True))], ConfigurationError)
+        return _WORLD.violation(machine, _TOPICS, {})
     noted = read_settings(_WORLD.store(machine)).unfixed_values == {"sink.partition_by": ("hour",)}
     now, other = ("hour", "day") if noted else ("day", "hour")
     if noted:
@@ -117,6 +152,18 @@ def _all_since_is_there(machine: SimulatedPosix) -> str:
 
 SETTINGS = (
     Program("settings", _empty_store, _first_run, _run_with_others),
+    Program(
+        "settings-replaced",
+        partial(_run_that_publishes_nothing, fails=False),
+        _second_run,
+        _run_with_the_first_settings,
+    ),
+    Program(
+        "settings-replaced-after-failures",
+        partial(_run_that_publishes_nothing, fails=True),
+        _second_run,
+        _run_with_the_first_settings,
+    ),
     Program("settings-noted", _empty_store, _first_run_that_only_notes, _run_that_is_bound),
     Program("start-latest", _followed_from_its_end, _run_with_a_new_partition, _all_since_is_there),
 )

@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import pkgutil
+from collections.abc import Iterator
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import distcommit
+from distcommit.app.job_file.problems.setting_problems import SettingProblem
 from distcommit.core import errors
+from distcommit.core.watermark import Watermark
+
+PARTS: dict[str, tuple[Any, ...]] = {  # of constructors with required arguments of their own
+    "QueryChangedError": (SimpleNamespace(name="t", incarnation="id of query a"), Watermark({"0": 1}, "id of query b")),
+    "JobFileError": ([SettingProblem("job", "must be set")],),
+}
+
+
+def _below(kind: type[errors.DistcommitError]) -> Iterator[type[errors.DistcommitError]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from _below(below)
+
+
+def test_every_error_class_of_the_package_pickles_with_its_text_and_attributes() -> None:
+    for module in pkgutil.walk_packages(distcommit.__path__, "distcommit."):
+        if module.name.rpartition(".")[2] != "__main__":
+            with suppress(ImportError):  # of an optional package
+                importlib.import_module(module.name)
+    kinds = {kind for kind in _below(errors.DistcommitError) if kind.__module__.startswith("distcommit.")}
+    assert {"PlanError", "QueryChangedError", "CheckFailedError", "JobFileError"} <= {kind.__name__ for kind in kinds}
+    for kind in kinds:
+        error = kind(*PARTS.get(kind.__name__, ("it failed",)))
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (kind, str(error), vars(error))
+
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DistcommitError)]
 

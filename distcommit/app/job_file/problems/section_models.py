@@ -13,7 +13,6 @@ from distcommit.app.job_file.built_in import Section, settings_class, types_of
 from distcommit.core.support.setting_errors import Key
 
 DEFAULT_TYPES: Mapping[str, str] = {"sink": "files"}
-"""The type of a section that names none."""
 
 
 def models_at(root: type[BaseModel], tree: Any, keys: Key) -> list[type[BaseModel]]:
@@ -37,7 +36,6 @@ def section_at(root: type[BaseModel], tree: Any, keys: Key) -> Section | None:
 
 
 def value_at(tree: Any, keys: Key) -> Any:
-    """Return the value at these keys; None if there is none."""
     for key in keys:
         try:
             tree = tree[key]
@@ -47,7 +45,7 @@ def value_at(tree: Any, keys: Key) -> Any:
 
 
 def keys_of(models: Sequence[type[BaseModel]]) -> list[str]:
-    """Return the keys of sections of these classes, as a job file names them."""
+    """Return the keys that sections of these classes accept in a job file."""
     return [*dict.fromkeys(field.alias or name for model in models for name, field in model.model_fields.items())]
 
 
@@ -73,7 +71,7 @@ def _models(annotation: Any, tree: Any, keys: Key) -> Iterator[type[BaseModel]]:
 
 
 def _below(annotation: Any, tree: Any, key: str | int) -> Iterator[Any]:
-    """Yield the annotations of the value at `key` of a value with an annotation."""
+    """Yield the annotations of the value at `key` below a value with this annotation."""
     for choice in _alternatives(annotation):
         origin, parts = get_origin(choice), get_args(choice)
         if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -107,7 +105,7 @@ def _has_type(model: type[BaseModel], tree: Any) -> bool:
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:
-    """Yield the members of a union, without annotations other than that of a section with types."""
+    """Yield the members of a union. Only the annotation that marks a section with types is kept."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         for part in parts:

@@ -15,12 +15,12 @@ class SettingProblem:
 
     Attributes:
         key: the setting's dotted key; empty if the file as a whole is invalid.
-        required: what is required of it, as a predicate of the key: `must be at most 3`.
+        required: the requirement, as a predicate of the key: `must be at most 3`.
         found: the actual value; empty if it is not shown.
         remedy: one imperative clause; empty if `required` suffices.
         file: the job file.
         line: the line of the key, or of the nearest section around it, from 1; 0 if the key is not in the file.
-        column: the column, from 1; 0 as `line`.
+        column: the column of the key, from 1; 0 if `line` is 0.
         override: the `--set` option that gave the value; empty if the file did.
     """
 
@@ -55,7 +55,7 @@ class JobFileError(ConfigurationError):
     """The job file is invalid.
 
     Args:
-        problems: all of its problems that were found; at least one.
+        problems: the problems; at least one.
     """
 
     id = "JOB_FILE_INVALID"

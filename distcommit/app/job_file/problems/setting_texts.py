@@ -48,12 +48,12 @@ _REQUIRED = {
 }
 """Requirements by pydantic's type of error."""
 _SHOWN = 60
-"""Longer values are cut."""
+"""Characters of a value that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """An invalid setting: its keys, and `SettingProblem.required`, `found` and `remedy`."""
+    """An invalid setting by its keys. The other fields are as in `SettingProblem`."""
 
     keys: Key
     required: str
@@ -62,13 +62,13 @@ class Invalid:
 
 
 def invalid_settings(error: ValidationError, root: type[BaseModel], tree: Any, shown: Any) -> list[Invalid]:
-    """Return the invalid settings of a job file, in its order. The alternatives of a value are one problem.
+    """Return the invalid settings of a job file, in its order. Rejections by all members of a union become one problem.
 
     Args:
         error: pydantic's error.
         root: the class of the whole job file.
         tree: the content of the job file.
-        shown: the same without secrets.
+        shown: `tree` with secrets hidden.
     """
     by_keys: dict[tuple[Key, bool], list[Invalid]] = {}
     for problem in error.errors(include_url=False):
@@ -99,8 +99,10 @@ def _merged(by_keys: Mapping[tuple[Key, bool], list[Invalid]]) -> Iterator[Inval
 
 
 def _keys_in(tree: Any, location: tuple[int | str, ...], named: int) -> Key:
-    """Return the parts of pydantic's location that are keys of the job file, without tags of unions and validators. The
-    last `named` parts are keys even if the job file does not have them."""
+    """Return pydantic's location of an error as keys of the job file, without the tags of unions and validators.
+
+    The last `named` parts are keys although the job file lacks them.
+    """
     keys: list[int | str] = []
     for index, part in enumerate(location):
         is_item = isinstance(tree, list) and isinstance(part, int) and part < len(tree)

@@ -100,7 +100,6 @@ class AlertSettings(SettingsModel):
 
     @property
     def hooks(self) -> tuple[CommandHook | WebHook | EmailHook, ...]:
-        """All hooks."""
         return (*self.commands, *self.webhooks, *self.emails)
 
     @property

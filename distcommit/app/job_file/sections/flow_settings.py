@@ -26,7 +26,7 @@ SourceSection = Annotated[SourceSettings, PlainValidator(partial(validated, "sou
 SinkSection = Annotated[SinkSettings, PlainValidator(partial(validated, "sink", default="files"))]
 _UNREAD = "source"
 _AT_SINK = "sink"
-"""The construct that rejects what the sink cannot take."""
+"""Name of the stage that rejects records which the sink cannot write."""
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 OnRejected = Literal["fail", "divert"]
 
@@ -153,8 +153,11 @@ class ForkSettings(SettingsModel, arbitrary_types_allowed=True):
 
 
 def _fork(_: str, value: Any) -> ForkSettings:
-    """Return the section `fork`: the operator's settings, and beside them `branches`. Raises ValueError, or
-    pydantic's."""
+    """Return the section `fork`: the operator's settings and `branches`.
+
+    Raises:
+        ValueError: if the section or its type is invalid.
+    """
     if isinstance(value, ForkSettings):
         return value
     if not isinstance(value, Mapping):
@@ -212,7 +215,6 @@ class FlowSettings(ChainSettings):
         return TaskFlow(source, branches, stages, fork.operator, self.on_rejected, fork.unmatched)
 
     def _at_sink(self, sink: SinkSettings) -> tuple[Stage, ...]:
-        """Return the check of records that a sink can't take, as the last stage before it."""
         check = sink.rejection_check
         return () if check is None else (Stage(_AT_SINK, check, on_failure=self.on_rejected),)
 
@@ -235,7 +237,7 @@ def _shows(sink: Any) -> bool:
 
 
 def _named(types: Sequence[str]) -> Any:
-    """Name each construct of a chain: its type, with a number from the second of that type on."""
+    """Return a unique name for each construct of a chain: its type, with a number from the second of that type on."""
     counts: Counter[str] = Counter()
     for name in types:
         counts[name] += 1

@@ -15,7 +15,7 @@ from distcommit.core.support.setting_values import check_patterns
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
 _SHARE = 0.5
-"""The share of the smallest target for which a task continues with a backlog."""
+"""How long a task continues to read a backlogged dataset, as a part of the smallest freshness target."""
 
 
 def _seconds(value: Any) -> Any:
@@ -72,7 +72,6 @@ class FreshnessSettings(SettingsModel):
             yield SettingError("must have target, or targets of some datasets")
 
     def freshness(self, *, can_stop: bool) -> Freshness:
-        """Return the run's targets. `can_stop`: whether reading a work unit may end early."""
         targets = tuple(
             (pattern, target_settings.target)
             for target_settings in self.targets

@@ -14,7 +14,7 @@ from distcommit.stores.history.retention import DEFAULT_RETENTION
 from distcommit.stores.state.job_store import MAX_BUCKETS
 
 _LONGEST_LEASE_S = 30 * 86400
-"""A lease without an end can't be recorded, and would not block other runs."""
+"""The longest lease, in seconds. A timestamp after a longer lease could not be stored."""
 
 
 class PathSettings(SettingsModel):
@@ -70,7 +70,6 @@ class CommitSettings(SettingsModel):
 
     @property
     def dataset_policies(self) -> tuple[tuple[str, CommitPolicy], ...]:
-        """The run's patterns with their policies."""
         return tuple((pattern, policy.policy) for policy in self.policies for pattern in policy.datasets)
 
     @rule

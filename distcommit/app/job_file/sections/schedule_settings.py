@@ -54,17 +54,21 @@ class ScheduleSettings(SettingsModel):
                 yield SettingError(f"must be a cron expression with a next firing: {error}", "cron")
 
     def timetable(self) -> Timetable:
-        """Return its firings. Raises ValueError if there can be none."""
+        """Return the times at which the schedule starts the job.
+
+        Raises:
+            ValueError: if no such time can exist.
+        """
         if self.interval_s is None:
             return Cron(self.cron, self.time_zone)
         return Interval(round(self.interval_s * 1000))
 
-    def plan(self, fresh_s: float = 0, telling_s: float = 0) -> Plan:
+    def plan(self, fresh_s: float = 0, alerts_s: float = 0) -> Plan:
         """Return the job's schedule.
 
         Args:
-            fresh_s: the smallest of its freshness targets, 0 if it has none.
-            telling_s: how long its alerts may take.
+            fresh_s: the job's smallest freshness target in seconds; 0 if there is none.
+            alerts_s: the longest duration of the job's alerts in seconds.
         """
-        plan = Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000), notify_ms=round(telling_s * 1000))
+        plan = Plan(self.timetable(), self.missed, round(self.cancel_after_s * 1000), notify_ms=round(alerts_s * 1000))
         return replace(plan, fresh_ms=round(fresh_s * 1000)) if fresh_s else plan

@@ -76,7 +76,7 @@ from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, StoredSchem
 from distcommit.stores.snapshots.expiry_cutoffs import EXPIRY_REQUEST_VERSION, ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import DELTA_VERSION, SnapshotDelta
 from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
-from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings
+from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings, RecordMark
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
 from distcommit.stores.state.plans import MANIFEST_VERSION, LentUnits, Manifest
@@ -158,7 +158,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
     (LedgerRow, None, False, "dataset_urn branch epoch base revoked commit_id covered"),
     (Covered, None, False, "incarnation branches offsets holes filtered rows duplicates makes_several"),
     (StoreMarker, None, False, "format version job buckets store_id"),
-    (RecordedSettings, None, False, "version settings source_facts unfixed_values"),
+    (RecordedSettings, None, False, "version settings source_facts unfixed_values mark"),
     (Owner, None, False, "version store_id job store"),
     (Manifest, None, False, "version run_id epoch files large_units lent_ranges"),
     (LentUnits, None, True, "partition bucket begin end"),
@@ -224,6 +224,7 @@ ENUMS: list[tuple[type[Enum], list[str | int]]] = [
     (DatasetStatus, ["idle", "pending", "quarantined", "revoking"]),
     (CutPhase, [1, 2]),
     (RunOutcome, ["succeeded", "incomplete", "held back", "fenced", "interrupted", "failed"]),
+    (RecordMark, ["announced", "final"]),
     (TaskOutcome, ["succeeded", "failed", "partial"]),
     (Marker, ["began", "ended", "clean", "rebuild", "unsealed"]),
     (RowKind, ["task", "commits", "dataset", "outcome"]),
