@@ -7,10 +7,8 @@ import json
 import logging
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,6 +22,7 @@ from rich.text import Text
 
 from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.cli.failure import FailureDocument, causes_beside, failure_of, text_of
+from distcommit.cli.process import INTERRUPTED, has_reader, interrupted_by_signals, output_stream
 from distcommit.core.errors import ConflictError, escaped_in_json, printable
 from distcommit.core.redaction import redacted
 
@@ -57,14 +56,14 @@ class Terminal:
 
     @contextlib.contextmanager
     def command(self, *, lasts: bool = False) -> Iterator[None]:
-        """Run a command. An error ends the process with one line on stderr and its exit code. SIGTERM is handled like
-        Ctrl-C. With `lasts`, for commands that run for days, stderr is not buffered."""
-        with contextlib.nullcontext() if lasts else self._quiet(), self._logging(), _ended_by_sigterm():
+        """Run a command. An error ends the process with one line on stderr and its exit code. SIGTERM and
+        SIGHUP are handled like Ctrl-C. With `lasts`, for commands that run for days, stderr is not buffered."""
+        with contextlib.nullcontext() if lasts else self._quiet(), self._logging(), interrupted_by_signals():
             code = 0
             try:
                 yield
             except KeyboardInterrupt:
-                code = 130
+                code = INTERRUPTED
                 self.err.print("[red]interrupted[/]; the next run replays what was sealed")
             except (SystemExit, GeneratorExit):
                 raise
@@ -80,7 +79,7 @@ class Terminal:
             if every_s and not self.as_json and self.out.is_terminal:
                 self.out.clear()
             yield result
-            if not every_s:
+            if not every_s or not has_reader(sys.stdout):
                 return
             time.sleep(every_s)
 
@@ -129,13 +128,14 @@ class Terminal:
     def _quiet(self) -> Iterator[None]:
         """Redirect descriptor 2 to a buffer, also for child processes; Python's own stderr stays."""
         try:
-            visible = -1 if self.verbose else sys.stderr.fileno()
+            descriptor = -1 if self.verbose else sys.stderr.fileno()
         except (OSError, ValueError, AttributeError):  # stderr of a test is not a file
-            visible = -1
-        if visible != 2:
+            descriptor = -1
+        if descriptor != 2:
             yield
             return
-        with tempfile.TemporaryFile() as noise, os.fdopen(os.dup(2), "w", buffering=1, errors="replace") as stderr:
+        with tempfile.TemporaryFile() as noise, os.fdopen(os.dup(2), "w", buffering=1, errors="replace") as visible:
+            stderr = output_stream(visible, "stderr")
             python_stderr, sys.stderr = sys.stderr, stderr
             self._noise, self.err = noise, _console(stderr)
             python_stderr.flush()
@@ -225,26 +225,6 @@ def _printable(value: Any) -> Any:
             return type(value)(map(_printable, value))
         case _:
             return value
-
-
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Handle SIGTERM like SIGINT until the block ends, so that Spark cancels its jobs. This works even if SIGINT is
-    ignored, as it is in background commands of a script. Only the main thread can set the handler."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _console(file: IO[str]) -> Console:
