@@ -33,7 +33,7 @@ def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, use
         seconds, fixed_settings = folders.config.limits.seconds, folders.fixed_settings()
         result = run(launch, replace(settings, flow=flow), max_seconds=seconds, fixed=fixed_settings, observer=observer)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
-    reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.reasons.entries) or result.error
+    reasons = "; ".join(f"{cause.names}: {cause.text}" for cause in result.reasons.causes()) or result.error
     if result.succeeded:
         return
     if not source.batch_column:

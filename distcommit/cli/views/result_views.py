@@ -26,6 +26,7 @@ from distcommit.cli.views.view_parts import (
     listing,
     new_table,
     page,
+    reasons_table,
     seconds_spent,
     should_be_none,
 )
@@ -76,7 +77,7 @@ def run_view(result: RunResult) -> RenderableType:
         **_notes(result.notes),
         "seconds": seconds_spent(result.seconds),
     }
-    return page(verdict, fact_table(facts), flow_table(totals.flow), _reasons(result.reasons))
+    return page(verdict, fact_table(facts), flow_table(totals.flow), reasons_table(result.reasons))
 
 
 def rejected_view(records: int, by_dataset: Mapping[str, int], folder: str, command: str) -> RenderableType:
@@ -110,7 +111,7 @@ def recover_view(result: RecoverResult) -> RenderableType:
         "replayed": _replayed(totals),
         "orphaned": f"{totals.files_swept:,} staged files deleted",
     }
-    return page(verdict, fact_table(facts), _reasons(result.reasons))
+    return page(verdict, fact_table(facts), reasons_table(result.reasons))
 
 
 def rebucket_view(result: RebucketResult) -> RenderableType:
@@ -335,33 +336,14 @@ def _replayed(totals: RunCounts) -> str:
 
 def _notes(notes: Reasons) -> dict[str, str]:
     """Return notes on datasets that are in order, by kind: how many, which, and why."""
-    by_kind: dict[str, dict[str, list[str]]] = {}
-    for note in notes:
-        by_kind.setdefault(note.kind, {}).setdefault(note.text, []).append(note.subject)
-    more = f"; and {notes.omitted_count:,} more" if notes.omitted_count else ""
-    return {
-        escape(kind): "; ".join(
-            escape(f"{len(names):,} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {text}")
-            for text, names in by_text.items()
+    by_kind: dict[str, list[str]] = {}
+    for cause in notes.causes():
+        count, first = len(cause.subjects), ", ".join(cause.subjects[:3])
+        by_kind.setdefault(escape(cause.kind), []).append(
+            escape(f"{count:,} ({first}{', ...' if count > 3 else ''}): {cause.text}")
         )
-        + more
-        for kind, by_text in by_kind.items()
-    }
-
-
-def _reasons(reasons: Reasons) -> RenderableType | None:
-    """Show why datasets failed, grouped by reason."""
-    if not reasons.entries:
-        return None
-    subjects: dict[tuple[str, str], list[str]] = {}
-    for reason in reasons:
-        subjects.setdefault((reason.kind, " ".join(reason.text.split())), []).append(reason.subject)
-    table = ExplainedTable("dataset", "kind", explained="reason")
-    for (kind, text), names in list(subjects.items())[:LISTED]:
-        and_others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        table.add_row(names[0] + and_others, kind, reason=text)
-    more = reasons.omitted_count + max(0, len(subjects) - LISTED)
-    return Group(table, and_more(more, "reasons (--json has up to 100)")) if more else table
+    more = f"; and {notes.omitted_count:,} more" if notes.omitted_count else ""
+    return {kind: "; ".join(texts) + more for kind, texts in by_kind.items()}
 
 
 def _positions(positions: Mapping[str, Position]) -> Text:

@@ -18,8 +18,8 @@ from distcommit.cli.views.view_parts import (
     bad_verdict,
     fact_table,
     good_verdict,
-    listing,
     page,
+    reasons_table,
     short,
 )
 
@@ -108,13 +108,10 @@ def recorded_run_view(result: RecordedRun) -> RenderableType:
         cells = _dataset(run_dataset_row)
         table.add_row(*cells[: 4 + len(columns)], reason=_reason(run_dataset_row))
     more = len(result.datasets) - LISTED
-    reasons = (
-        [f"{r.subject}: {r.kind}: {r.text}" for r in record.reasons.entries] if record and not result.datasets else []
-    )
     return page(
         table if result.datasets else None,
         and_more(more, "datasets (--json has them all)") if more > 0 else None,
-        listing("reasons", reasons),
+        reasons_table(record.reasons) if record and not result.datasets else None,
         fact_table(
             facts | ({"datasets": escape(result.missing_datasets_reason)} if result.missing_datasets_reason else {})
         ),
