@@ -23,16 +23,18 @@ from rich.text import Text
 from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.cli.failure import FailureDocument, causes_beside, failure_of, text_of
 from distcommit.cli.process import INTERRUPTED, has_reader, interrupted_by_signals, output_stream
-from distcommit.core.errors import ConflictError, escaped_in_json, printable
+from distcommit.core.errors import escaped_in_json, printable
 from distcommit.core.redaction import redacted
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 
 _WIDTH_IN_FILES = 100
 _KEPT_LINES = 20
+_EXPLAINED_BY_JVM = frozenset({"PROCESS_LOST", "SPARK_SETTINGS_INVALID", "UNEXPECTED_ERROR"})
+"""Errors whose cause may be in what the JVM and C libraries printed last."""
 _NOISE = re.compile(
-    r"^\s*$|^\s+at |^\s+\.\.\. \d+ more|Using incubator modules|log4j profile|[Dd]efault log level"
-    r"|adjust logging level|NativeCodeLoader|Your hostname|SPARK_LOCAL_IP|sun\.misc\.Unsafe"
+    r"^\s|^$|^Traceback |^\w+Error$|^-{20}|^Exception occurred during|Using incubator modules|log4j profile|[Dd]efault log level"
+    r"|adjust logging level|Setting Spark log level|NativeCodeLoader|Your hostname|SPARK_LOCAL_IP|sun\.misc\.Unsafe"
     r"|^WARNING: (Please consider|A terminally|Use --|A restricted|java\.lang|Restricted)"
 )
 
@@ -40,8 +42,8 @@ _NOISE = re.compile(
 class Terminal:
     """The stdout and stderr of one command.
 
-    File descriptor 2, to which Spark's JVM and C libraries write, is redirected to a buffer. If the command fails, the
-    last lines of the buffer are printed. With `verbose`, it is not redirected.
+    File descriptor 2, to which Spark's JVM and C libraries write, is redirected to a buffer. If Spark fails,
+    the last lines of the buffer are printed. With `verbose`, it is not redirected.
 
     Args:
         as_json: whether results are printed as one line of JSON.
@@ -50,7 +52,6 @@ class Terminal:
 
     def __init__(self, *, as_json: bool, verbose: bool) -> None:
         self.as_json, self.verbose = as_json, verbose
-        self._stderr: IO[str] = sys.stderr
         self._noise: IO[bytes] | None = None
         self.out, self.err = _console(sys.stdout), _console(sys.stderr)
 
@@ -110,7 +111,7 @@ class Terminal:
         if self.verbose:
             trace = printable(redacted("".join(traceback.format_exception(error))), lines=True)
             self.err.print(trace, markup=False, highlight=False, end="")
-        elif not isinstance(error, ConflictError):
+        elif failure.id in _EXPLAINED_BY_JVM:
             for line in self._last_noise():
                 self.err.print(Text(f"  | {printable(redacted(line), lines=True)}", style="dim"), soft_wrap=True)
         problems = error.problems if isinstance(error, JobFileError) else ()
@@ -126,7 +127,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Redirect descriptor 2 to a buffer, also for child processes; Python's own stderr stays."""
+        """Redirect descriptor 2 to a buffer, also for child processes and for what libraries print; `err` stays."""
         try:
             descriptor = -1 if self.verbose else sys.stderr.fileno()
         except (OSError, ValueError, AttributeError):  # stderr of a test is not a file
@@ -135,16 +136,15 @@ class Terminal:
             yield
             return
         with tempfile.TemporaryFile() as noise, os.fdopen(os.dup(2), "w", buffering=1, errors="replace") as visible:
-            stderr = output_stream(visible, "stderr")
-            python_stderr, sys.stderr = sys.stderr, stderr
-            self._noise, self.err = noise, _console(stderr)
-            python_stderr.flush()
+            sys.stderr.flush()
+            self._noise, self.err = noise, _console(output_stream(visible, "stderr"))
             os.dup2(noise.fileno(), 2)
             try:
                 yield
             finally:
-                os.dup2(stderr.fileno(), 2)
-                sys.stderr, self._noise, self.err = python_stderr, None, _console(python_stderr)
+                sys.stderr.flush()
+                os.dup2(visible.fileno(), 2)
+                self._noise, self.err = None, _console(sys.stderr)
 
     def _last_noise(self) -> list[str]:
         if self._noise is None:

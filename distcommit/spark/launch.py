@@ -8,13 +8,13 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import msgspec
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import TaskContext
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
@@ -130,6 +130,14 @@ class SparkLaunch:
                     " increase their memory (spark.executor.memoryOverhead, spark.executor.memory)",
                 ) from error
             raise JobFailedError(str(error), failure_text(str(error)) or type(error).__name__) from error
+        except (Py4JNetworkError, ConnectionError) as error:
+            raise ProcessLostError(
+                "the JVM of Spark died",
+                job=function.__name__,
+                found=f"{type(error).__name__}: {error}",
+                todo="run again: sealed commits are replayed. If it dies again, look for a killed Java process in"
+                " the machine's log, and increase spark.driver.memory",
+            ) from error
         return [from_msgpack(report, kind) for report in reports]
 
     def _by_rdd(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
@@ -141,9 +149,10 @@ class SparkLaunch:
         try:
             return context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(call.in_task).collect()
         finally:
-            context.removeJobTag(tag)
-            for name, value in before.items():
-                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it
+            with suppress(Py4JError, ConnectionError):  # of a JVM that has died: the first error says more
+                context.removeJobTag(tag)
+                for name, value in before.items():
+                    context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it
 
     def _over_connect(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call.in_arrow, "report binary").collect()

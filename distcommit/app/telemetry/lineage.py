@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from distcommit.app.job_file.config import JobConfig
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.installation import install_command
 from distcommit.engine.events import Event, RunBegan, RunEnded
 from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, DatasetOutcome, TableRow, read_run_table
 from distcommit.stores.state.job_store import JobStore
@@ -176,6 +177,6 @@ def _library() -> tuple[Any, Any, Any, Any]:
             "lineage needs OpenLineage's client",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo="pip install 'distcommit[openlineage]'",
+            todo=f"run `{install_command('openlineage')}`",
         ) from error
     return event_v2, facet_v2, OpenLineageClient, ((HttpTransport, HttpConfig), (FileTransport, FileConfig))

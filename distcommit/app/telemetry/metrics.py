@@ -12,6 +12,7 @@ from distcommit.core.records.freshness import BEHIND
 from distcommit.core.records.reasons import Reason
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.installation import install_command
 from distcommit.engine.events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
 
 if TYPE_CHECKING:
@@ -220,6 +221,6 @@ def require_client() -> Any:
             "metrics need Prometheus's client",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo="pip install 'distcommit[prometheus]'",
+            todo=f"run `{install_command('prometheus')}`",
         ) from error
     return prometheus_client

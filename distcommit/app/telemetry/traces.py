@@ -14,6 +14,7 @@ from distcommit.app.inspection.runs import read_run
 from distcommit.app.inspection.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.installation import install_command
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
 from distcommit.stores.history.attempts import Attempt
@@ -166,5 +167,5 @@ def _library() -> tuple[Any, Any]:
             "traces need OpenTelemetry",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo="pip install 'distcommit[opentelemetry]'",
+            todo=f"run `{install_command('opentelemetry')}`",
         ) from error
