@@ -33,8 +33,9 @@ _KEPT_LINES = 20
 _EXPLAINED_BY_JVM = frozenset({"PROCESS_LOST", "SPARK_SETTINGS_INVALID", "UNEXPECTED_ERROR"})
 """Errors whose cause may be in what the JVM and C libraries printed last."""
 _NOISE = re.compile(
-    r"^\s|^$|^Traceback |^\w+Error$|^-{20}|^Exception occurred during|Using incubator modules|log4j profile|[Dd]efault log level"
-    r"|adjust logging level|Setting Spark log level|NativeCodeLoader|Your hostname|SPARK_LOCAL_IP|sun\.misc\.Unsafe"
+    r"^\s|^$|^Traceback |^\w+Error$|^-{20}|^Exception occurred during|Using incubator modules|log4j profile"
+    r"|[Dd]efault log level|adjust logging level|Setting Spark log level|NativeCodeLoader"
+    r"|Your hostname|SPARK_LOCAL_IP|sun\.misc\.Unsafe"
     r"|^WARNING: (Please consider|A terminally|Use --|A restricted|java\.lang|Restricted)"
 )
 

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
-from distcommit.core.errors import ConfigurationError, ProcessLostError
+from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError
 from distcommit.core.redaction import redacted
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.engine.driver.launch import JobFailedError, Result
@@ -131,8 +131,9 @@ class SparkLaunch:
                 ) from error
             raise JobFailedError(str(error), failure_text(str(error)) or type(error).__name__) from error
         except (Py4JNetworkError, ConnectionError) as error:
-            raise ProcessLostError(
+            raise TransientError(  # not a ProcessLostError, after which further jobs of the run are launched
                 "the JVM of Spark died",
+                id="PROCESS_LOST",
                 job=function.__name__,
                 found=f"{type(error).__name__}: {error}",
                 todo="run again: sealed commits are replayed. If it dies again, look for a killed Java process in"
