@@ -29,7 +29,7 @@ EXIT_CODES = """\
   5  stored data is corrupt or lost
   6  the audit (or the demo) is not exact, or the compared positions differ
   7  the run committed everything; the source had deleted records before they were read
-130  interrupted, or ended by `distcommit cancel`
+130  interrupted (Ctrl-C, SIGTERM, closed terminal), or ended by `distcommit cancel`
 """
 
 

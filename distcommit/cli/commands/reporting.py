@@ -16,6 +16,7 @@ from distcommit.app.inspection.runs import RunStatus
 from distcommit.app.job import Job
 from distcommit.cli.options import on_job_state
 from distcommit.cli.terminal import Terminal
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.storage_errors import storage_error
 
 
@@ -63,6 +64,10 @@ def report(
     """
     from distcommit.cli.web.report_page import report_page  # noqa: PLC0415 - other commands need no templates
 
+    if output.is_dir() or not output.parent.is_dir():
+        raise ConfigurationError(
+            "--output must name a file in an existing folder", id="ARGUMENT_INVALID", found=str(output)
+        )
     run = job.report(epoch, lag=lag)
     data = report_page(run).encode()
     _write(output, data)
