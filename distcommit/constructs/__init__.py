@@ -1,7 +1,7 @@
-"""Constructs between source and sinks: converters, row and task checkers, fork operators.
+"""Constructs: the processing steps between source and sinks. They are converters, checkers and fork operators.
 
-`TYPES` lists them by the section and type that a job file names. The class of a section is the construct itself.
-Must not know sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then `settings`, then
+`TYPES` lists them by the section and type in a job file. The class of a section is the construct itself. This package
+must not depend on sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then `settings`, then
 `converters.projection`.
 """
 

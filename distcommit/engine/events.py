@@ -1,8 +1,7 @@
-"""The event stream of a run: one union of typed events, and the observer port that receives them.
+"""The event stream of a run: typed events, and the interface of observers.
 
-Events of tasks reach the driver in the report of each task when its phase ends: the first of each type, and the number
-of the others (`EventsLeftOut`). Counts are complete and come with the end of each phase. Times are milliseconds since
-1970.
+A task sends its events to the driver when its phase ends: the first of each type, and the number of all others
+(`EventsLeftOut`). Counts are complete, and arrive with the end of each phase. Times are milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class RunBegan(msgspec.Struct, frozen=True):
     requested_by: str
     """The user or service that gave the command."""
     at_ms: int
-    """Time of the begin."""
+    """Time of the start."""
 
 
 class PhaseBegan(msgspec.Struct, frozen=True):
@@ -39,11 +38,11 @@ class PhaseBegan(msgspec.Struct, frozen=True):
     phase: str
     """Name of the phase."""
     at_ms: int
-    """Time of the begin."""
+    """Time of the start."""
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """Progress of one task, or of all tasks of a phase together; the latter is reported about twice a second."""
+    """Progress of one task, or of all tasks of a phase together. The sum is reported about twice a second."""
 
     phase: str = ""
     """Name of the phase."""
@@ -54,12 +53,15 @@ class Progressed(msgspec.Struct, frozen=True):
     tasks_finished: int = 0
     """Tasks that have ended."""
     slowest: float = 0.0
-    """Lowest read rate of a running task since its begin, in records per second; 0 before the first record."""
+    """Lowest read rate of a running task since its start, in records per second; 0 before the first record."""
     fastest: float = 0.0
-    """Highest read rate of a running task since its begin, in records per second."""
+    """Highest read rate of a running task since its start, in records per second."""
     spent: dict[str, float] = {}
-    """Seconds by activity over all tasks: `read` (the extractor), each converter and checker by name, `write` (the
-    sink's writer; behind a fork prefixed by the branch), `commit`."""
+    """Seconds by activity, summed over all tasks.
+
+    Activities are `read` (the extractor), each converter and checker by name, `write` (the sink's writer; behind a fork
+    with the branch in front) and `commit`.
+    """
 
     def __add__(self, other: Progressed) -> Progressed:
         """Return the progress of both together."""
@@ -113,8 +115,10 @@ class SequenceSealed(msgspec.Struct, frozen=True, tag="SequenceSealed"):
 
 
 class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
-    """A dataset is published, and its watermark has moved. Each process that took part reports it: twins report
-    twice."""
+    """A dataset is published, and its watermark has moved.
+
+    If two processes executed the sequence, both report this event.
+    """
 
     dataset: str
     """The dataset."""
@@ -142,7 +146,7 @@ class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
 
 
 class EventsLeftOut(msgspec.Struct, frozen=True):
-    """Number of task events of a phase that are not delivered."""
+    """Number of task events of a phase that were counted but not delivered."""
 
     phase: str
     """Name of the phase."""
@@ -158,13 +162,13 @@ class PhaseEnded(msgspec.Struct, frozen=True):
     seconds: float
     """Duration of the phase."""
     completed: bool
-    """False if an error ended the phase; the counts then cover only the reports received before."""
+    """False if an error ended the phase. The counts then cover only the reports that arrived before the error."""
     counts: RunCounts
     """Counts of the phase."""
     reasons: Reasons = Reasons()
     """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are no failures."""
+    """Facts worth reporting that are not failures."""
 
 
 class RunEnded(msgspec.Struct, frozen=True):
@@ -188,8 +192,11 @@ Event: TypeAlias = RunBegan | PhaseBegan | Progressed | TaskEvent | EventsLeftOu
 
 
 class Observer(Protocol):
-    """Receives events. The run's observer cannot affect the run: after one exception it gets no more events. Calls may
-    come from several threads, one at a time, and the run waits for each. A task's observer gets task events only."""
+    """Receives events. The run waits for each call; calls may come from several threads, one at a time.
+
+    An observer cannot affect the run: after its first exception it receives no more events. The observer of a task
+    receives task events only.
+    """
 
     def observe(self, event: Event) -> None: ...
 

@@ -27,27 +27,28 @@ class RunSettings:
         epoch: the run's fencing number.
         partitions: number of Spark partitions that own buckets. Bucket b belongs to partition b mod `partitions`, in
             every Spark job of the run.
-        flow: source, constructs and sinks of the job.
+        flow: source, converters, checkers, fork and sinks of the job.
         policy: condition under which a dataset is committed.
-        job_level: publish nothing unless every dataset of the whole job can be published.
-        min_interval_s: shortest time between two commits of one ingest task.
-        max_attempts: failed replays, one a run, after which a sequence is quarantined.
+        job_level: whether datasets are published only if every dataset of the whole job can be published.
+        min_interval_s: shortest time between two commits of one ingest task, in seconds.
+        max_attempts: number of runs that may fail to replay a sequence before it is quarantined.
         task_attempts: attempts at a work unit within one task.
-        deadline_ms: when tasks stop reading, in milliseconds since 1970; 0 for never. Pacing only.
-        policies: (regular expression, policy) pairs. The first whose expression matches a dataset's whole name applies
-            instead of `policy`.
-        at_least_once: publish without writing ahead, then move the watermarks.
-        retry_wait_s: wait before a task's second attempt.
-        retry_across_runs: for which policies the ranges that a run failed to read are first read again alone.
+        deadline_ms: when tasks stop reading, in milliseconds since 1970; 0 for never. Correctness does not depend on
+            it.
+        policies: (regular expression, policy) pairs. The first expression that matches a dataset's whole name gives the
+            dataset's policy in place of `policy`.
+        at_least_once: whether to publish without writing ahead, and to move the watermarks afterwards.
+        retry_wait_s: seconds before a task's second attempt.
+        retry_across_runs: for which policies a range that a run failed to read is read again before anything newer.
         stop_after_failed_runs: consecutive failed runs after which a dataset is not planned any more; 0 for never.
-        retention: how many older runs keep their history.
-        kept_snapshots: how many snapshots are retained, with the files that their readers need.
+        retention: number of older runs that keep their history.
+        kept_snapshots: number of snapshots that are kept, with the files that their readers need.
         replays_only: the one dataset that is replayed; all if empty.
-        freshness: what is read first, and how much of a dataset with a backlog.
-        after_death: whether a worker of this run, or all processes of the run before, have died. Tasks then note each
-            work unit before they read it, and leave out those that a dead worker has noted.
-        alone: id of the work unit that a task reads alone; empty for all of the task's work units.
-        has_died_alone: whether the launch before died while it read that work unit.
+        freshness: rules for which datasets are read first, and how much of a dataset with a backlog.
+        after_death: whether a worker of this run, or all processes of the previous run, have died. If so, each task
+            writes down the work unit that it reads, and leaves out the work units at which a worker died.
+        alone: id of the only work unit that the task reads; empty for all of the task's work units.
+        has_died_alone: whether the previous launch died while it read only that work unit.
         refused: buckets that this run failed to recover; empty before recovery has ended.
         clock: the clock.
     """
@@ -80,7 +81,7 @@ class RunSettings:
 
     @property
     def gate(self) -> Gate:
-        """Return the gate under which this run seals."""
+        """Return whether this run seals sequences as open, or as held until the run's decision."""
         return Gate.HELD if self.job_level else Gate.PASSED if self.at_least_once else Gate.OPEN
 
     def replays(self, sequence: SealedSequence) -> bool:

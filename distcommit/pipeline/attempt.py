@@ -29,9 +29,9 @@ from distcommit.stores.schemas.schema_history import SchemaStore
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = "max_bytes"
-"""Work unit property: payload bytes after which the attempt stops. The next run reads the rest."""
+"""Work unit property: number of payload bytes after which the attempt stops. The next run reads the rest."""
 _MOST_BYTES = 1 << 48
-"""Limit of a work unit's byte count, so that sums of such counts fit into 64 bits."""
+"""Limit of a work unit's byte count, so that sums of byte counts fit into 64 bits."""
 
 
 def run_work_unit(
@@ -47,7 +47,7 @@ def run_work_unit(
     schema_store: SchemaStore | None = None,
     counters: ProgressCounters | None = None,
 ) -> TaskState:
-    """Read and prepare a work unit in one call. See `Attempt` for arguments and errors."""
+    """Read and prepare a work unit in one call. Arguments and errors are those of `Attempt`."""
     attempt = Attempt(flow, unit, area, identity, clock, schema_store=schema_store, counters=counters)
     attempt.read(extractor, deadline_ms, keeps_prefix=keeps_prefix)
     attempt.prepare()
@@ -57,10 +57,10 @@ def run_work_unit(
 class Attempt:
     """One attempt at a work unit: call `read`, then `prepare`, then `state`.
 
-    A failure that concerns only this work unit is never raised. It is reported in the task state.
+    A failure that concerns only this work unit is reported in the task state and never raised.
 
-    Staged files are closed and have their staged names, but are not synced. The caller must sync them before it
-    publishes the state.
+    Staged files are closed and have their staged names, but they are not synced. The caller must sync them before it
+    puts the state.
 
     Args:
         flow: the job's task flow.
@@ -96,13 +96,13 @@ class Attempt:
         self._error: Exception | None = None
 
     def read(self, extractor: Extractor, deadline_ms: int = 0, *, keeps_prefix: bool = False) -> None:
-        """Read the work unit and run all constructs.
+        """Read the work unit, and run all converters, checkers and the fork.
 
-        If `deadline_ms` (milliseconds since 1970) has passed, nothing is read, and the attempt succeeds with an empty
+        If `deadline_ms` (milliseconds since 1970) has passed, no record is read, and the attempt succeeds with an empty
         range.
 
-        With `keeps_prefix` a failed attempt keeps the whole batches that it read before the failure, provided that all
-        branches hold them and their mandatory task checkers accept them. The outcome is then PARTIAL.
+        With `keeps_prefix`, a failed attempt keeps the whole batches that it read before the failure, if all branches
+        have received these batches and the mandatory task checkers accept them. The outcome is then PARTIAL.
         """
         if deadline_ms and self._failed.started_ms >= deadline_ms:  # the next run reads all of it
             self._state = replace(self._failed, outcome=TaskOutcome.SUCCEEDED)
@@ -133,12 +133,12 @@ class Attempt:
 
     @property
     def prepares_in_background(self) -> bool:
-        """Whether `prepare` may run in another thread while this one reads on, and is worth it."""
+        """Whether `prepare` may run in another thread while this thread reads on, and whether that saves time."""
         return self._error is None and self._branches is not None and self._branches.prepares_in_background
 
     @property
     def bytes_read(self) -> int:
-        """Payload bytes read, most of which may be in memory until they are prepared."""
+        """Payload bytes read so far. Most of them may be in memory until `prepare` returns."""
         return self._counts.bytes_read
 
     def prepare(self) -> None:
@@ -152,10 +152,10 @@ class Attempt:
         self._finished_ms = self._clock.now_ms()
 
     def state(self) -> TaskState:
-        """Return the task state, with everything that was prepared.
+        """Return the task state, with all prepared output.
 
         Raises:
-            ValueError: if the attempt was not prepared: its state would claim data that cannot be published.
+            ValueError: if the attempt was not prepared, because its state would name output that cannot be published.
         """
         branches, counts, extraction = self._branches, self._counts, self._extraction
         state = self._state
@@ -185,7 +185,9 @@ class Attempt:
         self._live.ended({activity: spent - before.get(activity, 0) for activity, spent in self._spent.items()})
 
     def _failure_state(self, error: Exception) -> TaskState:
-        """Return the state of a failed attempt: PARTIAL if it has a prefix that can be prepared, else FAILED."""
+        """Return the state of a failed attempt: PARTIAL if the batches before the failure can be prepared, else
+        FAILED.
+        """
         unit = self.unit
         if isinstance(error, RecordError):
             error.ids |= {"dataset": unit.dataset_urn, "work_unit": unit.work_unit_id}
@@ -239,8 +241,8 @@ class _Counts:
     Attributes:
         read: records.
         bytes_read: payload bytes.
-        prefix: the range that all branches hold in whole batches; None if it need not be kept or the source cannot
-            report a position.
+        prefix: the range whose batches all branches have received as a whole. None if it is not needed, or if the
+            source cannot report a position.
     """
 
     read: int = 0
@@ -250,7 +252,7 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    """The range and counts up to the end of a batch."""
+    """The range and the counts up to the end of a batch."""
 
     high: Watermark
     read: int
@@ -303,8 +305,8 @@ def _copy(
 def _gc_paused() -> Iterator[None]:
     """Pause cyclic garbage collection within the block.
 
-    A batch may create an object per record, all of which are freed by reference counting. Tracing them meanwhile costs
-    a sixth to a third of the time.
+    A batch may create one object for each record. Reference counting frees all of them; tracing them for cycles in
+    between costs 1/6 to 1/3 of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -316,7 +318,7 @@ def _gc_paused() -> Iterator[None]:
 
 
 def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck, counts: _Counts) -> _Prefix | None:
-    """Return the range read so far; None if the source cannot report a position between these two batches."""
+    """Return the range read so far; None if the source cannot report a position at the end of this batch."""
     try:
         high = _checked_high(delivered.unit, extraction.actual_high())
         delivered.compare(high)
@@ -331,7 +333,7 @@ def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck
 
 
 def _checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
-    """Return the actual high watermark if it is within the work unit.
+    """Return the actual high watermark, which must be within the work unit.
 
     Raises:
         SourceError: if it is outside the work unit's range or names other partitions.
@@ -364,7 +366,13 @@ def _checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
 
 
 def _checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
-    """Return the holes. Raises SourceError if one is outside the work unit: the audit trusts the holes in footers."""
+    """Return the holes: ranges in which the source has no record. They must be within the work unit.
+
+    The audit relies on the holes that are stored in footers.
+
+    Raises:
+        SourceError: if a hole is outside the work unit.
+    """
     checked = [storable(hole) for hole in holes]
     for hole in checked:
         low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)

@@ -1,4 +1,4 @@
-"""Prepare attempts in threads while the next work units are read.
+"""Prepare attempts in threads while the task reads its next work units.
 
 Closing a file over a network takes about a hundred times as long as reading a few records.
 """
@@ -14,16 +14,16 @@ from distcommit.core.support.parallel import run_sharing_limit
 from distcommit.pipeline.attempt import Attempt
 
 _MOST_BYTES = 64 << 20
-"""Payload bytes that may be in memory until they are prepared. A single work unit may exceed it."""
+"""Maximum payload bytes in memory until attempts are prepared. A single work unit may exceed it."""
 
 
 class BackgroundFinalization:
-    """Prepares up to `calls` attempts at a time and returns them in the order in which they were read.
+    """Prepares up to `calls` attempts at a time, and returns them in the order in which they were read.
 
     Use it as a context manager. Leaving the block waits for all calls in progress.
 
     Args:
-        calls: how many `prepare` calls may run at once. With 1 each attempt is prepared when it is added.
+        calls: number of `prepare` calls that may run at once. With 1, `add` prepares the attempt itself.
     """
 
     def __init__(self, calls: int) -> None:
@@ -38,7 +38,7 @@ class BackgroundFinalization:
         self._pool.shutdown()
 
     def add(self, attempt: Attempt) -> None:
-        """Take an attempt that has been read, and start to prepare it."""
+        """Add an attempt that has been read, and start to prepare it."""
         if self._calls > 1 and attempt.prepares_in_background:
             in_progress = 1 + sum(1 for _, call in self._begun if call is not None and not call.done())
             self._begun.append((attempt, self._pool.submit(run_sharing_limit, in_progress, attempt.prepare)))
@@ -47,8 +47,10 @@ class BackgroundFinalization:
             self._begun.append((attempt, None))
 
     def ended(self, *, all_of_them: bool = False) -> Iterator[Attempt]:
-        """Yield prepared attempts. Wait until there is room for another one, or, with `all_of_them`, until all are
-        prepared."""
+        """Yield prepared attempts.
+
+        Wait until another attempt can be added, or until all attempts are prepared with `all_of_them`.
+        """
         while self._begun:
             attempt, call = self._begun[0]
             if call is not None:

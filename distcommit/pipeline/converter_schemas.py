@@ -1,6 +1,6 @@
-"""Pass each converter's schema ids from the dataset's state to its work units, and back into the sequence.
+"""Pass each converter's schema ids from the dataset's state to its work units, and back into the commit sequence.
 
-A converter is identified by its stage name; behind a fork with the branch in front, as in `lake.avro`.
+A converter is identified by its name in the flow, with the branch in front if it is behind a fork: `lake.avro`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def begin_converter(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | No
 
 
 def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
-    """Return the schema ids of converters at the end of a work unit. `stages` has each stage with its branch."""
+    """Return the converters' schema ids at the end of a work unit. `stages` contains each stage with its branch."""
     ids_by_name = {
         _name(stage, branch): tuple(map(int, stage.construct.schema_ids()))
         for stage, branch in stages

@@ -26,6 +26,8 @@ from distcommit.sinks.files.sink import AccessSettings, FileSink
 
 logger = logging.getLogger(__name__)
 
+REJECT, DROP = "reject", "drop"
+"""What `TaskFlow.unmatched` may be beside a branch."""
 _ERRORS = FileSink()
 """The sink of error branches: files that can be queried, whatever the job's sinks."""
 
@@ -94,7 +96,9 @@ class TaskFlow:
         branches: the branches in the order of the job file; exactly one without a fork.
         stages: converters and row checkers before the fork.
         fork: routes records to branches; None with one branch.
-        on_rejected: what happens to a record that no branch takes.
+        on_rejected: what happens to a record that the fork rejects.
+        unmatched: records that the fork sends to no branch are rejected (`reject`), filtered (`drop`), or go to the
+            branch of this name, which receives no other records.
         construct_seconds: how long a converter, row checker or fork may work on a batch; 0 for no limit.
         store_id: id of the job's store; empty if nothing is run.
         hidden: secrets that must not appear in messages.
@@ -105,6 +109,7 @@ class TaskFlow:
     stages: Sequence[Stage] = ()
     fork: ForkOperator | None = None
     on_rejected: Literal["divert", "fail"] = "fail"
+    unmatched: str = REJECT
     construct_seconds: float = 0
     store_id: str = ""
     hidden: Redaction = field(default_factory=Redaction, compare=False)
@@ -260,7 +265,11 @@ class TaskFlow:
         """
         reached = FlowColumns.of(self.source).after(self.stages)
         for branch in self.branches:
-            if self.fork is not None and not reached.may_receive(self.fork, branch.name):
+            if (
+                self.fork is not None
+                and branch.name != self.unmatched
+                and not reached.may_receive(self.fork, branch.name)
+            ):
                 continue  # the fork skips this branch for all records
             location = f" of branch {branch.name}"
             written = reached.after(branch.stages, location)

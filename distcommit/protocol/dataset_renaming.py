@@ -1,4 +1,4 @@
-"""Renaming of datasets: the stored states after a job names its datasets by another rule.
+"""Renaming of datasets: compute the stored states after a job has changed the rule that names its datasets.
 
 An example is a topic that was one dataset and becomes one dataset for each partition.
 """
@@ -21,7 +21,7 @@ NamedNow = Callable[[str, str], str]
 
 @dataclass(slots=True)
 class _Read:
-    """The range that was read of a dataset under other names."""
+    """The range of a dataset that was read under other names."""
 
     positions: dict[str, Position] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
@@ -49,16 +49,17 @@ class _Read:
 
 
 def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: bool = False) -> list[DatasetState]:
-    """Return the states together with those of the renamed datasets, which continue where the old ones ended.
+    """Return all states: the given ones, and the states of the renamed datasets, which continue where the old ones
+    ended.
 
-    Old datasets keep their states, which describe their files. If a dataset existed under its new name before, its
-    state is kept. The range that was read under another name in between is recorded in it as positions without a
-    record. A pure function.
+    The old datasets keep their states, which describe their published files. If a dataset existed under its new name
+    before, its state is kept, and the range that was read under another name since then is recorded in it as positions
+    without a record.
 
     Args:
-        states: all states of the job, idle.
-        named_now: returns the new name of each partition. Datasets that keep their names were not read last.
-        only_ahead: whether it is unknown which datasets were read last. The furthest position then counts.
+        states: all states of the job. Every dataset must be idle.
+        named_now: returns the new name of each partition. A dataset that keeps its name was not read under another one.
+        only_ahead: whether it is unknown which datasets were read last. If so, the furthest position counts.
 
     Raises:
         ConflictError: if parts of one dataset belong to different incarnations.

@@ -1,5 +1,4 @@
-"""The state of one log. `protocol.record_effects` applies records to it, `protocol.validity` decides which records
-count."""
+"""The state of one log. `record_effects` applies records to it, and `validity` decides which records count."""
 
 from __future__ import annotations
 
@@ -15,24 +14,25 @@ from distcommit.core.records.log_records import (
 
 
 class Fold:
-    """The state of a log after the records up to `number`. `folding.apply` advances it. Not shared between threads.
+    """The state of a log after the records up to `number`. `record_effects.apply` advances it. Not shared between
+    threads.
 
     Attributes:
-        number: the number of the newest record, valid or not.
-        fence_epoch: the epoch of the newest fence. Only this run may seal and close.
-        fence_run_id: the run of the newest fence.
-        datasets: the states by URN.
-        decided_epochs: the runs whose held sequences must be published.
-        ignored: the number and type of each invalid record.
-        last_checkpoint: the number of the newest checkpoint.
-        previous_checkpoint: the number of the checkpoint before it.
-        moved_to: of a bucket log, the generation in which it continues; 0 if it has not moved.
-        began_epoch: of the job log, the epoch of the newest CUT with phase BEGAN.
-        ended_epoch: of the job log, the epoch of the newest CUT with phase ENDED.
-        heads: of the job log, the newest head of each bucket.
-        generation: of the job log, the current generation.
-        buckets: of the job log, the number of buckets (0: as the store was created).
-        under_way: of the job log, the move to the next generation.
+        number: number of the newest record, valid or not.
+        fence_epoch: epoch of the newest fence. Only this run may seal and close.
+        fence_run_id: run of the newest fence.
+        datasets: states by URN.
+        decided_epochs: runs that decided to publish their held sequences.
+        ignored: number and type of each invalid record.
+        last_checkpoint: number of the newest checkpoint.
+        previous_checkpoint: number of the checkpoint before it.
+        moved_to: in a bucket log, the generation in which it continues; 0 if it has not moved.
+        began_epoch: in the job log, epoch of the newest CUT with phase BEGAN.
+        ended_epoch: in the job log, epoch of the newest CUT with phase ENDED.
+        heads: in the job log, the newest recorded head of each bucket.
+        generation: in the job log, the current generation.
+        buckets: in the job log, the number of buckets; 0 for the number with which the store was created.
+        under_way: in the job log, the unfinished move to the next generation.
     """
 
     __slots__ = (
@@ -80,15 +80,16 @@ class Fold:
         return sequence if sequence is not None and sequence.epoch == name.epoch else None
 
     def pending(self) -> list[OpenSequence]:
-        """Return the sequences that must be executed, or dropped if they are held and were never decided."""
+        """Return the sequences that must be executed, or dropped if they are held and their run never decided."""
         open_sequences = (state.open for state in self.datasets.values())
         return [
             sequence for sequence in open_sequences if sequence is not None and sequence.status is DatasetStatus.PENDING
         ]
 
     def checkpoint(self, decided_from: int = 0) -> Checkpoint:
-        """Return the whole fold as a record. Decisions of epochs below `decided_from` are no longer needed and left
-        out."""
+        """Return the whole state as a record, without decisions of epochs below `decided_from`, which are no longer
+        needed.
+        """
         return Checkpoint(
             self.fence_epoch,
             self.fence_run_id,

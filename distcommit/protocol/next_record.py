@@ -1,10 +1,10 @@
-"""The next record of a log: every writer gets the record to append from here.
+"""The next record of a log: each writer gets the record to append from here.
 
-Each function gets the fold of the log, the writer's identity and its intention. It returns the record to append, or
-None if the effect is already in the fold or has become impossible. So a returned record is always valid at the end of
-that fold. A writer appends it only if no other record was appended in between. Otherwise it folds the new records and
-calls the function again (`stores.logs.log`), until the result is None. The fold then shows whether the intention was
-reached; `Fold.fence_epoch` shows whether the writer was fenced.
+Each function takes the state of the log, the writer's identity and the intended change. It returns the record to
+append, or None if the log already has the effect, or if the effect has become impossible. A returned record is always
+valid at the end of the given state. The writer may append it only if no other record was appended in between. Otherwise
+the writer reads the new records and calls the function again (`stores.logs.log`), until the result is None. The state
+then shows whether the change was made; `Fold.fence_epoch` shows whether the writer was fenced.
 """
 
 from __future__ import annotations
@@ -44,23 +44,24 @@ from distcommit.protocol.validity import may_close, may_seal, valid
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
-    """Fence a bucket's log: no run below `epoch` can seal any more."""
+    """Fence a bucket's log, so that no run below `epoch` can seal any more."""
     return Fence(epoch, run_id) if fold.fence_epoch < epoch and not fold.moved_to else None
 
 
 def next_epoch(fold: Fold) -> int:
-    """Return the epoch of the next run that fences the job log after this fold."""
+    """Return the epoch that the next run will get when it fences the job log."""
     return max(fold.number, fold.fence_epoch) + 1
 
 
 def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
-    """Fence the job log, which gives the run its epoch: the record's number, or one above the newest epoch if that is
-    higher (after a rebuild).
+    """Fence the job log, which gives the run its epoch.
+
+    The epoch is the number of the record, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
-        fold: the fold of the job log.
-        run_id: the unique id of the run.
-        begun_at: the newest epoch when the run started. If there is a newer one by now, the run has lost.
+        fold: state of the job log.
+        run_id: unique id of the run.
+        begun_at: the newest epoch when the run started. If the log now has a newer one, this run cannot fence it.
     """
     if fold.fence_epoch != begun_at or fold.fence_run_id == run_id:
         return None
@@ -68,20 +69,20 @@ def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
 
 
 def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate = Gate.OPEN) -> Intent | None:
-    """Seal those of the sequences that may be sealed, in one record, before any of their steps is executed."""
+    """Seal the sequences that may be sealed, in one record, before any of their steps is executed."""
     open_now = tuple(sequence for sequence in sequences if may_seal(fold, epoch, sequence.dataset_urn, sequence.low))
     may = fold.fence_epoch == epoch and not fold.moved_to
     return Intent(epoch, open_now, gate) if open_now and may else None
 
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:
-    """Record that the effects of these sequences are durable, for those that are not closed."""
+    """Record that the effects of these sequences are durable. Closed sequences are left out."""
     remaining = tuple(name for name in names if may_close(fold, epoch, name))
     return Done(epoch, remaining) if remaining else None
 
 
 def drop(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Dropped | None:
-    """Drop those of these held sequences of older runs that are still pending and were never decided."""
+    """Drop the held sequences of older runs that are still pending and whose run never decided to publish."""
     remaining = tuple(name for name in names if valid(Dropped(epoch, (name,)), fold))
     return Dropped(epoch, remaining) if remaining else None
 
@@ -89,8 +90,10 @@ def drop(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Dropped | Non
 def fail(
     fold: Fold, epoch: int, name: SequenceName, reason: str, *, for_good: bool, max_attempts: int = 1
 ) -> Failed | None:
-    """Record a run's failed attempt at a pending sequence, once. Quarantine the sequence after `max_attempts` runs, or
-    at once if `for_good`."""
+    """Record a run's failed attempt at a pending sequence, once.
+
+    The sequence is quarantined after `max_attempts` failed runs, or at once if `for_good`.
+    """
     tried = fold.state_of(name.dataset_urn).tried_epochs
     if epoch in tried and not for_good:
         return None
@@ -99,7 +102,7 @@ def fail(
 
 
 def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, outage: bool) -> Postponed | None:
-    """Record why sequences stay pending, for those whose recorded reason is another one."""
+    """Record why sequences stay pending. Sequences with the same recorded reason are left out."""
     unrecorded = []
     for entry in postponed:
         open_now = fold.state_of(entry.dataset_urn).open
@@ -112,8 +115,10 @@ def postpone(fold: Fold, epoch: int, postponed: Iterable[PostponedSequence], *, 
 def read_failures(
     fold: Fold, epoch: int, failures: Iterable[DatasetReadFailure], *, stop_after: int
 ) -> ReadFailures | None:
-    """Record that the run could not read these datasets, once. Stop a dataset after `stop_after` failed runs in a row
-    (0: never)."""
+    """Record once that the run could not read these datasets.
+
+    A dataset is stopped after `stop_after` consecutive failed runs (0: never).
+    """
     unrecorded = []
     for dataset in failures:
         if valid(ReadFailures(epoch, (dataset,)), fold):
@@ -124,7 +129,7 @@ def read_failures(
 
 
 def decide(fold: Fold, epoch: int) -> Decide | None:
-    """In the job log: decide that the held sequences of `epoch` are published."""
+    """In the job log: decide to publish the held sequences of `epoch`."""
     return Decide(epoch) if fold.fence_epoch == epoch and epoch not in fold.decided_epochs else None
 
 
@@ -137,13 +142,13 @@ def operator_decision(
 
 
 def is_set(fold: Fold, urn: str, watermark: Watermark | None) -> bool:
-    """Return whether the dataset has this watermark, and no run that has started can seal it any more."""
+    """Return whether the dataset has this watermark, and no run that has started can still seal the dataset."""
     state = fold.state_of(urn)
     return urn in fold.datasets and state.watermark == watermark and state.closed_epoch >= fold.fence_epoch
 
 
 def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None, user: str) -> SetWatermark | None:
-    """Set an idle dataset's watermark, if its state is still the one that the operator saw."""
+    """Set an idle dataset's watermark, if the dataset's state is still `before`, the one that the operator saw."""
     urn = before.dataset_urn
     is_needed = fold.state_of(urn) == before and not is_set(fold, urn, watermark)
     record = SetWatermark(urn, watermark, user)
@@ -153,7 +158,7 @@ def set_watermark(fold: Fold, before: DatasetState, watermark: Watermark | None,
 def set_watermarks(
     fold: Fold, requested: Mapping[str, Watermark], before: Mapping[str, Watermark | None], user: str
 ) -> SetWatermarks | None:
-    """Set the watermarks of idle datasets, all or none: none if one of them is not the one that the operator saw."""
+    """Set the watermarks of idle datasets, all or none. None are set if one watermark differs from `before`."""
     remaining = {urn: watermark for urn, watermark in requested.items() if not is_set(fold, urn, watermark)}
     record = SetWatermarks(remaining, user)
     as_before = all(fold.state_of(urn).watermark == before[urn] for urn in remaining)
@@ -161,17 +166,20 @@ def set_watermarks(
 
 
 def is_rebuilt(fold: Fold, epoch: int, state: DatasetState) -> bool:
-    """Return whether the rebuild of `epoch` has replaced the dataset's state by this one, so that no run that has
-    started can seal it."""
+    """Return whether the rebuild of `epoch` has put this state in place of the dataset's own.
+
+    If so, no run that has started can seal the dataset.
+    """
     return fold.state_of(state.dataset_urn) == replace(state, closed_epoch=epoch)
 
 
 def rebuild(
     fold: Fold, epoch: int, states: tuple[DatasetState, ...], dataset_states: Mapping[str, DatasetState], user: str
 ) -> Rebuilt | None:
-    """Replace states by those made from the published files, closed for all runs that have started.
+    """Replace states by those computed from the published files. No run that has started can seal these datasets
+    afterwards.
 
-    An operator action has no fence, so none of these datasets may have changed since `dataset_states` was read.
+    An operator action has no fence, so no dataset may have changed since `dataset_states` was read.
     """
     urns = [state.dataset_urn for state in states]
     as_planned = all(fold.state_of(urn) == dataset_states.get(urn, DatasetState(urn)) for urn in urns)
@@ -181,10 +189,10 @@ def rebuild(
 
 
 def cut(fold: Fold, epoch: int, phase: CutPhase, reported: Iterable[Head]) -> Cut | None:
-    """In the job log: record the ends of the bucket logs, after the run has fenced and replayed them, or at its end.
+    """In the job log: record the heads of the bucket logs, after the run has fenced and replayed them, or at its end.
 
-    A head never goes back: if an operator action has recorded a newer one since the run read the log, it stays. The
-    head of a bucket that was not read stays too, and is marked as not whole.
+    A recorded head never moves back: if an operator action has recorded a newer head since the run read the log, the
+    newer one stays. The head of a bucket that was not read stays as well, and is marked as incomplete.
     """
     by_bucket = {head.bucket: head for head in reported}
     buckets = sorted(fold.heads.keys() | by_bucket.keys())
@@ -204,7 +212,7 @@ def _newest_head(last: Head | None, reported: Head | None) -> Head:
 def end(fold: Fold, epoch: int, reported: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
     """In the job log: record the end of a run, then a checkpoint if one is due and no newer run has started.
 
-    Arguments like `cut` and `checkpoint`.
+    Arguments are those of `cut` and `checkpoint`.
     """
     if fold.ended_epoch != epoch:
         return cut(fold, epoch, CutPhase.ENDED, reported)
@@ -212,14 +220,16 @@ def end(fold: Fold, epoch: int, reported: Iterable[Head], *, at_least: int, deci
 
 
 def discard_heads(fold: Fold, epoch: int, user: str) -> Rebuilt | None:
-    """In the job log: discard all log heads, so that the bucket logs continue from where they are."""
+    """In the job log: discard all recorded heads, so that the bucket logs continue from their present ends."""
     record = Rebuilt(epoch, (), user)
     return record if fold.heads and valid(record, fold) else None
 
 
 def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> Heads | None:
-    """In the job log: record the ends of bucket logs of the current generation after an operator action, if they are
-    above the last heads. A bucket that has lost its tail stays marked."""
+    """In the job log: record the heads of bucket logs after an operator action, if they are above the recorded heads.
+
+    The logs must be of the current generation. The mark of a bucket that has lost its newest segments stays.
+    """
     if fold.generation != generation:
         return None
     above = tuple(
@@ -231,13 +241,13 @@ def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> H
 
 
 def rebucket(fold: Fold, epoch: int, generation: int, buckets: int, settings: Mapping[str, str]) -> Rebucket | None:
-    """In the job log: start the move to `generation`. Nothing else is valid until it has finished."""
+    """In the job log: start the move to `generation`. No other record is valid until the move has finished."""
     record = Rebucket(epoch, generation, buckets, dict(settings))
     return record if fold.under_way is None and valid(record, fold) else None
 
 
 def move(fold: Fold, epoch: int, generation: int) -> Moved | None:
-    """In a bucket's log: end it, if all of its datasets are idle."""
+    """In a bucket's log: end the log, if all of its datasets are idle."""
     record = Moved(epoch, generation)
     return record if valid(record, fold) else None
 
@@ -257,14 +267,14 @@ def beginnings(
     """Return the first record of each log of a new generation, by bucket. All writers compute the same records.
 
     Args:
-        ended: the folds of all logs of the previous generation, in any order, each past its MOVED.
-        buckets: the number of buckets of the new generation.
+        ended: states of all logs of the previous generation, in any order. Each log must have ended with MOVED.
+        buckets: number of buckets of the new generation.
         bucket_of: returns the new bucket of a dataset.
         named_now: returns the new names of datasets, if they change.
-        schemas: the schema ids by converter of datasets whose ids change.
+        schemas: schema ids by converter, for datasets whose ids change.
 
     Raises:
-        ConflictError: as `renaming.renamed`.
+        ConflictError: like `dataset_renaming.renamed`.
     """
     ids = schemas or {}
     folds = list(ended)
@@ -286,6 +296,8 @@ def switch(fold: Fold, epoch: int, generation: int) -> Generation | None:
 
 
 def checkpoint(fold: Fold, *, at_least: int, decided_from: int = 0) -> Checkpoint | None:
-    """Return the whole fold as a record, if at least `at_least` records (one at least) follow the newest checkpoint."""
+    """Return the whole state as a record, if at least `at_least` records (and at least one) follow the newest
+    checkpoint.
+    """
     above = fold.number - fold.last_checkpoint
     return fold.checkpoint(decided_from) if above >= max(1, at_least) and not fold.moved_to else None

@@ -1,4 +1,4 @@
-"""Checks that keep the paths of steps below their roots."""
+"""Checks that keep the paths of commit steps below their roots."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NO_NAMES = frozenset({"", ".", ".."})
 
 
 def check_relative(path: str) -> str:
-    """Return `path` if its text stays below the root that it is relative to.
+    """Return `path` if it stays below the root that it is relative to.
 
     Raises:
-        ConfigurationError: if it is absolute, empty, has `.`, `..` or empty components, or a NUL.
+        ConfigurationError: if the path is absolute or empty, has `.`, `..` or empty components, or contains a NUL.
     """
     parts = path.split("/")
     if not path or "\0" in path or any(part in ("", ".", "..") for part in parts):
@@ -28,10 +28,10 @@ def check_relative(path: str) -> str:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Check many last path components, which contain no `/`, like `check_relative` but at a fraction of its cost.
+    """Check many file names, which must not contain `/`. Same rules as `check_relative`, at a fraction of its cost.
 
     Raises:
-        ConfigurationError: for the first invalid one.
+        ConfigurationError: for the first invalid name.
     """
     if not _NO_NAMES.isdisjoint(names) or "\0" in "".join(names):
         for name in names:

@@ -1,11 +1,11 @@
-"""Readiness: the winning attempts of a dataset, and when it can be sealed.
+"""Readiness: choose the winning attempts of a dataset, and decide when the dataset can be sealed.
 
 A run plans work units for each dataset. Spark may run several attempts at a work unit, at the same time or one after
 another. Each attempt stages its own output and reports a task state. Exactly one attempt of each work unit may be
 published, and the published ranges of a partition must have no gap. `readiness` decides this from the plan and the
 reported task states.
 
-The decision is one of three. *Wait*: work units may still finish. *Nothing*: the run commits nothing for the dataset.
+There are three decisions. *Wait*: work units may still finish. *NotReady*: the run commits nothing for the dataset.
 *Ready*: the winning task states are final, and their outputs can be sealed as one commit sequence.
 """
 
@@ -20,7 +20,10 @@ from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 _MAX_POSITION_CHARACTERS = 100
-"""Characters of the position in front of an error. Stored errors are cut, and the error must remain visible."""
+"""Maximum length of the position in front of an error text.
+
+Stored error texts are shortened, and the error itself must remain visible.
+"""
 
 
 class CommitPolicy(StrEnum):
@@ -31,13 +34,13 @@ class CommitPolicy(StrEnum):
     SUCCESSFUL = "successful"
     """Commit the successful work units up to the first gap."""
     PARTIAL = "partial"
-    """As SUCCESSFUL, and also commit the records that failed attempts read before the error."""
+    """Like SUCCESSFUL, and also commit the records that failed attempts read before the error."""
 
 
 class RetryPolicy(StrEnum):
-    """When an unread range is read again, up to its planned end, before anything newer.
+    """For which datasets a range that a run failed to read is read again first, up to its planned end.
 
-    Otherwise the next run plans the dataset up to the source's newest end.
+    For all other datasets, the next run plans up to the source's newest end.
     """
 
     ALWAYS = "always"
@@ -114,23 +117,22 @@ def readiness(
 ) -> Readiness:
     """Decide whether a dataset can be sealed.
 
-    1. Each work unit gets a winner: of its successful attempts whose staged files are complete, the first by attempt
-    id. A failed attempt does not matter once another one succeeded.
-    2. With policy `partial`, a work unit without a winner gets the failed attempt with the most records read, if its
-    staged files are complete. It is taken whole, because positions of one attempt with files of another would leave a
-    gap.
-    3. A work unit without a success may still get one until ingest has ended, so the decision waits until then.
-    4. Winners are used from the planned watermark on, partition by partition, up to the first gap. Everything beyond a
-    gap waits for the next run.
+    1. Each work unit gets a winner: the first by attempt id of its successful attempts whose staged files are complete.
+    If an attempt has succeeded, failed attempts do not matter.
+    2. With policy `partial`, a work unit without a winner gets the failed attempt that has read the most records, if
+    its staged files are complete. Positions and files of different attempts are never combined, because that would
+    leave a gap. 3. Until ingest has ended, a work unit without a successful attempt may still get one, so the decision
+    is to wait. 4. Winners are used from the planned watermark on, partition by partition, up to the first gap. The next
+    run reads everything beyond a gap.
 
     An attempt that reports a range outside its work unit counts as failed.
 
     Args:
         plan: the dataset's work units, and the watermark that they were planned on.
-        states: its task states of this run, any number for each work unit, in any order.
+        states: the dataset's task states of this run, any number for each work unit, in any order.
         policy: the condition for a commit.
-        ingest_ended: whether the driver has recorded that no more task states will come.
-        staged: returns whether a task state's staged files are complete; called only for candidates.
+        ingest_ended: whether the driver has recorded that there will be no more task states.
+        staged: returns whether a task state's staged files are complete. Called only for candidates.
     """
     chosen, failures = _winners(plan, states, staged, with_prefixes=policy is CommitPolicy.PARTIAL)
     if failures and not ingest_ended:
@@ -153,7 +155,7 @@ def readiness(
 def _winners(
     plan: DatasetPlan, states: Sequence[TaskState], staged: Callable[[TaskState], bool], *, with_prefixes: bool
 ) -> tuple[list[TaskState], list[str]]:
-    """Return the winners in the order of the plan, and a reason for each work unit without a success."""
+    """Return the winners in the order of the plan, and a reason for each work unit without a successful attempt."""
     units = {unit.work_unit_id: unit for unit in plan.work_units}
     successes: dict[str, list[TaskState]] = {}
     prefixes: dict[str, list[TaskState]] = {}
@@ -188,7 +190,7 @@ def _winners(
 
 
 def _failure(unit: WorkUnit, attempts: Sequence[TaskState], errors: Mapping[str, str]) -> str:
-    """Return why none of these successful attempts at a work unit wins."""
+    """Return why no successful attempt at a work unit can win."""
     if not attempts:
         return errors.get(unit.work_unit_id) or f"work unit {unit.work_unit_id} never finished"
     paths = ", ".join(file.staged_path for file in attempts[0].files)
@@ -214,8 +216,8 @@ def _wrong_range(unit: WorkUnit, state: TaskState) -> str | None:
 def gap_free(states: Sequence[TaskState], low: Mapping[str, Position]) -> tuple[list[TaskState], dict[str, Position]]:
     """Return the task states that continue `low` without a gap, and the positions that they reach.
 
-    No task state may end before it begins. A work unit that reads several partitions is used as a whole: if it is
-    beyond a gap in one partition, it is left out, which may leave a gap in the others.
+    No task state may end before it begins. A work unit that reads several partitions is used as a whole: if one of its
+    partitions has a gap before it, the work unit is left out, which may leave a gap in its other partitions.
     """
     remaining = list(states)
     reached = dict(low)

@@ -1,8 +1,7 @@
-"""Folding: the effect of each record on the state of its log.
+"""The effect of each record on the state of its log.
 
-The fold of a log is computed by `apply` for each record in order. It starts at the newest checkpoint, which holds the
-whole state. A record that `protocol.validity` rejects changes nothing, so folding the same records always gives the
-same state.
+`apply` is called for each record in order. The first state is the newest checkpoint, which contains the whole state. A
+record that `protocol.validity` rejects changes nothing, so the same records always result in the same state.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ def _apply_operator_action(fold: Fold, record: OperatorDecision) -> None:
 
 
 def _close_as_done(fold: Fold, name: SequenceName) -> None:
-    """Close a sequence as done: the watermark moves, and the dataset is idle."""
+    """Close a sequence as done: its watermark becomes the dataset's, and the dataset is idle."""
     state, sequence = fold.state_of(name.dataset_urn), _open(fold, name.dataset_urn).sequence
     high = sequence.high if sequence.high is not None else state.watermark
     incarnation = high.incarnation if high is not None else ""
@@ -181,8 +180,11 @@ def _close_as_done(fold: Fold, name: SequenceName) -> None:
 
 
 def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> TargetEpochs:
-    """Return the epochs that targets may have after a sequence was accepted. It is unknown whether it was committed, or
-    will be by a zombie, so both states are possible."""
+    """Return the epochs that targets may have after an operator has accepted a sequence.
+
+    It is unknown whether the sequence was committed, or will be committed by a delayed process, so both epochs are
+    possible.
+    """
     both = dict(state.targets)
     for branch, done in sequence.targets.items():
         before = state.bases(branch)
@@ -198,9 +200,10 @@ def _counted(before: ReadFailure | None, epoch: int, now: DatasetReadFailure) ->
 def _remaining_failure(
     failure: ReadFailure | None, before: Watermark | None, after: Watermark | None, *, in_part: bool
 ) -> ReadFailure | None:
-    """Return the remaining read failure after a watermark has moved.
+    """Return the read failure that remains after a watermark has moved.
 
-    Nothing remains, unless only a part of the plan was sealed. Then the partitions remain whose position has not moved.
+    If the whole plan was sealed, none remains. If a part was sealed, the failure remains for the partitions whose
+    position has not moved.
     """
     if failure is None or after == before:
         return failure
@@ -215,9 +218,9 @@ def _remaining_failure(
 
 
 def _set(fold: Fold, urn: str, watermark: Watermark | None, user: str) -> None:
-    """Set a dataset's watermark by an operator's action.
+    """Set a dataset's watermark, as an operator's action.
 
-    None also discards the epochs that its targets have: the dataset starts over, at any target.
+    Without a watermark the epochs of the dataset's targets are discarded as well: the dataset starts over.
     """
     state = fold.state_of(urn)
     origin, skipped = state.origin, state.skipped

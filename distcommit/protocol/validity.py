@@ -1,13 +1,12 @@
 """Validity: the rules for which record may follow which state of a log.
 
-Several processes append to a log, and some of them may have been fenced long ago. So a record's presence proves
-nothing: it counts only if these rules allow it after the fold of all records before it. A writer checks the rules
-before it appends. Every fold checks them again for every record and ignores a record that is not valid at its position.
-This makes fencing and compare-and-set safe without locks: of two conflicting records, the first is valid and the second
-is not, for every reader.
+Several processes append to a log, and some of them may have been fenced long ago. A record's presence therefore proves
+nothing: the record counts only if these rules allow it after the state that all records before it have produced. A
+writer checks the rules before it appends. Every reader checks them again for every record, and ignores a record that is
+not valid at its position. This makes fencing and compare-and-set safe without locks: of two conflicting records, the
+first is valid and the second is not, for every reader.
 
-`rejection_reason` is the only table of these rules. Their executable model, with broken variants, is
-`tests/spec/log_model.py`.
+`rejection_reason` contains all rules. Their executable model, with broken variants, is `tests/spec/log_model.py`.
 """
 
 from __future__ import annotations
@@ -65,10 +64,11 @@ def valid(record: Record, fold: Fold) -> bool:
 
 
 def rejection_reason(record: Record, fold: Fold) -> str:
-    """Return why `record` may not follow a log whose fold is `fold`; empty if it may.
+    """Return why `record` may not follow a log with the state `fold`; empty if it may.
 
-    Most rules are of three kinds. The record's run must hold the newest fence. The sequences that it names must be open
-    with a required status. The datasets that it changes must be idle, with the watermark that the writer saw.
+    Most rules are of three kinds. The record's run must be the one of the newest fence. The sequences in the record
+    must be open and have a required status. The datasets that the record changes must be idle, with the watermark that
+    the writer saw.
     """
     if fold.moved_to:
         return f"this log continues in generation {fold.moved_to}"
@@ -135,8 +135,8 @@ def _not_held(record: Dropped, fold: Fold) -> str:
 def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
     """Return whether the run of `epoch`, unless it is fenced, may seal a dataset that it planned on watermark `low`.
 
-    The dataset must be idle, no newer run may have sealed it, and its watermark must still be `low`. The last condition
-    is the compare-and-set that keeps two runs from publishing the same records.
+    The dataset must be idle, no newer run may have sealed it, and its watermark must still be `low`. This comparison
+    prevents two runs from publishing the same records.
     """
     state = fold.state_of(urn)
     return state.status is IDLE and state.closed_epoch < epoch and state.watermark == low
@@ -169,8 +169,8 @@ def _not_as_planned(state: DatasetState, low: Watermark | None) -> str:
 def _read_failure_problem(record: ReadFailures, fold: Fold) -> str:
     """Return why the run may not record these read failures; empty if it may.
 
-    A dataset's failure counts once for a run, and not if a run has read the dataset, or an operator has set its
-    watermark, since then.
+    A run records a dataset's failure at most once. It does not record the failure if, since it planned the dataset,
+    another run has read the dataset or an operator has set its watermark.
     """
     urns = [dataset.dataset_urn for dataset in record.datasets]
     if len(set(urns)) < len(urns):

@@ -1,4 +1,6 @@
-"""The audit's expectation after an operator set a watermark. The model is `tests/spec/set_model.py`."""
+"""The positions that the audit expects after an operator has set a watermark. The model is
+`tests/spec/set_model.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,20 @@ from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import SkippedRange, merge_ranges
 
 Reach = tuple[dict[str, Position], tuple[SkippedRange, ...]]
-"""The first position of each partition of a dataset, and the ranges that are skipped from there on."""
+"""The first position of each partition of a dataset, and the skipped ranges behind it."""
 
 
 def reach_after_setting(state: DatasetState, watermark: Watermark, reason: str) -> Reach:
     """Return the first positions and skipped ranges of a dataset whose watermark is set to `watermark`.
 
-    A position that moves forward skips the range between. A position that moves back has the ranges behind it read
-    again, so that they are no longer skipped. Positions of another incarnation, or of a partition without a position,
-    are first positions.
+    If a position moves forward, the range in between is skipped. If a position moves back, the range in between is read
+    again and is no longer skipped. A position of another incarnation, or of a partition that had none, becomes a first
+    position.
 
     Args:
         state: the dataset's state before.
         watermark: the new watermark with its incarnation.
-        reason: the reason of the skipped ranges.
+        reason: the reason recorded for the skipped ranges.
     """
     before = state.reached
     if before is None or before.incarnation not in ("", watermark.incarnation):
@@ -55,7 +57,7 @@ def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: 
 
 
 def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
-    """Return the ranges read of earlier incarnations, once the watermark is another one: the newest range of each."""
+    """Return the ranges that were read of earlier incarnations, after the watermark has changed: the newest of each."""
     before = state.reached
     if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
         return state.earlier_readings

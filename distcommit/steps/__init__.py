@@ -1,5 +1,5 @@
 """Commit steps: how each is verified, executed, undone and stored, in batches.
 
-Must not know logs: the committer decides whether a step may be executed at all. Start reading at `execution`, then
+Steps must not know logs: the committer decides whether a step may be executed. Start reading at `execution`, then
 `rename` and `publishing`.
 """

@@ -1,4 +1,6 @@
-"""Execution of many sealed sequences at once: batched steps, one durable barrier, failures separated by sequence."""
+"""Execute many sealed sequences at once: steps in batches, one durable barrier for all, and errors for each
+sequence.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,13 @@ Answer = TypeVar("Answer")
 class Outcomes(Generic[Name]):
     """Results of executing sequences. A sequence that is neither failed nor lost is done, durably.
 
-    An error names the step. The caller adds the sequence, which it knows.
+    An error names the step. The caller adds the sequence.
 
     Attributes:
         failed: the error by sequence.
         lost: the error of sequences with a lost step.
-        executed: the number of executed steps by sequence.
-        tries: the outcomes of sinks' committers by sequence.
+        executed: number of executed steps by sequence.
+        tries: outcomes of the sinks' committers by sequence.
     """
 
     failed: dict[Name, DistcommitError] = field(default_factory=dict)
@@ -92,16 +94,16 @@ def execute_sequences(
 ) -> Outcomes[Name]:
     """Execute the steps of many sequences, each in its own order.
 
-    A sequence stops at its first failed step; other sequences continue. Consecutive steps that their class has put into
-    one batch (`CommitStep.batches`) are executed together. Batches of one class that several sequences have reached are
-    joined. Returns once all effects are durable, also those that were found done.
+    A sequence stops at its first failed step; other sequences continue. Steps that their class puts into one batch
+    (`CommitStep.batches`) are executed together. If several sequences have reached batches of the same class, these
+    batches are joined. Returns once all effects are durable, also the effects that existed before.
 
     Args:
         sequences: the steps by sequence name.
         verify_first: for replay: verify the steps of a batch once all earlier batches are done.
-        wholes: for sequences that are published all or none, their atomic commit group. The steps of one sink and group
-            are one call of `CommitStep.execute_atomically`, once all of the group's sequences are at it. If one of
-            these has failed, the others are held back.
+        wholes: the atomic commit group of each sequence that is published all or none. The steps of one sink and group
+            are one call of `CommitStep.execute_atomically`, once all sequences of the group have reached these steps.
+            If one sequence has failed before, the other sequences of the group wait for a later run.
     """
     outcomes: Outcomes[Name] = Outcomes()
     remaining: dict[Name, list[list[CommitStep]]] = {}
@@ -126,8 +128,8 @@ def _due(
 ) -> list[Name]:
     """Return the sequences to continue.
 
-    Sequences of an atomic group wait before a sink's steps until all sequences with such steps have arrived. If one of
-    them failed on the way, the others are held back.
+    The sequences of an atomic group wait before a sink's steps until all sequences with steps of this sink have
+    arrived. If one of them has failed, the others are held back.
     """
     going = [
         name for name, kinds in remaining.items() if kinds and name not in outcomes.failed and name not in outcomes.lost
@@ -151,7 +153,7 @@ def _due(
 
 
 def held_back_by(dataset_urn: str, **ids: str) -> HeldBackError:
-    """Return the error of a sequence that is held back by another dataset of its atomic commit group."""
+    """Return the error of a sequence that must wait because another dataset of its atomic commit group failed."""
     return HeldBackError(
         "an atomic commit group is held back because one of its datasets cannot be published",
         held_by=dataset_urn,
@@ -165,7 +167,7 @@ def _kind_of(steps: Sequence[CommitStep]) -> tuple[type[CommitStep], str]:
 
 
 def _batches(steps: Sequence[CommitStep], *, is_whole: bool) -> list[list[CommitStep]]:
-    """Split a sequence into batches, in order. In an atomic group, the steps of one sink are one batch."""
+    """Split a sequence into batches, in order. In an atomic group, all steps of one sink are one batch."""
     if len(set(map(type, steps))) == 1 and not steps[0].sink_name:
         groups = [list(steps)]
     else:
@@ -234,8 +236,10 @@ def _verify(kind: type[CommitStep], steps: Sequence[CommitStep]) -> list[Verific
 def _execute(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Return the error of each step. If the batch form raises, each step is executed alone, because executing again is
-    safe."""
+    """Return the error of each step.
+
+    If the call for the whole batch raises, each step is executed alone, because executing a step again is safe.
+    """
     try:
         return _one_for_each(steps, kind.execute_all(steps, verdicts))
     except Exception as error:
@@ -252,7 +256,7 @@ def _execute(
 def _execute_whole(
     kind: type[CommitStep], steps: Sequence[CommitStep], verdicts: Sequence[Verification] | None
 ) -> list[DistcommitError | None]:
-    """Like `_execute` for an atomic group, whose steps are never executed alone."""
+    """Execute like `_execute`, for an atomic group: its steps are never executed alone."""
     try:
         return _one_for_each(steps, kind.execute_atomically(steps, verdicts))
     except Exception as error:  # noqa: BLE001 - a step class may be the user's

@@ -1,4 +1,6 @@
-"""Classification of failed sequences: own failure, outage of the target, or a newer format than this program's."""
+"""Classification of failed sequences: a failure of the sequence, an outage of the target, or a format of a newer
+version.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,9 @@ class Failure:
     Attributes:
         kind: the error's id, or `outage`.
         reason: the error's text.
-        lost: whether no run can ever finish it.
-        needs_other_version: whether it needs another version of the program or the sink, so that no attempt is counted.
-        outage: whether its target is down, so that no attempt is counted.
+        lost: whether no run can ever finish the sequence.
+        needs_other_version: whether another version of the program or sink is needed. The attempt is not counted then.
+        outage: whether the target is down. The attempt is not counted then.
     """
 
     kind: str
@@ -43,7 +45,7 @@ class Failure:
 
 
 def is_lost(error: DistcommitError) -> bool:
-    """Return whether no run can ever finish the sequence, as far as this program can tell."""
+    """Return whether no run can ever finish the sequence."""
     return isinstance(error, LostError | CorruptError) and not isinstance(error, _NOT_FOR_US)
 
 
@@ -51,8 +53,8 @@ def classify_failure(error: DistcommitError, outage: str = "") -> Failure:
     """Return the classification of a failed sequence.
 
     Args:
-        error: why it failed.
-        outage: the error of a probe of its target, if that failed too.
+        error: why the sequence failed.
+        outage: the error of a probe of the sequence's target; empty if the probe succeeded.
     """
     if is_lost(error):
         return Failure(error.id, reason_text(str(error)), lost=True)

@@ -11,11 +11,12 @@ from distcommit.core.support.parallel import run_parallel
 
 
 class GuardedFolders:
-    """The folders below one root that a batch of steps uses. Each is checked once.
+    """The folders below one root that a batch of steps uses. Each folder is checked once.
 
     Args:
         fs: the file system.
-        root: the absolute root. It may be reached through links, but no folder below it may lead out of it.
+        root: the absolute root. The path to the root may contain links, but no folder below the root may lead out of
+            it.
     """
 
     def __init__(self, fs: FileSystem, root: str) -> None:
@@ -44,8 +45,10 @@ class GuardedFolders:
         self._safe.add(folder)
 
     def make(self, folder: str) -> None:
-        """Create a folder below the root. With a known parent, this is one call if the folder is new, or if both this
-        folder and the previous one exist.
+        """Create a folder below the root.
+
+        If the parent is known, this is one call, provided that the folder is new or that the previous folder existed as
+        well.
 
         Raises:
             ConfigurationError: if a component is a symbolic link that leads out.
@@ -70,10 +73,11 @@ class GuardedFolders:
     def is_known_to_exist(self, folder: str) -> bool:
         """Return whether a folder, whose parent exists, is known to exist.
 
-        The file system is asked only if the previous folder existed, because usually all of them do or none does.
+        The file system is asked only if the previous folder existed, because usually all folders of a batch exist, or
+        none.
 
         Raises:
-            ConfigurationError: if it is a symbolic link that leads out.
+            ConfigurationError: if the folder is a symbolic link that leads out.
         """
         if folder in self._safe:
             return True
@@ -117,16 +121,16 @@ class GuardedFolders:
         return failed
 
     def forget(self, folder: str) -> None:
-        """Check the folder again next time, because it has vanished."""
+        """Discard the result of checking a folder that has vanished."""
         while len(folder) > len(self._root):
             self._safe.discard(folder)
             folder = _above(folder)
 
     def confirm(self, folder: str) -> None:
-        """Check a folder again after it was used, because a link may have replaced it after the first check.
+        """Check a folder again after use, because a link may have replaced the folder after the first check.
 
         Raises:
-            ConfigurationError: if it leads out of the root now.
+            ConfigurationError: if the folder leads out of the root now.
         """
         if self._fs.has_links and folder != self._root:
             self._inside(folder)
@@ -147,7 +151,7 @@ class GuardedFolders:
 
 
 def parent_of(path: str) -> str:
-    """Return the folder of a path without empty components; `posixpath.dirname` costs 5 times as much."""
+    """Return the folder of a path without empty components. `posixpath.dirname` takes 5 times as long."""
     return path.rpartition("/")[0]
 
 

@@ -1,6 +1,6 @@
-"""Probes of a target, made after a failed commit with data of no dataset.
+"""Probes of a target after a failed commit. A probe contains no records.
 
-Several failed sequences prove nothing about the target. A failed probe of the same target proves an outage.
+Several failed sequences do not prove that the target is down. A failed probe of the same target does.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from distcommit.protocol.paths.temporary_and_probes import ANY_OUTPUT_PROBE, out
 from distcommit.steps.sink import open_committer
 
 PROBE_BYTES = 64 * 1024
-"""Size that detects a full disk or an exhausted quota, even where names can still change."""
+"""Size of a probe. A full disk or an exhausted quota fails it, even where files can still be renamed."""
 
 
 class OutputProbe(IoRequest):
-    """I/O request: publish a file like those of datasets and delete it. Requests of one batch share a single probe.
+    """I/O request: write a file as a commit does, and delete it. Requests of one batch share a single probe.
 
-    The answer is the error text, empty for success. A process that dies in a probe leaves a file with a name of that
-    bucket, in staging or in the output.
+    The answer is the error text, empty for success. If the process dies during the probe, a file with a name of that
+    bucket remains in staging or in the output.
     """
 
     def __init__(self, context: StepContext, bucket: int) -> None:
@@ -68,7 +68,7 @@ def _publish(fs: FileSystem, staged: str, target: str) -> None:
 
 
 class SinkProbe(IoRequest):
-    """I/O request: probe a sink's target through its committer. The answer is like that of `OutputProbe`."""
+    """I/O request: probe a sink's target through its committer. The answer is the error text, empty for success."""
 
     def __init__(self, sink: OpensCommitter, context: CommitterContext) -> None:
         self._sink, self._context = sink, context

@@ -1,4 +1,6 @@
-"""Publication of many staged files at once: whole folders where that is safe, and two barriers for all of them."""
+"""Publish many staged files at once: whole folders are renamed where that is safe, with two durable barriers for
+all.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,10 @@ class StagedMove(Protocol):
         """Return the final path."""
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return the verdict for the files at both paths."""
+        """Return whether the step is done, pending or lost, given the files at both paths."""
 
     def verify(self) -> Verification:
-        """Read both files and return the verdict."""
+        """Look at both files and return whether the step is done, pending or lost."""
 
     def after_failed_rename(self, target: GuardedFolders) -> None:
         """Publish the file in another way, or raise the reason why it cannot be published."""
@@ -67,8 +69,8 @@ def publish_all(steps: Sequence[StagedMove], verdicts: Sequence[Verification] | 
 def probe_all(steps: Sequence[StagedMove]) -> list[Verification]:
     """Verify at least one step: the implementation of `FsRenameCommitStep.verify_all`.
 
-    Also marks the steps whose folder can be renamed as a whole: the staged folder holds exactly their files under their
-    final names, and the target folder does not exist.
+    Also find the steps whose folder can be renamed as a whole: the staged folder contains exactly their files under
+    their final names, and the target folder does not exist.
     """
     fs, groups = steps[0].context.fs, _groups_of(steps)
 
@@ -116,8 +118,8 @@ class _Group:
         whole: whether the folder may be renamed as a whole.
         has_room: whether the target folder existed.
         moved: whether the folder was renamed as a whole.
-        indices: the indices of the steps in the batch.
-        left: the indices of the steps that are not known to be done.
+        indices: indices of the steps in the batch.
+        left: indices of the steps that are not known to be done.
     """
 
     __slots__ = ("has_room", "indices", "left", "moved", "source", "target", "whole")
@@ -128,7 +130,7 @@ class _Group:
         self.left = self.indices
 
     def staged_among(self, names: set[str] | None, steps: Sequence[StagedMove]) -> list[int]:
-        """Return the indices of the steps whose staged file is among the names; all if the names are not known."""
+        """Return the indices of the steps whose staged file is in `names`; all indices if `names` is None."""
         if names is None:
             return self.indices
         cut = name_begins(steps[self.indices[0]].folders[0])
@@ -162,7 +164,7 @@ def _groups_of(steps: Sequence[StagedMove]) -> list[_Group]:
 
 
 class _Batch:
-    """The steps of one call, their folders and errors. Steps with an error are not processed further."""
+    """The steps of one call, with their folders and errors. A step with an error is not processed further."""
 
     def __init__(self, steps: Sequence[StagedMove]) -> None:
         self.errors: list[DistcommitError | None] = [None] * len(steps)
@@ -172,10 +174,10 @@ class _Batch:
         self.groups = _groups_of(steps)
 
     def move_first_files(self, verdicts: Sequence[Verification] | None) -> None:
-        """Rename the first file of each group, where names are durable at once.
+        """Rename the first file of each group, on file systems where names are durable at once.
 
-        Usually the target folder exists, and the rename shows that without another call. If it fails, the group
-        continues as if it had not been tried.
+        Usually the target folder exists, and a successful rename proves that without another call. If the rename fails,
+        the group continues as if the rename had not been tried.
         """
         if not self._fs.names_last or self._fs.has_links:  # where there are links, folders are checked first
             return
@@ -194,7 +196,9 @@ class _Batch:
         run_parallel(self._fs.parallel_calls, move, self.groups)
 
     def make_room(self, rooms: Sequence[tuple[_Group, str]]) -> None:
-        """Create the folders that groups need and make their names durable, also if another process created them."""
+        """Create the folders that groups need, and make their names durable even if another process has created
+        them.
+        """
         failed = self._targets.make_all({folder for _, folder in rooms})
         for group, folder in rooms:
             if folder in failed:
@@ -204,7 +208,7 @@ class _Batch:
     def move_folders(self, groups: Sequence[_Group]) -> None:
         """Rename staged folders as a whole if the target does not exist, then list the target.
 
-        The folder may have changed since it was listed. Only a file that is seen at its target counts as done.
+        The staged folder may have changed since it was listed. A step is done only if its file is seen at the target.
         """
 
         def move(group: _Group) -> None:
@@ -282,7 +286,9 @@ class _Batch:
                     self._fail(group, error, "a published folder could not be checked", folder)
 
     def sync(self, requested: Sequence[tuple[_Group, str]]) -> None:
-        """Sync the folders of sound groups. An error of one folder fails its steps; a disk error fails all steps."""
+        """Sync the folders of groups without an error. An error of one folder fails its steps; a disk error fails
+        all steps.
+        """
         folders = {folder for group, folder in requested if any(self.errors[index] is None for index in group.indices)}
         if not folders:
             return
@@ -302,7 +308,7 @@ class _Batch:
                 self._fail(group, failed[folder], "a published folder could not be synced", folder)
 
     def _sound(self, groups: Sequence[_Group]) -> list[_Group]:
-        """Return the groups with a step that has not failed. An error of a group fails all of its steps."""
+        """Return the groups in which a step has not failed. An error of a group fails all of its steps."""
         return [group for group in groups if any(self.errors[index] is None for index in group.indices)]
 
     def _fail(self, group: _Group, error: DistcommitError | OSError, subject: str, path: str) -> None:

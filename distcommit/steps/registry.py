@@ -1,4 +1,4 @@
-"""Storage of commit steps as versioned data under a registered type name. Reading them runs no stored code."""
+"""Store commit steps as versioned data under the name of their type. Loading them runs no stored code."""
 
 from __future__ import annotations
 

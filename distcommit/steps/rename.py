@@ -24,12 +24,12 @@ from distcommit.steps.registry import register
 
 @register
 class FsRenameCommitStep(CommitStep):
-    """Renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing.
+    """Renames `staged_path` (below the staging root) to `final_path` (below the output root), never replacing a file.
 
-    Proof: the file at the final path has the recorded identity, or failing that the recorded checksum.
+    Proof that the step is done: the file at the final path has the recorded identity, or else the recorded checksum.
 
     Args:
-        context: the environment.
+        context: file system and roots.
         staged_path: the path below the staging root.
         final_path: the path below the output root.
         file: the recorded identity; by default that of the staged file now.
@@ -62,9 +62,9 @@ class FsRenameCommitStep(CommitStep):
         """Return the steps that publish these staged files. Steps with equal folders share one `folders` tuple.
 
         Args:
-            context: the environment.
-            files: the files.
-            is_complete: whether each staged folder was seen to hold exactly these files, under their final names and
+            context: file system and roots.
+            files: the staged files.
+            is_complete: whether each staged folder was seen to contain exactly these files, under their final names and
                 for one target folder. Such a folder may be renamed as a whole.
         """
         steps: list[Self] = []
@@ -104,13 +104,15 @@ class FsRenameCommitStep(CommitStep):
         return cls.of_all(context, [file for folder in folders for file in folder.staged_files()])
 
     def verify(self) -> Verification:
-        """Read the source, then the target. LOST is verified twice, because a twin may be moving the file."""
+        """Look at the source, then at the target. LOST is verified twice, because another process may be moving the
+        file.
+        """
         answer = self.probe()
         return self.probe() if isinstance(answer, Lost) else answer
 
     @classmethod
     def batches(cls, steps: Sequence[Self]) -> Sequence[Sequence[Self]]:
-        """Return one batch if no step can depend on another one: no path occurs twice, and the roots are not nested."""
+        """Return one batch if the steps are independent: no path occurs twice, and the roots are not nested."""
         staged, final = {step.file.staged_path for step in steps}, {step.file.final_path for step in steps}
         context = steps[0].context
         if len(staged) == len(final) == len(steps) and not are_nested(context.staging_root, context.output_root):
@@ -119,7 +121,7 @@ class FsRenameCommitStep(CommitStep):
 
     @classmethod
     def verify_all(cls, steps: Sequence[Self]) -> list[Verification]:
-        """Verify like `verify`, with one listing for each folder, which spares reads of absent files."""
+        """Verify all steps with one listing of each folder, so that absent files cost no request."""
         return probe_all(steps) if steps else []
 
     def execute(self) -> None:
@@ -133,9 +135,9 @@ class FsRenameCommitStep(CommitStep):
     ) -> list[DistcommitError | None]:
         """Rename without verifying first, verify only failed renames, then sync all folders once.
 
-        The names of target folders are durable before a file moves into them, whichever process created them. Otherwise
-        a file could lose its old name to a folder that a power loss removes. A staged folder that holds exactly the
-        files of its steps is renamed as a whole if its target does not exist.
+        The names of target folders are durable before a file moves into them, whichever process created the folders.
+        Otherwise a power loss could remove the folder after the file has lost its old name. A staged folder that
+        contains exactly the files of its steps is renamed as a whole if its target does not exist.
         """
         return publish_all(steps, verdicts) if steps else []
 
@@ -164,7 +166,7 @@ class FsRenameCommitStep(CommitStep):
         """Publish the file after its rename has failed, if that is possible.
 
         Raises:
-            LostError: if it is neither published nor can be.
+            LostError: if the file is neither published nor staged.
         """
         answer = self.verify()
         if answer is Verdict.PENDING:
@@ -180,8 +182,10 @@ class FsRenameCommitStep(CommitStep):
             )
 
     def _move_again(self, target: GuardedFolders) -> None:
-        """Rename an existing staged file again. Either the target's folder has vanished, or a rename by link and unlink
-        stopped between the two."""
+        """Rename a staged file that still exists once more.
+
+        Either the target's folder has vanished, or a rename by link and unlink stopped between the two.
+        """
         fs, folder = self.context.fs, parent_of(self.target)
         published = fs.status(self.target)
         if published is not None and self._is_ours(self.target, published):
@@ -210,7 +214,10 @@ class FsRenameCommitStep(CommitStep):
             raise storage_error(error, "a file of an abandoned sequence could not be removed", path=path) from error
 
     def _sync_nearest_parent(self, folder: str, root: str) -> None:
-        """Sync a folder, or if a sweep has deleted it, the nearest existing parent, so that the deletion is durable."""
+        """Sync a folder so that a deletion in it is durable.
+
+        If a sweep has deleted the folder, sync its nearest existing parent.
+        """
         try:
             self.context.fs.sync([folder], root)
         except FileNotFoundError:
@@ -228,7 +235,10 @@ class FsRenameCommitStep(CommitStep):
         return self.judge(staged, fs.status(self.target))
 
     def judge(self, staged: FileStatus | None, published: FileStatus | None) -> Verification:
-        """Return the verdict for the source and then the target. Checksums are read where identities differ."""
+        """Return whether the step is done, pending or lost, given the source and then the target.
+
+        The checksum is read if the identity differs.
+        """
         if published is not None and not self._is_ours(self.target, published):
             return Lost(f"{self._identity()} at {self.target}", f"other bytes ({_described(published)})")
         if staged is not None:
@@ -308,7 +318,7 @@ class _FolderRow(Struct, frozen=True, array_like=True):
 
 
 def _by_folder(steps: Sequence[FsRenameCommitStep]) -> list[tuple[str, str, list[tuple[str | int, ...]]]]:
-    """Return rows like `_FolderRow`, as tuples with the same bytes, which are created in half the time."""
+    """Return rows like `_FolderRow`, as tuples. They encode to the same bytes and are created in half the time."""
     rows = []
     for (staged, final), together in groupby(steps, key=attrgetter("folders")):
         staged_cut, final_cut = name_begins(staged), name_begins(final)

@@ -29,9 +29,9 @@ class CommitSequence:
         dataset_urn: the dataset.
         steps: the steps, in execution order.
         close: called once every step is done and durable, to record that in the store.
-        lose: called with the error of a lost step. Records it in the store and returns the error to raise, with a
-            remedy.
-        fail: like `lose`, for a step that failed otherwise.
+        lose: called with the error of a lost step. Records the error in the store, and returns the error to raise, with
+            a remedy.
+        fail: like `lose`, for a step that failed for another reason.
     """
 
     dataset_urn: str

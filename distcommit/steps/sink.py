@@ -1,4 +1,4 @@
-"""Commit of a sink's prepared output as a commit step."""
+"""A commit step that commits a sink's prepared output."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ logger = logging.getLogger(__name__)
 class SinkCommitStep(CommitStep):
     """Passes the commit infos of one run for a branch of one dataset to the committer of the sink.
 
-    The target holds the proof. `commit` checks it in one transaction with the data, so `verify` always returns PENDING
-    and a replay commits again, which changes nothing. The step stores the sink's name, and the job's configuration
-    provides the sink of that name.
+    The target holds the proof that the step is done: `commit` checks it in one transaction with the data. So `verify`
+    always returns PENDING, and a replay commits again, which changes nothing if the data is committed. The step stores
+    the sink's name; the job's configuration provides the sink of that name.
     """
 
     type_name: ClassVar[str] = "sink-commit"
@@ -132,7 +132,7 @@ class SinkCommitStep(CommitStep):
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
         """Commit the steps of one sink with one call.
 
-        A step whose stored infos cannot be used fails alone, or holds the others back in an atomic group.
+        A step whose stored infos cannot be used fails alone. In an atomic group, the other steps wait for a later run.
         """
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
@@ -182,10 +182,10 @@ class SinkCommitStep(CommitStep):
         return [step._error(outcome) for step, outcome in zip(steps, outcomes, strict=True)]
 
     def withdraw(self) -> None:
-        """Roll the request back, also if it is already visible.
+        """Roll the commit back, even if it is already visible.
 
         Raises:
-            ConflictError: if it is committed and cannot be rolled back. Nothing changed.
+            ConflictError: if the commit cannot be rolled back. Nothing has changed.
         """
         self._roll_back("abort", lambda committer: committer.abort([self._current_request()]))
 
@@ -236,10 +236,10 @@ class SinkCommitStep(CommitStep):
         )
 
     def undo(self) -> None:
-        """Discard what the attempts have prepared at the target, after `withdraw` has rolled the commit back.
+        """Delete what the attempts have prepared at the target. Call it after `withdraw` has rolled the commit back.
 
         Raises:
-            DistcommitError: if this fails now. Calling again continues.
+            DistcommitError: if the deletion fails now. Calling again resumes.
         """
         if not self.prepared_by:
             return
@@ -276,8 +276,10 @@ _COUNTED_AS: Mapping[type, str] = {
 
 @contextmanager
 def open_committer(sink: OpensCommitter, context: CommitterContext) -> Iterator[SinkCommitter]:
-    """Open a committer and close it afterwards. An error on closing is only logged, because it does not affect the
-    commit."""
+    """Open a committer and close it after the block.
+
+    An error on closing is only logged, because the commit does not depend on it.
+    """
     try:
         committer = sink.open_committer(context)
     except Exception as error:

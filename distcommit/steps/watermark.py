@@ -1,4 +1,4 @@
-"""A move of a dataset's watermark as a commit step."""
+"""A commit step that moves a dataset's watermark."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class WatermarkStore(Protocol):
 class HighWatermarkCommitStep(CommitStep):
     """Moves a dataset's watermark from `low`, on which the work was planned, to `high`.
 
-    Proof: the stored watermark is at or past `high`, partition by partition. In a store that keeps watermarks itself
-    (`LogCommitStepStore`) the step is checked at the seal, joined with the moves of other partitions (`as_one_move`),
-    and applied by the record that closes the sequence. Other stores provide a `WatermarkStore`.
+    Proof that the step is done: the stored watermark is at or past `high`, partition by partition. `LogCommitStepStore`
+    keeps watermarks in its log. There the step is checked when it is sealed, joined with the moves of other partitions
+    (`as_one_move`), and applied by the record that closes the sequence. Other stores provide a `WatermarkStore`.
     """
 
     type_name: ClassVar[str] = "high-watermark"
@@ -91,14 +91,15 @@ class HighWatermarkCommitStep(CommitStep):
 def as_one_move(
     urn: str, moves: Sequence[WatermarkMove], stored: Watermark | None
 ) -> tuple[Watermark | None, Watermark | None]:
-    """Join the moves of one dataset, each of other partitions, into one move: the watermarks before and after.
+    """Join the moves of one dataset's partitions into one move: return the watermarks before and after.
 
-    Partitions without a move keep their positions. The watermark before is `stored` if all moves were planned on it, in
-    their own partitions. Otherwise it is the one that they were planned on, so that the comparison with the stored
-    watermark fails.
+    Partitions without a move keep their positions. If all moves were planned on `stored` in their own partitions, the
+    watermark before is `stored`. Otherwise it is the watermark that they were planned on, so that the comparison with
+    the stored watermark fails.
 
     Raises:
-        ConfigurationError: if a move is another dataset's, two move one partition, or their incarnations differ.
+        ConfigurationError: if a move belongs to another dataset, two moves concern one partition, or incarnations
+            differ.
     """
     if not moves:
         return stored, stored

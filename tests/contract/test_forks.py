@@ -25,8 +25,8 @@ class ByParity(ForkOperator):
 WHEN = {"x": {"column": "a", "op": "<", "value": 3}, "y": {"column": "a", "op": ">", "value": 1}}
 CASES: Mapping[str, Mapping[str, Any]] = {
     "all": {},
-    "first_match": {"when": WHEN, "otherwise": "z"},
-    "every_match": {"when": WHEN, "otherwise": "z"},
+    "first_match": {"when": {**WHEN, "z": {"column": "a", "op": "is_null"}}},
+    "every_match": {"when": {**WHEN, "z": {"column": "a", "op": "is_null"}}},
     "by_schema": {"requires": {"x": ["a"], "y": ["a", "b"], "z": []}},
     "python": {"class": f"{__name__}:ByParity"},
 }

@@ -348,7 +348,7 @@ def by_key(port: int) -> dict[str, Any]:
     return {
         "type": "first_match",
         "when": {"plain": {"column": "key", "op": "is_null"}},
-        "otherwise": "typed",
+        "unmatched": "typed",
         "branches": {
             "plain": {"sink": {"partition_by": None}},
             "typed": {"converters": [{"type": "avro", "registry": registry}], "sink": {"partition_by": None}},

@@ -33,7 +33,7 @@ FLOW: dict[str, Any] = {
     "fork": {
         "type": "every_match",
         "when": {"large": {"column": "n", "op": ">=", "value": 50}},
-        "otherwise": "small",
+        "unmatched": "small",
         "branches": {
             "large": {
                 "converters": [{"type": "explode", "column": "tags"}, {"type": "drop", "columns": ["kafka_offset"]}],

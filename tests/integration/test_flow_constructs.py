@@ -37,7 +37,7 @@ FIRST_MATCH: dict[str, Any] = {
         "deleted": {"column": "is_deleted", "op": "==", "value": True},
         "large": {"column": "amount", "op": ">=", "value": 50},
     },
-    "otherwise": "rest",
+    "unmatched": "rest",
 }
 OWN_FORK = {"type": "python", "class": "tests.integration.custom_fork:ByAmount", "options": {"least": 50}}
 PLACE = ["kafka_partition", "kafka_offset"]
@@ -145,7 +145,7 @@ def require_exact(job: KafkaJob, branches: Sequence[str]) -> None:
     audit = job.audit()
     for branch in branches:
         rows = [row for row in audit.partitions if row.branch == branch]
-        assert sum(row.published + row.filtered for row in rows) == job.produced, branch
+        assert sum(row.published + row.rejected + row.filtered for row in rows) == job.produced, branch
     audit.partitions = []
     assert audit.exact, audit
 
@@ -213,13 +213,18 @@ def typed_published(output: Path) -> Found:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "fork",
-    [pytest.param(FIRST_MATCH, id="first match"), pytest.param(OWN_FORK, id="own class")],
+    [
+        pytest.param(FIRST_MATCH, id="first match"),
+        pytest.param({**FIRST_MATCH, "unmatched": "drop"}, id="unmatched records dropped"),
+        pytest.param(OWN_FORK, id="own class"),
+    ],
 )
 def test_typed_checked_and_forked_records_have_one_outcome_in_spite_of_kills(
     fork: dict[str, Any], tmp_path: Path
 ) -> None:
-    chance = random.Random(1)
-    sections = {**TYPED, "fork": {**fork, "branches": BRANCHES}, "commit": {"min_interval_ms": 60_000}}
+    chance, drops = random.Random(1), fork.get("unmatched") == "drop"
+    branches = {name: branch for name, branch in BRANCHES.items() if not (drops and name == "rest")}
+    sections = {**TYPED, "fork": {**fork, "branches": branches}, "commit": {"min_interval_ms": 60_000}}
     with kafka_job(tmp_path, {f"t{n:02d}": 1 for n in range(12)}, **sections) as job:
         sent: Sent = []
 
@@ -234,8 +239,10 @@ def test_typed_checked_and_forked_records_have_one_outcome_in_spite_of_kills(
         job.run()
         expected = typed_expected(sent)
         assert all(expected.values()), "some in each branch, and some errors"
+        if drops:
+            expected["rest"].clear()
         assert typed_published(tmp_path / "output") == expected
-        require_exact(job, [*BRANCHES])
+        require_exact(job, [*branches])
 
 
 MESSAGES = ("message Order { int64 id = 1; }", "message Order { int64 id = 1; string note = 2; }")

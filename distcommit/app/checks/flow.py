@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from distcommit.app.job_file.config import JobConfig
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.pipeline.task_flow import Branch, FlowColumns, Stage, TaskFlow
+from distcommit.pipeline.task_flow import DROP, REJECT, Branch, FlowColumns, Stage, TaskFlow
 from distcommit.schemas.columns import UNKNOWN, Columns
 
 _SHOWN_ELSEWHERE = {"type", "level", "on_failure"}
@@ -97,18 +97,23 @@ def describe_flow(config: JobConfig) -> FlowDescription:
     reached = begin.after(flow.stages)
     fork = None
     if flow.fork is not None:
-        nowhere = f"sent nowhere: {_OUTCOMES[flow.on_rejected]}"
-        fork = FlowPart("fork", _type_of(flow.fork), _settings(flow.fork), nowhere)
+        fork = FlowPart("fork", _type_of(flow.fork), _settings(flow.fork), f"unmatched: {_unmatched(flow)}")
     return FlowDescription(
         config.job, parts, fork, [_branch(branch, reached) for branch in flow.branches], _errors(flow)
     )
+
+
+def _unmatched(flow: TaskFlow) -> str:
+    if flow.unmatched == REJECT:
+        return _OUTCOMES[flow.on_rejected]
+    return _OUTCOMES["drop"] if flow.unmatched == DROP else f"to branch {flow.unmatched}"
 
 
 def _errors(flow: TaskFlow) -> FlowPart | None:
     stages = [stage for chain in (flow.stages, *(branch.stages for branch in flow.branches)) for stage in chain]
     diverts = any(stage.is_mandatory and stage.on_failure == "divert" for stage in stages)
     optional = any(branch.optional for branch in flow.branches)
-    if not (diverts or optional) and (flow.fork is None or flow.on_rejected != "divert"):
+    if not (diverts or optional) and (flow.fork is None or flow.unmatched != REJECT or flow.on_rejected != "divert"):
         return None
     settings = f"format: {flow.errors.format}; records as they were read, with construct and reason"
     return FlowPart("error branch", flow.errors.name, settings)

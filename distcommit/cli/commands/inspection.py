@@ -12,15 +12,18 @@ from typing import Annotated
 import typer
 
 from distcommit.app.inspection.datasets import Query, SortBy, Status
+from distcommit.app.inspection.run_settings import read_run_settings
 from distcommit.app.inspection.runs import RunStatus, filter_runs
 from distcommit.app.inspection.status import listed
 from distcommit.app.stored_job import StoredJob
 from distcommit.cli.options import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
-from distcommit.cli.views.runs_view import recorded_run_view, runs_view
+from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view, runs_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_parts import LISTED
+from distcommit.core.errors import ConfigurationError
+from distcommit.engine.clock import SystemClock
 
 
 def _one_of(does: str, words: type[StrEnum]) -> str:
@@ -98,13 +101,27 @@ def runs(
         list[RunStatus] | None, typer.Option("--status", metavar="STATUS", help=_one_of("Filter", RunStatus))
     ] = None,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="List the N newest runs; 0 lists all.")] = 20,
+    settings: Annotated[bool, typer.Option("--settings", help="Show the settings of run EPOCH.")] = False,
+    compare: Annotated[
+        int, typer.Option(min=0, metavar="OTHER", help="Show the settings of EPOCH that differ from run OTHER.")
+    ] = 0,
     watch: Watch = 0,
 ) -> None:
-    """List runs and how they ended, or show one run.
+    """List runs and how they ended, or show one run or its settings.
 
     Reads only; safe beside a live run.
     """
-    if epoch is None:
+    if settings or compare:
+        if epoch is None:
+            raise ConfigurationError(
+                "--settings and --compare need the epoch of a run",
+                id="ARGUMENT_INVALID",
+                expected="runs JOB.yaml EPOCH --settings",
+                found="no EPOCH",
+            )
+        shown = read_run_settings(job.open_store(create=False), epoch, SystemClock(), compared_epoch=compare)
+        terminal.show(shown, run_settings_view)
+    elif epoch is None:
         for result in terminal.watched(job.runs, every_s=watch):
             terminal.show(filter_runs(result, tuple(status or ()), limit), runs_view)
     else:

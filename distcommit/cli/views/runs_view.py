@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
+from distcommit.app.inspection.run_settings import RunSettingsResult
 from distcommit.app.inspection.runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
 from distcommit.cli.views.run_lines import clock_time, flow_table
 from distcommit.cli.views.view_parts import (
@@ -18,6 +19,7 @@ from distcommit.cli.views.view_parts import (
     bad_verdict,
     fact_table,
     good_verdict,
+    new_table,
     page,
     reasons_table,
     short,
@@ -150,3 +152,19 @@ def _began(row: RunRow) -> str:
 
 def _took(row: RunRow) -> str:
     return f"{(row.ended_ms - row.began_ms) / 1000:,.1f} s" if row.ended_ms else ""
+
+
+def run_settings_view(result: RunSettingsResult) -> RenderableType:
+    """Show the settings of a run, or the settings in which two runs differ."""
+    if result.compared_epoch and not result.settings:
+        return f"runs {result.epoch} and {result.compared_epoch} have the same settings"
+    columns = (f"run {result.epoch}", f"run {result.compared_epoch}") if result.compared_epoch else ("value",)
+    table = new_table("setting", *columns)
+    for row in result.settings:
+        values = (row.value, row.compared_value)[: len(columns)]
+        table.add_row(escape(row.setting), *("-" if value is None else escape(_shown_value(value)) for value in values))
+    return table
+
+
+def _shown_value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -12,7 +11,6 @@ from pydantic import Field
 
 from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.settings import ForkOperatorSettings
-from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.schemas.columns import Columns, named_schema
 
 
@@ -23,19 +21,12 @@ class ByCondition(ForkOperatorSettings):
 
     Attributes:
         when: `{BRANCH: CONDITION}`.
-        otherwise: the branch of records that meet no condition. Without it they are rejected.
     """
 
     when: dict[str, Condition] = Field(min_length=1)
-    otherwise: str | None = None
-
-    @rule
-    def _has_one_rule_for_each_branch(self) -> Iterator[SettingError]:
-        if self.otherwise in self.when:
-            yield SettingError("must not be a branch of when", "otherwise")
 
     def named_branches(self) -> frozenset[str] | None:
-        return frozenset(self.when) | ({self.otherwise} if self.otherwise is not None else set())
+        return frozenset(self.when)
 
     def accepts(self, branch: str, schema: pa.Schema) -> bool:
         """Return True.
@@ -58,14 +49,6 @@ class ByCondition(ForkOperatorSettings):
             branch: condition.is_true(batch, self.type) for branch, condition in self.when.items() if branch in branches
         }
 
-    def with_otherwise(
-        self, chosen: Mapping[str, pa.BooleanArray], unmatched: pa.BooleanArray, branches: Sequence[str]
-    ) -> Mapping[str, pa.BooleanArray]:
-        """Return the choice with the unmatched rows added to `otherwise`."""
-        if self.otherwise is None or self.otherwise not in branches:
-            return chosen
-        return {**chosen, self.otherwise: unmatched}
-
 
 class FirstMatch(ByCondition):
     """Fork that sends each record to the first branch in `when` whose condition it meets."""
@@ -77,7 +60,7 @@ class FirstMatch(ByCondition):
         for branch, meets in self.matching_rows(batch, branches).items():
             chosen[branch] = pc.and_(unmatched, meets)
             unmatched = pc.and_not(unmatched, meets)
-        return self.with_otherwise(chosen, unmatched, branches)
+        return chosen
 
 
 class EveryMatch(ByCondition):
@@ -86,6 +69,4 @@ class EveryMatch(ByCondition):
     type: Literal["every_match"] = "every_match"
 
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
-        chosen = self.matching_rows(batch, branches)
-        unmatched = reduce(pc.and_not, chosen.values(), pa.repeat(True, batch.num_rows))
-        return self.with_otherwise(chosen, unmatched, branches)
+        return self.matching_rows(batch, branches)

@@ -1,4 +1,4 @@
 """Shared parts of the converters that use a schema registry: the client, the wire format, policies and decoders.
 
-Must not know which section of a job file asked. Start reading at `converter`, then `wire`, then `policy`.
+This package must not depend on the sections of a job file. Start reading at `converter`, then `wire`, then `policy`.
 """

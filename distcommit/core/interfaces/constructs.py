@@ -206,7 +206,8 @@ class ForkOperator(ABC):
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         """Return for each branch its rows (null means no), or None for all rows.
 
-        A row that goes to no branch is rejected by the fork. A branch that the job does not have fails the work unit.
+        `fork.unmatched` of the job file says what happens to a row without a branch. A branch that the job does not
+        have fails the work unit.
 
         Args:
             batch: the records.

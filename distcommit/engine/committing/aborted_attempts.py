@@ -1,9 +1,10 @@
-"""Aborted attempts: the sink's committer discards their data at a target, once no sequence can contain them.
+"""Aborted attempts: delete their data at the sinks' targets once no commit sequence can contain them.
 
-For sinks that leave something at the target before the commit, each attempt is noted durably beside its staging folder
-before its writers open. The note is removed before the first step of a sequence that contains the attempt is executed.
-So a noted attempt that can no longer be sealed is aborted: of this run, ended attempts at datasets that are DONE; of
-older runs, all attempts in a bucket that has nothing pending, quarantined or revoking of that epoch.
+Some sinks leave data at the target before the commit. For these sinks a task writes a marker file beside the attempt's
+staging folder, durably, before it opens a writer. The committer deletes the marker of an attempt before it executes the
+first step of the sequence that contains the attempt. A marker that remains therefore belongs to an aborted attempt as
+soon as the attempt cannot be sealed any more: in this run when its dataset is DONE, and for older runs when the bucket
+has no pending, quarantined or revoking sequence of that run.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[SequenceName, Sequence[CommitStep]]) -> None:
-    """Remove the notes of attempts contained in these sequences, durably. Must precede the execution of any step.
+    """Delete the marker files of the attempts in these sequences, durably. Call it before any step is executed.
 
     Raises:
-        OSError: if notes cannot be removed; nothing may be executed then.
+        OSError: if a marker cannot be deleted. No step may be executed then.
     """
     winners: dict[int, set[str]] = {}
     for name, steps in loaded.items():
@@ -54,10 +55,11 @@ def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[Seque
 
 
 def discard_aborted(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
-    """Discard this run's ended and aborted attempts at work units whose datasets are DONE.
+    """Delete target data of this run's finished, aborted attempts at work units whose datasets are DONE.
 
     Returns:
-        staging folders (relative to the staging root) of attempts that are not settled; they must stay.
+        staging folders, relative to the staging root, of attempts whose data could not be deleted yet. Keep these
+        folders.
     """
     if not settings.flow.discarding:
         return []
@@ -78,12 +80,14 @@ def discard_aborted(settings: RunSettings, bucket: int, work_units: Iterable[str
 
 
 def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates) -> int:
-    """Sweep a bucket's attempts of an older run that has nothing pending, quarantined or revoking in it: at targets
-    first, then in staging. If a target cannot be reached, everything stays for the next run.
+    """Delete the data of an older run's attempts in one bucket, at the targets first, then in staging.
+
+    The older run must have no pending, quarantined or revoking sequence in the bucket. If a target cannot be reached,
+    nothing is deleted, and the next run repeats the sweep.
 
     Args:
-        settings: the run.
-        epoch: of the older run.
+        settings: settings of this run.
+        epoch: epoch of the older run.
         bucket: the bucket.
         past_states: task states of past runs, shared by all buckets of the caller.
 
@@ -104,7 +108,6 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
 
 
 def _discard(settings: RunSettings, aborted: Sequence[NotedAttempt], states: Mapping[str, TaskState]) -> bool:
-    """Discard attempts at all their sinks, and return whether all of it succeeded."""
     all_discarded, context = True, step_context(settings).for_committers
     for name in sorted({name for note in aborted for name in note.sinks}):
         attempts = [_lost_attempt(note, states.get(note.attempt), name) for note in aborted if name in note.sinks]

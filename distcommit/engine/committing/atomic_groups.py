@@ -1,9 +1,8 @@
-"""Atomic commit groups: of a job that publishes all datasets or none, each commit group is published whole or not at
-all.
+"""Atomic commit groups: for a job that publishes all datasets or none, a target commits each commit group as a whole.
 
-After the run's decision a target commits all members of a group at once, or none. Membership is computed from the fold
-and never stored, so that replay, twins and zombies agree. A released dataset leaves its group (accepted or abandoned),
-or is tried again with the others (retry).
+After the run's decision a target commits all members of a group in one transaction. The members are computed from the
+log each time and are never stored, so every process that replays the log sees the same group. If an operator accepts or
+abandons a quarantined dataset, the dataset leaves its group. If the operator retries it, it stays.
 """
 
 from __future__ import annotations
@@ -33,8 +32,11 @@ def build_execution(
     *,
     verify_first: bool,
 ) -> tuple[Execution, dict[SequenceName, HeldBackError]]:
-    """Return the execution of sequences that `fold` shows, and the sequences that are held back because another member
-    of their group is not in `loaded`: it is quarantined, being abandoned, or cannot be read."""
+    """Return the execution of the loaded sequences, and an error for each sequence that must wait for its group.
+
+    A sequence waits if another member of its group is not in `loaded`, because that member is quarantined, is being
+    abandoned, or cannot be read.
+    """
     groups_by_sequence = _groups_by_sequence(groups, fold)
     missing_member = {complete: name for name, complete in groups_by_sequence.items() if name not in loaded}
     held_back = {

@@ -1,4 +1,4 @@
-"""Clean-up of files that committers leave: output probes and task output. Failures are left to the next run."""
+"""Delete files that committers leave behind: output probes and task output. The next run repeats a failed deletion."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class RemoveProbes(IoRequest):
-    """Deletes output probes of dead committers, for many buckets with one listing: the folders may be large.
+    """I/O request: delete the output probes of dead committers. Requests of many buckets share one listing.
 
-    A dead committer's bucket has a pending sequence, so it is enough to ask before such a sequence is taken over. A
-    live committer whose probe is deleted takes that for an outage, and waits.
+    Send it for a bucket before a pending sequence is taken over: a dead committer's bucket always has one. If a live
+    committer loses its probe, that committer reports an outage and tries again.
     """
 
     def __init__(self, context: StepContext, bucket: int) -> None:

@@ -82,20 +82,21 @@ def record_failures(
     replaying: bool,
     last: bool,
 ) -> BatchedWork[dict[str, Failure]]:
-    """Report failed sequences, and record them in the log. A lost sequence is quarantined at once. Any other failure
-    counts as this run's attempt only in replay, and only if neither an outage nor this program's version or sink
-    settings caused it.
+    """Report failed sequences and record them in the bucket's log.
+
+    A lost sequence is quarantined at once. Any other failure counts as a failed attempt only in replay, and only if no
+    outage, program version or sink setting caused it.
 
     Args:
         log: log of the bucket.
-        settings: the run.
+        settings: settings of the run.
         context: file system and roots of the steps.
         bucket: the bucket.
         failed: error of each sequence.
         loaded: steps of the sequences whose steps could be read.
-        tally: gets counts, reasons and events.
+        tally: receives counts, reasons and events.
         replaying: whether an older run sealed the sequences.
-        last: whether no later call of this run tries them again; then pending sequences are recorded with their reason.
+        last: whether this run does not try the sequences again. If so, the reason why they stay pending is recorded.
 
     Returns:
         the failures, by dataset.

@@ -1,10 +1,10 @@
-"""Commit work on one bucket: poll task states, seal, execute, close, clean up.
+"""The committer of one bucket: poll task states, then seal, execute and close sequences, then clean up.
 
-Any number of committers may work on one bucket at a time; the bucket's log orders them. A half-finished commit is
-completed by a twin, the drain, or the next run.
+Several committers may work on the same bucket at the same time; the bucket's log decides which of their records are
+valid. If a process dies in the middle of a commit, another committer, the drain or the next run completes the commit.
 
-Committers of several buckets run in lockstep (`core.support.io_batching`): their log segments, effects and syncs are
-batched, so that all of them together need as many disk barriers as one.
+Committers of several buckets run together (`core.support.io_batching`). Their log segments, renames and syncs are
+batched, so that all buckets together need as many disk barriers as one.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _RELEASE = "restore the missing data and release the dataset with retry, or acce
 
 
 class BucketCommitter:
-    """The commit work on one bucket in one run.
+    """The committer of one bucket in one run.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         bucket: the bucket.
         observer: receives events of sealed, done and quarantined sequences.
-        plans: plans of the bucket's datasets; empty if only older sequences are replayed.
+        plans: plans of the bucket's datasets; empty if the committer only replays older sequences.
         tables: task states, shared by all committers of a task.
 
     Attributes:
@@ -76,7 +76,7 @@ class BucketCommitter:
         self._built: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add task states that this task has put under that file name, so that they are not read back."""
+        """Add task states that this task wrote to the file `name`, so that the committer does not read the file."""
         self._open.add_states(name, states)
 
     def poll_states(self) -> list[TaskState]:
@@ -88,16 +88,17 @@ class BucketCommitter:
         return self._open.poll_states()
 
     def commit_ready(self, *, ended: bool) -> BatchedWork[None]:
-        """Seal datasets that are complete; then execute, close and clean up the sequences sealed here. With
-        at-least-once, complete datasets are published first, then sealed and closed by one record.
+        """Seal the datasets that are complete. Then execute, close and clean up the sequences sealed here.
+
+        With at-least-once, complete datasets are published first, then sealed and closed by one record.
 
         Args:
-            ended: whether ingest had ended before this call. Then missing attempts count as failed, and sequences of
-                this run that others sealed are taken over.
+            ended: whether ingest had ended before this call. If so, missing attempts count as failed, and the committer
+                takes over sequences of this run that other processes sealed.
 
         Raises:
-            FencedError: if a newer run has fenced the bucket; nothing more was sealed.
-            DistcommitError, OSError: if the store cannot be read or written; the next call resumes.
+            FencedError: if a newer run has fenced the bucket. No further sequence was sealed.
+            DistcommitError, OSError: if the store cannot be read or written. Calling again resumes.
         """
         fold = self.log.refresh()
         require_fence(fold, self._settings.epoch, self.log.folder)
@@ -114,10 +115,7 @@ class BucketCommitter:
             yield from self.publish(take_over=ended)
 
     def publish(self, *, take_over: bool) -> BatchedWork[None]:
-        """Execute and close pending sequences of this run: those sealed here, or all of them with `take_over`.
-
-        Must follow `commit_ready`, whose last view of the log it uses.
-        """
+        """Execute and close pending sequences of this run: the ones sealed here, or all of them with `take_over`."""
         fold = self.log.latest()
         own = [item.sequence for item in fold.pending() if item.sequence.epoch == self._settings.epoch]
         sequences = [item for item in own if take_over or sequence_name(item) in self._sealed_here]
@@ -127,10 +125,10 @@ class BucketCommitter:
         self._clean_up(fold)
 
     def replay(self, decided_epochs: frozenset[int]) -> BatchedWork[None]:
-        """Finish sequences that older runs sealed: verify every step, execute missing ones, close.
+        """Finish the sequences that older runs sealed: verify every step, execute the missing ones, close.
 
-        Held sequences without a decision are dropped. A lost step quarantines the dataset at once, another failure
-        after `max_attempts` runs; an outage does not count as an attempt.
+        A held sequence is dropped unless its run decided to publish. A lost step quarantines the dataset at once. Any
+        other failure quarantines it after `max_attempts` failed runs; an outage does not count.
         """
         settings = self._settings
         pending = [opened for opened in self.log.refresh().pending() if settings.replays(opened.sequence)]
@@ -143,15 +141,17 @@ class BucketCommitter:
         yield from self._execute_and_close(to_execute, self.log.refresh(), verify_first=True)
 
     def count_outcomes(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
-        """After the drain: count the outcome of each dataset of the plan, and return it."""
+        """Count the outcome of each planned dataset after the drain, and return the outcomes as rows."""
         return count_outcomes(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def count_held(self, plans: Iterable[DatasetPlan], tally: Tally) -> list[TableRow]:
-        """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
+        """Count the outcomes on which the decision of an all-or-none job depends, and return them as rows. Call it
+        after the drain.
+        """
         return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally) -> BatchedWork[None]:
-        """In the drain: record which datasets of the plan this run failed to read. Raises as `commit_ready`."""
+        """Record the planned datasets that this run failed to read. The drain calls it. Raises like `commit_ready`."""
         yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
     # -- sealing
@@ -172,8 +172,10 @@ class BucketCommitter:
         return sequences
 
     def _seal(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
-        """Write the sequences ahead, as one record; with at-least-once the record also closes them. Sequences that
-        another committer sealed first are left to it."""
+        """Write the sequences ahead as one record, which also closes them with at-least-once.
+
+        If another committer has sealed one of the sequences, that committer executes it.
+        """
         own = {sequence_name(sequence): sequence for sequence in sequences}
         if not sequences:
             return self.log.latest()
@@ -196,8 +198,10 @@ class BucketCommitter:
     # -- executing and closing
 
     def _publish_unsealed(self, sequences: list[SealedSequence]) -> BatchedWork[Fold]:
-        """At-least-once: execute unsealed steps, make the effects durable, then move the watermarks. If the process
-        dies in between, no record names the files, and the next run reads their records again."""
+        """At-least-once: execute the steps, make their effects durable, then move the watermarks.
+
+        If the process dies in between, the next run reads the records again and publishes them twice.
+        """
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
         self.tally.add(_executed(outcomes))
@@ -267,7 +271,7 @@ class BucketCommitter:
             self.tally.observe(SequenceDone(done.dataset_urn, done.epoch, done.records, done.files, now_ms))
 
     def _steps_of(self, sequence: SealedSequence) -> list[CommitStep]:
-        """Return the steps of a sequence: as built here, if it is the same sequence, else loaded from the log."""
+        """Return the steps of a sequence: objects built here for the same sequence, or loaded from the log."""
         built = self._built.pop(sequence_name(sequence), None)
         if built is not None and built[0] == sequence:
             return built[1]
@@ -284,7 +288,7 @@ class BucketCommitter:
         self.tally.add(RunCounts(sequences_dropped=len(names)))
 
     def _clean_up(self, fold: Fold) -> None:
-        """Remove published datasets from the open ones, and delete their attempts' files."""
+        """Close published datasets in this committer and delete the files of their attempts."""
         swept = remove_task_output(self._settings, self._bucket, self._open.settle(fold))
         self.tally.add(RunCounts(files_swept=swept))
 
@@ -302,7 +306,7 @@ def _executed(outcomes: Outcomes[SequenceName]) -> RunCounts:
 
 
 def _lost_error(error: LostError) -> LostError:
-    """Return the error of a lost step with a remedy. A remedy that names the release is kept."""
+    """Return the error of a lost step, with a remedy if it has none that names the release command."""
     is_named = "release the dataset" in error.todo
     todo = error.todo if is_named else ("" if "To do: " in error.found else _RELEASE)
     return LostError(error.what, id=error.id, expected=error.expected, found=error.found, todo=todo, **error.ids)

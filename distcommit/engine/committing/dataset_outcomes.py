@@ -1,4 +1,4 @@
-"""The outcome of each dataset of a plan, from the bucket's log and the committer's notes."""
+"""The outcome of each planned dataset, computed from the bucket's log and from `DatasetNotes`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class DatasetNotes:
-    """Facts about datasets that a committer knows and the log does not contain, by dataset.
+    """Facts by dataset that the committer knows and the log does not contain.
 
     Attributes:
-        nothing: why this run commits nothing of it, and whether that is a failure.
-        unpublished: with at-least-once, why it could not be published; with a publisher that replaces, why its
-            replacement could not be staged.
-        unfinished: why its sequence could not be finished.
+        nothing: why this run commits nothing of the dataset, and whether the cause is a failure.
+        unpublished: with at-least-once, why the dataset could not be published. With a publisher that replaces files,
+            why the replacement could not be staged.
+        unfinished: why the dataset's sequence could not be finished.
     """
 
     not_committed: Mapping[str, tuple[str, bool]]
@@ -39,19 +39,19 @@ class DatasetNotes:
 def count_outcomes(
     fold: Fold, epoch: int, bucket: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally
 ) -> list[TableRow]:
-    """After the drain: count the outcome of each dataset of the plan, and return it."""
+    """Count the outcome of each planned dataset after the drain, and return the outcomes as rows."""
     return _count([_outcome_of(plan, fold, epoch, bucket, notes) for plan in plans], tally)
 
 
 def count_held(
     fold: Fold, epoch: int, bucket: int, plans: Iterable[DatasetPlan], notes: DatasetNotes, tally: Tally
 ) -> list[TableRow]:
-    """Job-level, after the drain: count the outcomes on which the driver's decision depends, and return them."""
+    """Count the outcomes on which the decision of an all-or-none job depends, and return them as rows."""
     return _count([_held_of(plan, fold, epoch, bucket, notes) for plan in plans], tally)
 
 
 def outcomes_of_open(fold: Fold, bucket: int) -> Iterator[TableRow]:
-    """Yield the outcomes of sequences that stay open after replay."""
+    """Yield the outcomes of sequences that are still open after replay."""
     for state in fold.datasets.values():
         if state.open is not None:
             yield outcome_row(

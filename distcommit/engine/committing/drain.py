@@ -1,5 +1,6 @@
-"""The drain: commit work that ingest has left in the buckets is sealed, executed and closed, whichever task began
-it."""
+"""The drain: after ingest, seal, execute and close the sequences that remain in the buckets, whichever task sealed
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def drain_partition(settings: RunSettings, partition: int) -> Report:
 
 
 def publish_partition(settings: RunSettings, partition: int) -> Report:
-    """After the driver's decision: execute and close the held sequences of the partition's buckets."""
+    """Execute and close the held sequences of the partition's buckets, after the driver has decided to publish."""
     return _finish(settings, partition, seal=False)
 
 
@@ -83,13 +84,13 @@ def _finish(settings: RunSettings, partition: int, *, seal: bool) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class _BucketResult:
-    """One try at draining a bucket.
+    """The result of draining a bucket once.
 
     Attributes:
-        work: report of this try.
-        outcome: outcomes of the bucket's datasets.
-        is_complete: whether nothing is left that this run can finish.
-        rows: outcomes of the bucket's datasets.
+        work: report of this call.
+        outcome: counted outcomes of the bucket's datasets.
+        is_complete: whether this run has finished all that it can finish.
+        rows: outcomes of the bucket's datasets as rows.
     """
 
     work: Report
@@ -100,7 +101,7 @@ class _BucketResult:
 
 @dataclass(frozen=True, slots=True)
 class _SnapshotBase:
-    """The job log, and the manifest of the previous snapshot, on which reported log heads and snapshots are based."""
+    """The job log and the previous snapshot's manifest: reported log heads and snapshot deltas are based on them."""
 
     job_fold: Fold
     manifest: SnapshotManifest | None
@@ -108,8 +109,7 @@ class _SnapshotBase:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionInputs:
-    """Inputs that a partition reads once for all of its buckets. `ended`: whether ingest has ended, read before
-    anything else."""
+    """Inputs that a partition reads once for all of its buckets. `ended` (whether ingest has ended) is read first."""
 
     plans: PlanReader
     task_states: TaskStateTables
@@ -125,8 +125,10 @@ def _finish_bucket(
     *,
     seal: bool,
 ) -> BatchedWork[_BucketResult]:
-    """Seal and publish the remaining sequences of a bucket. Report its log head, unless the log lacks the head that the
-    job log recorded."""
+    """Seal and publish the remaining sequences of a bucket, and report its log head.
+
+    The head is not reported if the log is shorter than the head that the job log has recorded.
+    """
     last = anchor.job_fold.heads.get(bucket)
     store, committer = settings.store, None
     work, outcome = Tally(), Tally()

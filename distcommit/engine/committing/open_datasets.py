@@ -1,4 +1,4 @@
-"""The datasets of a bucket that this run has planned and not published yet, with the task states of their attempts."""
+"""The datasets of a bucket that this run has planned and not yet published, with the task states of their attempts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ logger = logging.getLogger(__name__)
 
 
 class OpenDatasets:
-    """Plans of a bucket, removed once published or once it is certain that nothing will be committed of them.
+    """The open plans of a bucket. A plan is removed once its dataset is published, or cannot be committed in this run.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         bucket: the bucket.
         plans: plans of the bucket's datasets.
-        tables: task states, shared by the buckets of a task; None for own ones.
+        tables: task states shared by the buckets of a task; None to read them here.
 
     Attributes:
-        nothing: by dataset, why this run will commit nothing, and whether that is a failure.
+        nothing: by dataset, why this run will commit nothing, and whether the cause is a failure.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class OpenDatasets:
         return bool(self._plans)
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
-        """Add task states that this task has put under that file name, so that they are not read back."""
+        """Add task states that this task wrote to the file `name`, so that the file is not read."""
         self._reader.add_states(name, states)
 
     def poll_states(self) -> list[TaskState]:
@@ -62,7 +62,7 @@ class OpenDatasets:
         return states
 
     def _new_states(self) -> list[TaskState]:
-        """Return new task states. A corrupt file is skipped: its work units count as unfinished."""
+        """Return new task states. A corrupt file is skipped, and its work units count as unfinished."""
         try:
             return self._reader.poll()
         except CorruptError as error:
@@ -73,11 +73,12 @@ class OpenDatasets:
     def ready(
         self, fold: Fold, context: StepContext, *, ended: bool
     ) -> Iterator[tuple[DatasetPlan, Ready, StagedFiles]]:
-        """Yield datasets that are ready and may be sealed, with their staged files. Datasets of which nothing will be
-        committed are moved to `nothing`.
+        """Yield the datasets that may be sealed now, with their staged files.
+
+        Datasets that cannot be committed in this run are moved to `nothing`.
 
         Args:
-            fold: view of the bucket's log.
+            fold: state of the bucket's log.
             context: file system and roots of the steps.
             ended: whether ingest has ended, so that missing attempts count as failed.
         """

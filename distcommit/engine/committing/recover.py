@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class _ReplayObserver:
-    """Collects the outcomes of the sequences that a bucket's committer replays, and passes its events on."""
+    """Collects the outcomes of the sequences that a bucket's committer replays, and forwards its events."""
 
     def __init__(self, bucket: int, observer: Observer) -> None:
         self._bucket, self._observer = bucket, observer
@@ -52,18 +52,20 @@ class _ReplayObserver:
 
 
 class RecoverReport(msgspec.Struct, frozen=True):
-    """The recovery of one partition or one bucket, or of all."""
+    """The result of recovery: of one bucket, of one partition, or the sum of all."""
 
     report: Report
     """Counts and reasons."""
     oldest_held_epoch: int = 0
     """Oldest epoch of a held sequence; 0 if there is none."""
     dead_epoch: int = 0
-    """Of all: the epoch of the run before, if its end is not in the job log; else 0."""
+    """In the sum of all: epoch of the previous run if the job log does not contain its end; else 0."""
 
 
 def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
-    """Fence, replay and sweep the partition's buckets. A bucket that cannot be read is reported; others continue."""
+    """Fence, replay and sweep the partition's buckets. A bucket that cannot be read is reported; the other buckets
+    continue.
+    """
     tally = Tally()
     reports: list[RecoverReport] = []
     store, recorder = settings.store, TaskRecorder(settings, "recover", partition)
@@ -95,7 +97,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
 
 
 def delete_superseded_files(settings: RunSettings, partition: int) -> RecoverReport:
-    """Delete superseded published files of the partition's datasets. Must follow the run's CUT 1."""
+    """Delete superseded published files of the partition's datasets. Call it after the run has recorded CUT 1."""
     tally = Tally()
     states: dict[int, Mapping[str, DatasetState]] = {}
     for bucket in settings.buckets_of(partition):
@@ -123,10 +125,10 @@ def oldest_held(reports: Iterable[RecoverReport]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _RecoveryContext:
-    """Inputs that a partition reads once, before its buckets.
+    """Inputs that a partition reads once, before it recovers its buckets.
 
     Attributes:
-        job_fold: view of the job log, with this run's own fence.
+        job_fold: state of the job log, which includes this run's fence.
         staged: epochs that have staged files.
         ended_epoch: the newest run that has marked its end in the output.
         manifest: manifest of the previous snapshot.
@@ -141,12 +143,13 @@ class _RecoveryContext:
 
 
 def _job_fold(settings: RunSettings) -> Fold:
-    """Return a view of the job log that contains this run's own fence: only then can a sequence that is not decided in
-    it never be decided.
+    """Return the state of the job log, which must include this run's fence.
+
+    Only then is it certain that an older run without a decision in the log can never decide to publish.
 
     Raises:
         FencedError: if a newer run has fenced the job log.
-        TransientError: if this executor's view of the log is older than the run.
+        TransientError: if this executor reads a job log without this run's fence.
     """
     log = settings.store.job_log(settings.epoch)
     fold = log.refresh()
@@ -166,8 +169,11 @@ def _job_fold(settings: RunSettings) -> Fold:
 def _recover_bucket(
     settings: RunSettings, recovery: _RecoveryContext, bucket: int, recorder: TaskRecorder
 ) -> BatchedWork[RecoverReport]:
-    """Recover one bucket. A lost tail, or an output older than the log, is detected before anything is done. The
-    outcomes of replayed datasets are added to `recorder`."""
+    """Recover one bucket, and add the outcomes of replayed datasets to `recorder`.
+
+    A log that has lost its newest segments, or an output that is older than the log, is detected before anything
+    changes.
+    """
     store, tally = settings.store, Tally()
     committer: BucketCommitter | None = None
     oldest = 0
@@ -209,8 +215,10 @@ def _recover_bucket(
 
 
 def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) -> int:
-    """Delete task output of older runs in buckets above the current number of buckets: every dataset was idle when the
-    number was changed. Return the number of deleted files."""
+    """Delete the task output of older runs in buckets whose number is now too high. Return the number of deleted files.
+
+    The number of buckets changes only while every dataset is idle, so no sequence needs this output.
+    """
     fs, root = settings.store.fs, settings.store.roots.staging
     older = [epoch for epoch in recovery.staged if epoch < settings.epoch]
     removed_buckets = [
@@ -220,7 +228,7 @@ def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) 
 
 
 def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> int:
-    """Sweep as `sweep_aborted`. A link or mount that leads out of staging stops the sweep of its bucket alone."""
+    """Call `sweep_aborted`. A link or mount that leads out of the staging root stops the sweep of this bucket alone."""
     try:
         return sweep_aborted(settings, epoch, bucket, past)
     except OutsideRootError as error:
@@ -229,7 +237,7 @@ def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> 
 
 
 def _as_recovery(done: Tally) -> Report:
-    """Return a committer's counts and reasons as those of recovery."""
+    """Return the committer's counts and reasons as counts and reasons of recovery."""
     counts = replace(
         done.counts.only(*EXECUTION_COUNTS, "sequences_dropped", "datasets_quarantined", "files_swept"),
         sequences_replayed=done.counts.datasets_committed,

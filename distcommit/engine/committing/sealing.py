@@ -1,4 +1,4 @@
-"""Builds the sequence of commit steps of a dataset from its winning attempts."""
+"""Build a dataset's sequence of commit steps from its winning attempts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from distcommit.stores.folders.staging import StagedFiles
 
 
 def sequence_name(sequence: SealedSequence) -> SequenceName:
-    """Return the sequence's name."""
     return SequenceName(sequence.dataset_urn, sequence.epoch)
 
 
@@ -31,8 +30,11 @@ def step_context(settings: RunSettings) -> StepContext:
 
 
 def has_outputs(settings: RunSettings, context: StepContext, staged: StagedFiles, state: TaskState) -> bool:
-    """Return whether all files are staged or, with at-least-once, published already: another committer of this run may
-    have begun to publish, and its half-finished commit is completed here."""
+    """Return whether all files of a task state are staged.
+
+    With at-least-once, published files count as well: another committer of this run may have begun to publish, and this
+    committer completes the publication.
+    """
     if staged.has_all_of(state):
         return True
     if not settings.at_least_once:
@@ -53,14 +55,14 @@ def build_sequence(
     """Return the sequence of a dataset that is ready, and its steps. With at-least-once the sequence contains no steps.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         context: file system and roots of the steps.
         state: stored state of the dataset.
-        plan: its plan.
-        ready: its winning attempts.
-        staged: its staged files.
-        replacement: staged tombstone that retires the files which the new ones replace. Its step comes last, so that
-            abandoning the sequence removes it first.
+        plan: plan of the dataset.
+        ready: winning attempts.
+        staged: staged files of the dataset.
+        replacement: staged tombstone that supersedes the files which the new files replace. The tombstone's step comes
+            last, so that abandoning the sequence undoes it first.
     """
     steps = _steps(settings, context, state, ready.winners, staged.is_complete)
     if replacement is not None:
@@ -87,7 +89,7 @@ def build_sequence(
 
 
 def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitStep]) -> TargetEpochs:
-    """Return the epochs of each branch's target after these steps; unchanged for a branch without steps."""
+    """Return the epoch that each branch's target has after these steps; unchanged for a branch without steps."""
     branches = [branch.name for branch in settings.flow.branches if branch.sink.committers]
     if not branches:
         return {}
@@ -96,8 +98,9 @@ def _targets(settings: RunSettings, state: DatasetState, steps: Sequence[CommitS
 
 
 def _data_files(result: BranchResult) -> int:
-    """Return the number of its files that hold records. Tombstones are excluded: they may be deleted before the
-    rest."""
+    """Return the number of the branch's data files. Tombstones do not count, because they may be deleted before the
+    data.
+    """
     return len(result.files) - len(tombstones_among([file.final_path for file in result.files]))
 
 
@@ -124,5 +127,5 @@ def _steps(
 
 
 def _commit_order(sink: Sink) -> tuple[bool, bool]:
-    """Return the commit order of a branch: files, which cannot be refused, then revocable targets, then the others."""
+    """Return the sort key of a branch's sink: files first, then targets that can revoke a commit, then all others."""
     return bool(sink.committers), not sink.abilities.can_roll_back

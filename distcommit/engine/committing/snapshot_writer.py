@@ -24,16 +24,17 @@ def write_bucket_snapshot(
     decided: Collection[int],
     tally: Tally,
 ) -> BatchedWork[None]:
-    """Write the bucket's snapshot delta, and add its entry to the tally. On failure readers keep the previous snapshot,
-    and the run continues.
+    """Write the bucket's snapshot delta, and add its entry to the tally.
+
+    If the delta cannot be written, readers keep the previous snapshot, and the run continues.
 
     Args:
-        store: the store.
+        store: the job's store.
         before: manifest of the previous snapshot.
         bucket: the bucket.
         log: log of the bucket.
         decided: epochs whose held sequences are decided.
-        tally: gets the entry, or a note.
+        tally: receives the entry, or a note about the failure.
     """
     former = before.buckets.get(bucket) if before is not None else None
     try:

@@ -1,4 +1,4 @@
 """The driver of a run: its phases, the reports of their tasks, and the recorder of the run.
 
-Must not read records or publish files: executor functions do. Start reading at `run`.
+The driver must not read records or publish files: functions on executors do. Start reading at `run`.
 """

@@ -1,4 +1,4 @@
-"""Guarded observers, and the context in which a run is reported to its observer and recorded in the store."""
+"""Observers whose errors cannot affect a run, and the context that reports a run to its observer and records it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_FACTS = RunFacts()
 
 
 class CompositeObserver:
-    """Observers called one after the other. One that raises gets no more events; the others continue."""
+    """Calls several observers in turn. An observer that raises receives no further events; the other observers do."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = [_Guarded(observer) for observer in observers]
@@ -51,15 +51,15 @@ class _Guarded:
 def recorded_run(
     settings: RunSettings, command: str, user: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
 ) -> Iterator[Observer]:
-    """Report the begin of a run to the observer, and its end if an error ends it (else the run reports that itself).
-    Record the run's begin and end in the store.
+    """Report and record the start of a run, and the end of a run that raises. A run that ends normally reports its own
+    end.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         command: the command that started the run.
-        user: the user or service that asked.
+        user: the user or service that gave the command.
         observer: the observer; None for none.
-        facts: further facts for the record of the beginning.
+        facts: further facts for the record of the start.
 
     Yields:
         the observer that the run must report to.

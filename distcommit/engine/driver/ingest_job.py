@@ -1,4 +1,7 @@
-"""The ingest job: its launch, again without the work units at which workers have died, and these alone at the end."""
+"""Launch the ingest job, and launch it again without the work units that killed workers.
+
+Those work units are read alone at the end of the run.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,13 @@ logger = logging.getLogger(__name__)
 
 
 def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, phase: Phase) -> tuple[list[Report], str]:
-    """Launch the ingest job, and record durably that it has ended. If it fails, complete datasets are committed anyway.
+    """Launch the ingest job, and record durably that ingest has ended. Complete datasets are committed even if the job
+    fails.
 
-    A job fails if work units have killed the workers of one task as often as Spark tries a task. It is then launched
-    again: at first with notes of what the tasks read, then without the suspects. Each further launch needs a new
-    killer or suspect, and there may be at most `MAX_SUSPECTS`. The suspects are read at the end, one after the other.
+    A job fails if work units have killed the workers of one task as often as Spark retries a task. The job is then
+    launched again. In the second launch each task writes down which work unit it reads, so that a work unit at which a
+    worker dies is known (a suspect). Further launches leave the suspects out. Each further launch requires a new
+    suspect, and there are at most `MAX_SUSPECTS`. The suspects are read at the end, one after another.
     """
     store, error, is_over, dead = settings.store, "", False, DeadUnits()
     reports: list[Report] = []
@@ -55,8 +60,10 @@ def run_ingest_job(launch: Launch, settings: RunSettings, manifest: Manifest, ph
 
 
 def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
-    """Read each suspect alone. If its worker dies again, a second launch records that. Of too many suspects, each run
-    begins with others."""
+    """Read each suspect alone. If its worker dies again, a second launch records the failure.
+
+    If there are too many suspects for one run, each run begins with other ones.
+    """
     reports: list[Report] = []
     suspects = all_dead_units(launch, settings).suspects
     first = settings.epoch * MAX_SUSPECTS % len(suspects) if len(suspects) > MAX_SUSPECTS else 0
@@ -78,7 +85,7 @@ def _read_suspects(launch: Launch, settings: RunSettings) -> list[Report]:
 
 @contextmanager
 def fenced_if_swept(settings: RunSettings) -> Iterator[None]:
-    """Turn the loss of one of this run's folders into FencedError if a newer run has swept it."""
+    """Raise FencedError in place of a missing-folder error if a newer run has deleted a folder of this run."""
     try:
         yield
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The port through which the engine runs its functions on many machines."""
+"""The interface by which the engine runs its functions on many machines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Result = TypeVar("Result", bound=msgspec.Struct)
 
 
 class JobFailedError(Exception):
-    """A function of a launched job raised. It is unknown which of the job's tasks have run.
+    """A function of a launched job raised an error. It is unknown which of the job's tasks have run.
 
-    `str()` is the full text with tracebacks; `found` is one line: which task failed, where, and why.
+    `str()` is the full text with tracebacks. `found` is one line: the failed task, its host and the error.
     """
 
     def __init__(self, text: str, actual: str) -> None:
@@ -27,15 +27,15 @@ class JobFailedError(Exception):
 
 
 class Launch(Protocol):
-    """Runs `function(settings, i)` for each i below `tasks`, in any order and place, and returns the results.
+    """Runs `function(settings, i)` for each i below `tasks`, in any order and on any machine, and returns the results.
 
-    Functions must be module-level: they and the settings are pickled. Results must be small, as the driver holds one
-    for each task.
+    Functions must be at module level, because functions and settings are pickled. Results must be small, because the
+    driver holds one result for each task.
 
     Raises:
         JobFailedError: if a function raised.
         ProcessLostError: if a process that ran a function died.
-        ConfigurationError: if functions cannot run there at all.
+        ConfigurationError: if functions cannot run on these machines at all.
     """
 
     def __call__(

@@ -20,8 +20,9 @@ class Phase:
         self.report = Report()
 
     def collect(self, reports: Sequence[Report]) -> Report:
-        """Report the events of tasks to the observer, and return the sum of the tasks' reports. The last call's sum is
-        the phase's result.
+        """Report the tasks' events to the observer, and return the sum of the tasks' reports.
+
+        The sum of the last call is the result of the phase.
 
         Raises:
             FencedError: if a newer run has fenced this one.
@@ -44,7 +45,7 @@ class Phase:
 
 
 class Phases:
-    """Reports the begin and the end of each phase.
+    """Reports the start and the end of each phase.
 
     Attributes:
         seconds: duration of each completed phase, by name.

@@ -1,6 +1,6 @@
-"""Progress of a run for display: each task keeps one small file up to date, and the driver adds them up.
+"""Progress of a run for display: each task keeps one small file up to date, and the driver adds the files up.
 
-Nothing depends on these files. They are not synced, and a task that cannot write them continues.
+Correctness does not depend on these files. They are not synced, and a task that cannot write its file continues.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ _EVERY_S = 0.5
 
 
 class ProgressFile:
-    """Writes the progress of a task, at most every half second. Each write has a new name; the highest is current.
+    """Writes the progress of a task, at most every half second, each time under a new name. The highest name is
+    current.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         job: name of the Spark job.
-        task: number of the task in it.
+        task: number of the task in the job.
         so_far: returns the task's progress; its `tasks_*` fields and rates are ignored.
     """
 
@@ -52,7 +53,7 @@ class ProgressFile:
         self._write(finished=True)
 
     def tick(self) -> None:
-        """Write if the last write is half a second old."""
+        """Write the progress if the last write is at least half a second old."""
         if self._clock.monotonic_s() - self._written_s >= _EVERY_S:
             self._write(finished=False)
 
@@ -82,8 +83,7 @@ def progress_folder(store_root: str, run_id: str) -> str:
 
 
 def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
-    """Return the sum over all tasks, as progress of `phase`. Of several attempts at a task the last one counts. Costs
-    O(tasks)."""
+    """Return the progress of `phase`, summed over the last attempt of each task. Costs O(tasks)."""
     newest: dict[str, Progressed] = {}
     try:
         names = sorted(entry.name for entry in fs.list_folder(folder))
@@ -97,10 +97,11 @@ def read_progress(fs: FileSystem, folder: str, phase: str = "") -> Progressed:
 
 @contextlib.contextmanager
 def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> Iterator[Observer]:
-    """Own the run's progress folder, and report the tasks' progress to the observer about twice a second.
+    """Create the run's progress folder, report the tasks' progress about twice a second, and delete the folder at the
+    end.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         observer: receives all events of the run and the progress.
         look: whether to read the progress files, which costs O(tasks) each time.
 
@@ -129,7 +130,7 @@ def watched(settings: RunSettings, observer: Observer, *, look: bool = True) -> 
 
 
 class _PhaseTracker:
-    """Passes events on, and remembers the current phase."""
+    """Forwards events, and remembers the current phase."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer, self.phase = observer, "begin"

@@ -1,4 +1,4 @@
-"""Reports of the tasks of a phase to the driver: counts, and a bounded number of reasons and events."""
+"""The report of a task to the driver: counts, and a bounded number of reasons and events."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ MAX_EVENTS = 20
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The report of one partition or task on a phase, or the sum over several."""
+    """The report of one task on a phase, or the sum of several reports."""
 
     counts: RunCounts = RunCounts()
     """Counts of the phase."""
     reasons: Reasons = Reasons()
     """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are no failures."""
+    """Facts worth reporting that are not failures."""
     fenced: str = ""
     """Text of the error if a newer run has fenced this one."""
     stale: str = ""
     """Text of the error if the output is older than the store."""
     partition: int = -1
-    """The partition, or the task; -1 in a sum."""
+    """Number of the partition or task; -1 in a sum."""
     worker_pid: int = 0
     """Process id of the Python worker; 0 in a sum."""
     daemon_pid: int = 0
@@ -48,10 +48,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """Accumulates a report, as the observer of a task. Not thread-safe.
+    """Collects a task's report, and is the observer of the task. Not thread-safe.
 
     Args:
-        observer: receives all events; without one, the first events of each type become part of the report.
+        observer: receives all events. Without an observer, the first events of each type become part of the report.
     """
 
     def __init__(self, observer: Observer | None = None) -> None:
@@ -76,7 +76,9 @@ class Tally:
         self.notes += Reasons.of(subject, kind, text)
 
     def observe(self, event: Event) -> None:
-        """Pass an event to the observer; without one, keep it, or count it if enough of its type are kept."""
+        """Forward an event to the observer. Without an observer, keep the event, or count it if its type has
+        `MAX_EVENTS`.
+        """
         if self._observer is not None:
             self._observer.observe(event)
         elif isinstance(event, TaskEvent):

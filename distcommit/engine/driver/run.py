@@ -67,7 +67,7 @@ class RecoverResult(NotebookTable, msgspec.Struct, frozen=True):
     reasons: Reasons = Reasons()
     """Why sequences were left or buckets were not recovered."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are no failures."""
+    """Facts worth reporting that are not failures."""
     oldest_held_epoch: int = 0
     """Oldest epoch of a held sequence; 0 if there is none."""
 
@@ -82,8 +82,10 @@ class RunResult(NotebookTable, msgspec.Struct, frozen=True):
     succeeded: bool
     """Whether every planned dataset is published or had nothing new, and no sequence is left pending."""
     decided: bool
-    """False if the job publishes all datasets or none, and this run published none. `totals.datasets_held` datasets
-    were ready; `reasons` name those that were not."""
+    """False if the job publishes all datasets or none, and this run published none.
+
+    `totals.datasets_held` counts the datasets that were ready; `reasons` name the datasets that were not.
+    """
     seconds: dict[str, float]
     """Duration of each completed phase, by name."""
     totals: RunCounts
@@ -95,7 +97,7 @@ class RunResult(NotebookTable, msgspec.Struct, frozen=True):
     reasons: Reasons = Reasons()
     """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are no failures."""
+    """Facts worth reporting that are not failures."""
     oldest_held_epoch: int = 0
     """Oldest epoch of a held sequence of an older run; 0 if there is none."""
 
@@ -155,21 +157,20 @@ def run(
     fixed: FixedSettings = _NO_FIXED_SETTINGS,
     observer: Observer = _NULL_OBSERVER,
 ) -> RunResult:
-    """Run a job whose epoch is fenced in the job log.
+    """Run all phases of a job whose epoch is fenced in the job log. Pending sequences are replayed even if it fails.
 
     Args:
         launch: runs executor functions; on Spark, `SparkLaunch`.
-        settings: the run, with its epoch.
-        max_seconds: seconds from the begin of ingest after which tasks stop reading; 0 for no limit.
-        fixed: settings that give stored state its meaning. The store records them on its first run, and later runs
-            must have the same.
-        observer: receives the run's events. The end is reported unless an exception ends the run.
+        settings: settings of the run, with its epoch.
+        max_seconds: seconds from the start of ingest after which tasks stop reading; 0 for no limit.
+        fixed: settings that give stored state its meaning. The first run records them, later runs must have them.
+        observer: receives the run's events. The end is not reported to it if an exception ends the run.
 
     Raises:
-        ConfigurationError: if the store was filled with other settings, or from another source; nothing is planned.
-        FencedError: if a newer run has begun. It replays what this run has sealed.
-        StaleStoreError: if the output is older than the store; nothing is planned.
-        SourceUnavailableError, TransientError: if no partition could plan anything. Pending sequences are replayed.
+        ConfigurationError: if the store was filled with other settings, or from another source. Nothing is planned.
+        FencedError: if a newer run has begun. The newer run replays all sequences that this run has sealed.
+        StaleStoreError: if the output is older than the store. Nothing is planned.
+        SourceUnavailableError, TransientError: if no partition could plan anything.
     """
     phases = Phases(settings.clock, observer)
     recovered = _recover(launch, settings, phases)
@@ -210,8 +211,11 @@ def run(
 
 
 def _plan(launch: Launch, settings: RunSettings, phases: Phases, fixed: FixedSettings) -> tuple[Report, Manifest, int]:
-    """Plan, and put the manifest, which makes the plan valid. Also return the number of suspects of earlier runs.
-    Raises as `run`."""
+    """Plan, and put the manifest, which makes the plan valid. Raises like `run`.
+
+    Returns:
+        the sum of the partitions' reports, the manifest, and the number of suspects of earlier runs.
+    """
     store = settings.store
     with phases("plan") as phase:
         plans = launch(plan_partition, settings, settings.partitions, PlanReport)
@@ -233,8 +237,10 @@ class _BucketEnds(NamedTuple):
 
 
 def _final_bucket_ends(recovered: RecoverReport, manifest: Manifest, drained: list[Report]) -> _BucketEnds:
-    """Merge both: drained buckets from their drain reports, all others from recovery. A bucket whose drain failed has
-    no entry, and the next run checks it again."""
+    """Merge log heads and snapshot entries: drained buckets from their drain reports, all others from recovery.
+
+    A bucket whose drain failed has no entry, and the next run checks the bucket again.
+    """
     heads = (head for head in recovered.report.heads if head.bucket not in manifest.files)
     snapshots = (entry for entry in recovered.report.snapshots if entry.bucket not in manifest.files)
     return _BucketEnds(
@@ -259,14 +265,16 @@ def _run_ended(result: RunResult, clock: Clock) -> RunEnded:
 
 
 def _decided_from(settings: RunSettings, recovered: RecoverReport) -> int:
-    """Return the oldest epoch whose decision may still be needed; 0 (any) if a bucket that could not be read may
-    contain a held sequence."""
+    """Return the oldest epoch whose decision may still be needed.
+
+    Returns 0, for any epoch, if a bucket could not be read, because the bucket may contain a held sequence.
+    """
     all_read = recovered.report.counts.buckets == settings.store.buckets
     return (recovered.oldest_held_epoch or settings.epoch) if all_read else 0
 
 
 def _all_published(total: Report) -> bool:
-    """Return whether each planned dataset is published or had nothing new, and nothing of older runs is left."""
+    """Return whether every planned dataset is published or had nothing new, and no sequence of an older run is open."""
     counts = total.counts
     return (
         counts.datasets_published + counts.datasets_unchanged == counts.datasets_planned
@@ -276,13 +284,13 @@ def _all_published(total: Report) -> bool:
 
 
 def _require_plans(plans: list[PlanReport], store: JobStore) -> None:
-    """Raise the typed error if the run cannot continue with these plans."""
+    """Raise the error of the partitions' plans that ends the run, if there is one."""
     _require_buckets_of_groups(plans, store.groups)
     _require_any_plan(plans, store.job)
 
 
 def _require_any_plan(plans: list[PlanReport], job: str) -> None:
-    """Raise the typed error if no partition could plan anything."""
+    """Raise an error if no partition could plan anything."""
     if not all(plan.failure or plan.storage_failure for plan in plans):
         return
     todo = "and run again; pending sequences have been replayed"
@@ -336,13 +344,17 @@ def _source_settings(plans: list[PlanReport]) -> dict[str, FixedSetting]:
 
 
 def _covers_whole_source(planned: Report) -> bool:
-    """Job-level: return whether all of the source is planned and nothing of earlier runs is open."""
+    """Return whether the plan covers the whole source and no sequence of an earlier run is open. For all-or-none
+    jobs.
+    """
     return planned.counts.datasets_skipped == 0 and not planned.reasons
 
 
 def _drain(launch: Launch, settings: RunSettings, planned: Report, phase: Phase) -> tuple[list[Report], bool]:
-    """Finish what ingest left. Job-level: first decide whether to publish, which needs every planned dataset sealed or
-    without anything to publish. Return the reports, and False if nothing is published."""
+    """Drain all partitions. Return their reports, and whether the sequences are published.
+
+    An all-or-none job first decides whether to publish: every planned dataset must be sealed or have no output.
+    """
     drained = launch(drain_partition, settings, settings.partitions, Report)
     if not settings.job_level:
         phase.collect(drained)
@@ -373,7 +385,7 @@ def decide_run(store: JobStore, epoch: int) -> bool:
 
 
 def _with_missing_reports(reports: list[Report], partitions: int, phase: str) -> list[Report]:
-    """Return the reports, with a reason in the first for each partition that sent none."""
+    """Return the reports. The first one gets a reason for each partition that sent no report."""
     missing = sorted(set(range(partitions)) - {report.partition for report in reports})
     reasons = (Reasons.of(f"partition {p}", "no report", f"its {phase} task ended without one") for p in missing)
     first = [msgspec.structs.replace(report, reasons=sum(reasons, report.reasons)) for report in reports[:1]]

@@ -1,4 +1,4 @@
-"""Builds the record of a run from the run's events."""
+"""The recorder of a run: builds the run's record from the run's events."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _TEXT = 1000
 
 
 class RunRecorder:
-    """Passes events on to an observer, and collects the run's record from them, in bounded memory.
+    """Forwards events to an observer, and collects the run's record from them, in bounded memory.
 
     Args:
-        began: the begin of the run.
+        began: the start event of the run.
         observer: receives all events.
     """
 
@@ -59,7 +59,7 @@ class RunRecorder:
         self._observer.observe(event)
 
     def put_begin(self, store: JobStore, facts: RunFacts) -> None:
-        """Put the record of the run's begin. A failure is only logged."""
+        """Put the record of the run's start into the store. A failure is only logged."""
         began = self._began
         beginning = RunBeginning(
             version=BEGINNING_VERSION,
@@ -74,7 +74,9 @@ class RunRecorder:
         self._try_to_put(lambda: put_beginning(store, beginning), "the run's begin")
 
     def put_end(self, store: JobStore) -> None:
-        """Put the record of an ended run. A failure is only logged: published data is not affected."""
+        """Put the record of an ended run into the store. A failure is only logged: published data does not depend on
+        it.
+        """
         ended = self._ended
         if ended is not None:
             self._try_to_put(lambda: put_record(store, self._record_of(ended)), "the run")

@@ -1,4 +1,4 @@
-"""Detection of loops: datasets whose sink writes to their own source are left out of the run before any write."""
+"""Detection of loops: a dataset whose sink writes to its own source is excluded from the run before any write."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from distcommit.pipeline.task_flow import TaskFlow
 
 @dataclass(slots=True)
 class LoopCheck:
-    """The check of planned datasets for loops.
+    """Checks planned datasets for loops.
 
-    Systems are compared by the addresses in the settings, and by the facts that the source reports of its system: the
-    addresses of one Kafka cluster may have nothing in common.
+    Two systems are the same if the addresses in the settings agree, or if the facts that the source reports of its
+    system do: two lists of addresses of one Kafka cluster may have no address in common.
 
     Attributes:
-        flow: source, constructs and sinks of the job.
+        flow: source, converters, checkers, fork and sinks of the job.
     """
 
     flow: TaskFlow

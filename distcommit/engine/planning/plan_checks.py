@@ -1,4 +1,4 @@
-"""Checks of a source's plans: an invalid plan stops its own dataset alone."""
+"""Checks of the plans that a source returns. An invalid plan stops its own dataset alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from distcommit.core.watermark import at_or_past
 from distcommit.core.work import DatasetPlan
 
 LARGEST_SIZE = 1 << 53
-"""Largest size of a work unit: an exact number for every reader of a plan."""
+"""Largest size of a work unit. A float represents every integer up to this one exactly."""
 
 
 def check_plan(
@@ -24,8 +24,8 @@ def check_plan(
     Args:
         planned: the value that the source returned.
         owned: returns whether a dataset belongs to the caller's buckets.
-        before: datasets that are planned already.
-        groups: the job's commit-group rule; a dataset must have a commit group.
+        before: datasets that have a plan already.
+        groups: the job's rule for commit groups; every dataset must have a commit group.
     """
     if isinstance(planned, DatasetProblem):
         remedy = tuple(plain_text(word, 1000) for word in planned.remedy)

@@ -69,10 +69,11 @@ class PlanReport(msgspec.Struct, frozen=True):
     source_facts: dict[str, FixedSetting] = {}
     """Facts that the source reports of itself, by the setting that they are recorded as."""
     misplaced: str = ""
-    """A dataset that is stored in another bucket than its commit group gives it; empty if there is none."""
+    """A dataset that is stored in another bucket than its commit group requires; empty if there is none."""
     suspects: int = 0
-    """Number of planned work units that are to be read alone, because a worker died while it read them in an earlier
-    run."""
+    """Number of planned work units that must be read alone, because a worker of an earlier run died while it read
+    them.
+    """
 
 
 class _PartitionPlan:
@@ -95,7 +96,7 @@ class _PartitionPlan:
 
 
 def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
-    """Plan the partition's buckets and write their plan files. They are valid only once the manifest names them."""
+    """Plan the partition's buckets and write their plan files. The files become valid when the manifest names them."""
     planned, failure, storage_failure = _PartitionPlan(), "", ""
     tally = planned.tally
     try:
@@ -133,8 +134,11 @@ def plan_partition(settings: RunSettings, partition: int) -> PlanReport:
 
 
 def expire_older_history(settings: RunSettings, partition: int, partitions: int) -> str:
-    """Delete this partition's share of the history that older runs left. Must follow recovery, which needs some of it.
-    Return why some of it stays, or ""; a later run deletes that."""
+    """Delete this partition's share of the history of older runs. Call it after recovery, which reads some of it.
+
+    Returns:
+        why some of the history could not be deleted; empty if all could. A later run deletes the rest.
+    """
     try:
         fs, root = settings.store.fs, settings.store.roots.store
         expire_history(fs, root, settings.run_id, partition, partitions, settings.retention, settings.refused)
@@ -159,7 +163,10 @@ def _plans_of_source(settings: RunSettings, owned: Callable[[str], bool], state:
 
 
 def _fenced_reason(settings: RunSettings) -> str:
-    """Return the error text if a newer run has fenced this one (it then sweeps this run's folders), else ""."""
+    """Return the error text if a newer run has fenced this one, else an empty text.
+
+    The newer run deletes this run's folders.
+    """
     try:
         log = settings.store.job_log(settings.epoch)
         require_fence(log.refresh(), settings.epoch, log.folder)
@@ -241,8 +248,11 @@ def _set_priorities(
 
 
 def build_manifest(settings: RunSettings, reports: Sequence[PlanReport]) -> Manifest:
-    """Return the manifest. Large work units get tasks of their own, packed worst-fit decreasing. The owner of a bucket
-    reads the rest, unless it has much more than others. Costs O(partitions + buckets)."""
+    """Return the manifest, which assigns work units to tasks. Costs O(partitions + buckets).
+
+    Large work units get tasks of their own, packed worst-fit decreasing. All others are read by the task of the
+    partition that owns their bucket, unless that partition has much more to read than others.
+    """
     loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
     largest_units = sorted((unit for r in reports for unit in r.largest), reverse=True)
     share = max(1, sum(loads.values()) // (2 * settings.partitions))
@@ -287,8 +297,11 @@ def _states(settings: RunSettings, partition: int, planned: _PartitionPlan) -> d
 
 
 def _misplaced_dataset(store: JobStore, states: Mapping[int, Mapping[str, DatasetState]]) -> str:
-    """Return a dataset that is stored in another bucket than its commit group gives it now: it would be read from the
-    beginning. A dataset without a commit group cannot be read at all."""
+    """Return a dataset that is stored in another bucket than its commit group requires; empty if there is none.
+
+    In the new bucket the dataset has no watermark, so it would be read from the beginning. A dataset without a commit
+    group cannot be read at all.
+    """
     if not store.groups.are_named:
         return ""
     for bucket, dataset_states in states.items():
@@ -300,9 +313,10 @@ def _misplaced_dataset(store: JobStore, states: Mapping[int, Mapping[str, Datase
 
 
 class _StoredState(SourceState):
-    """Stored states of the buckets that a partition plans, and on demand of others.
+    """The stored states of the buckets that a partition plans, and on demand of other buckets.
 
-    All buckets have been fenced and replayed, so that only operator actions change them before the manifest is put.
+    All buckets have been fenced and replayed, so until the manifest is put only operator actions can change these
+    states.
     """
 
     def __init__(self, settings: RunSettings, owned: dict[int, dict[str, DatasetState]]) -> None:

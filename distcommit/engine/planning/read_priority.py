@@ -1,6 +1,6 @@
-"""Read priority: datasets furthest behind their freshness target first, backlogged ones after all others.
+"""Read priority: datasets that are furthest behind their freshness target first, datasets with a backlog last.
 
-The priority is a number in each work unit of a plan. Each task reads its work units in this order.
+Each work unit of a plan has a number. Each task reads its work units in the order of these numbers.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ logger = logging.getLogger(__name__)
 
 _PROPERTY = "urgency"
 _QUICKLY_READ = 20_000
-"""Positions that a partition reads faster than the source answers how old they are."""
+"""A partition reads this many positions in less time than the source needs to report how old they are."""
 
 
 def priority_of(unit: WorkUnit) -> float:
-    """Return the read priority: the highest is read first. Below 0 for a backlogged dataset."""
+    """Return the read priority: the work unit with the highest one is read first. Below 0 for a dataset with a
+    backlog.
+    """
     return float(unit.properties.get(_PROPERTY, 0))
 
 
 def by_priority(units: Iterable[WorkUnit]) -> list[WorkUnit]:
-    """Return the work units by descending priority, those of one dataset in their order."""
+    """Return the work units by descending priority. Work units of one dataset keep their order."""
     return sorted(units, key=priority_of, reverse=True)
 
 
@@ -41,14 +43,15 @@ def with_priorities(
     states: Mapping[str, DatasetState],
     tally: Tally,
 ) -> list[DatasetPlan]:
-    """Set the read priority of a partition's plans: a dataset's lag divided by its freshness target. If there is little
-    to read, lags are not asked for, and datasets with the smallest targets come first.
+    """Return the plans with read priorities: a dataset's lag divided by its freshness target.
+
+    If there is little to read, the source is not asked for lags, and the datasets with the smallest targets come first.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         plans: all plans of the partition.
-        states: stored states of its datasets.
-        tally: gets a note for each dataset that is behind its target.
+        states: stored states of the datasets.
+        tally: receives a note for each dataset that is behind its target.
     """
     freshness = settings.freshness
     if not freshness:
@@ -77,7 +80,7 @@ def with_priorities(
 def _known_lags(
     settings: RunSettings, plans: Sequence[DatasetPlan], states: Mapping[str, DatasetState]
 ) -> Mapping[str, Lag]:
-    """Return the lags of datasets with a target, as far as the source knows them."""
+    """Return the lags of datasets with a freshness target, if the source can report them."""
     states_with_target = {
         plan.dataset_urn: states[plan.dataset_urn]
         for plan in plans

@@ -1,8 +1,8 @@
 """Distribution of reading over the tasks of an ingest job, by size and independent of buckets.
 
-Committing stays with the owner of a bucket. So does reading, unless a partition has much more than others: then it
-lends ranges of its buckets. A range is given by load offsets in the bucket's plan, so that the driver needs one number
-for each bucket.
+Commits stay with the partition that owns a bucket. Reading also stays there, unless a partition has much more to read
+than others: then it lends ranges of its buckets' work units to other partitions. A range consists of two offsets into
+the total load of the bucket's plan, so the driver needs only one number for each bucket.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ MAX_REPORTED_UNITS = 64
 """Maximum number of large work units that a partition reports to the driver."""
 _LARGEST_LOAD = 1 << 40
 _TOLERANCE_DIVISOR = 8
-"""A partition reads up to an eighth above its share, because a borrower must poll the lender's buckets, too."""
+"""A partition reads up to 1/8 more than its share before it lends.
+
+Lending has a cost: the partition that borrows must poll the lender's buckets.
+"""
 
 
 def load_of(unit: WorkUnit) -> int:
-    """Return the load of a work unit: its size + 1, limited so that sums stay within 64 bits whatever size a source
-    reports."""
+    """Return the load of a work unit: its size + 1.
+
+    The load is limited so that sums fit into 64 bits, whatever size a source reports.
+    """
     return min(unit.size, _LARGEST_LOAD) + 1
 
 
@@ -57,10 +62,11 @@ def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple
 
 
 def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[LentUnits, ...]:
-    """Return the ranges that partitions other than a bucket's owner read. Costs O(buckets + partitions).
+    """Return the ranges that are read by another partition than the owner of the bucket. Costs O(buckets + partitions).
 
-    A partition more than an eighth above its share keeps its share, from its first bucket on. The others are filled up
-    to theirs. Each then has at most an eighth, or one work unit, above its share.
+    A partition with more than 1/8 above its share keeps its share, from its first bucket on. Its other work units fill
+    the remaining partitions up to their shares. In the end each partition is at most 1/8, or one work unit, above its
+    share.
 
     Args:
         loads: load of each bucket, without the work units of large tasks.
@@ -101,7 +107,8 @@ def _excess_ranges(
 
 
 def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions: int) -> list[int]:
-    """Return the buckets of which a task may read work units. Those of one owner are adjacent, as they share a file.
+    """Return the buckets of which a task may read work units. Buckets of one owner are adjacent, because they share a
+    file.
 
     Args:
         manifest: the plan.
@@ -135,7 +142,7 @@ def units_read(
 
 
 def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentUnits], owner: int) -> Iterator[int]:
-    """Yield the partition that reads each work unit: the one whose range contains the unit's begin."""
+    """Yield the partition that reads each work unit: the one whose range contains the start of the unit."""
     offset, excess = 0, sorted(parts, key=lambda part: part.begin, reverse=True)
     for unit in units:
         while excess and excess[-1].end <= offset:

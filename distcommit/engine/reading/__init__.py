@@ -1,4 +1,4 @@
 """Reading: tasks read their work units and record the outcome of each attempt.
 
-Must not seal: committers do. Start reading at `ingest`.
+This package must not seal sequences: committers do. Start reading at `ingest`.
 """

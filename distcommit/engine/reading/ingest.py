@@ -1,4 +1,4 @@
-"""The ingest job: tasks read their work units, and between them commit datasets that have become complete."""
+"""The ingest job: tasks read their work units, and in between commit the datasets that have become complete."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 def ingest_partition(settings: RunSettings, task: int) -> Report:
     """Run one ingest task: read its work units one after the other, and commit in between.
 
-    Tasks below `len(manifest.large)` read large work units. The others read units of the buckets that they own, or that
-    are lent to them. A failed commit is left to the drain; only a newer run's fence ends the task early.
+    Tasks below `len(manifest.large)` read large work units. The other tasks read work units of the buckets that their
+    partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends the task early.
     """
     ingest = _IngestTask(settings, task)
     try:
@@ -56,8 +56,10 @@ def ingest_partition(settings: RunSettings, task: int) -> Report:
 
 
 def read_suspect(settings: RunSettings, task: int) -> Report:
-    """Run an ingest task that reads one work unit, `settings.alone`. If a worker died in an earlier attempt at it, its
-    failure is recorded instead."""
+    """Run an ingest task that reads only the work unit `settings.alone`.
+
+    If a worker died in an earlier attempt at this work unit alone, the task records a failure and does not read it.
+    """
     manifest = read_manifest(settings.store.fs, settings.store.roots.store, settings.run_id)
     return ingest_partition(settings, ingest_tasks(settings, manifest) + task)
 
@@ -92,7 +94,7 @@ class _IngestTask:
         self._watchdog = Watchdog(settings.flow, TaskStateWriter(self._fs, root, settings.run_id, settings.partitions))
 
     def report(self) -> Report:
-        """Return the report. Failed commits are not in it: the drain tries them again and reports them."""
+        """Return the report. It does not contain failed commits, because the drain repeats and reports them."""
         committed = self._committed().only(*EXECUTION_COUNTS, "datasets_committed", "files_swept")
         return replace(self.tally.report(self._task), counts=self.tally.counts + committed)
 
@@ -134,7 +136,9 @@ class _IngestTask:
         self._recorder.write(len(self._units))
 
     def _units_left_by_earlier_attempts(self) -> tuple[list[WorkUnit], int]:
-        """Return the work units that earlier attempts at this task left, and the number of stuck ones."""
+        """Return the work units that earlier attempts at this task have not finished, and the number of stuck work
+        units.
+        """
         states: list[TaskState] = []
         for bucket in self._plans:
             try:
@@ -151,8 +155,10 @@ class _IngestTask:
         return unsuspected, killers
 
     def _read(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Read work units, commit in between, and return those that failed. A unit that failed in optional branches
-        alone is read again, with these branches' records rejected to the error branch."""
+        """Read work units, commit in between, and return the work units that failed.
+
+        If a work unit failed only in optional branches, it is read again, and these branches reject all of its records.
+        """
         failed: list[WorkUnit] = []
         flows: dict[str, TaskFlow] = {}
         while units:
@@ -167,7 +173,7 @@ class _IngestTask:
         return failed
 
     def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
-        """Read work units, each with its own flow if `flows` has one, and return those that failed."""
+        """Read work units, with the flow that `flows` has for a unit or else the job's, and return the failed ones."""
         failed: list[tuple[WorkUnit, TaskState]] = []
         _announce(self._settings, units)
         try:
@@ -232,7 +238,10 @@ class _IngestTask:
         return attempt
 
     def _deadline_ms(self, unit: WorkUnit) -> int:
-        """Return when to stop reading. The time slice ends backlogged units, except the task's first unit."""
+        """Return when to stop reading, in milliseconds since 1970.
+
+        The time slice limits work units of datasets with a backlog, except the first work unit of the task.
+        """
         ends = [self._settings.deadline_ms]
         if self._has_read and self._settings.freshness.slice_s and priority_of(unit) < 0:
             ends.append(self._slice_ends_ms)
@@ -250,13 +259,18 @@ class _IngestTask:
         self._progress.tick()
 
     def _commit_all(self) -> None:
-        """Commit in all buckets that it reads of: other tasks may have put states there."""
+        """Commit in all buckets that this task reads from, because other tasks may have reported task states of
+        them.
+        """
         self._uncommitted.update(self._plans)
         self._commit()
 
     def _commit(self) -> None:
-        """Put the states of finished work units, then commit datasets that are ready. Failures are left to the drain.
-        Datasets with a commit group in buckets of others are, too: several committers would conflict at one target."""
+        """Put the states of finished work units, then commit the datasets that are ready.
+
+        The drain repeats failed commits. It also commits datasets of a commit group whose bucket another partition
+        owns, because several committers would conflict at one target.
+        """
         self._put_states()
         grouped = self._store.groups.are_named
         buckets = sorted(bucket for bucket in self._uncommitted if bucket in self._owned or not grouped)
@@ -275,7 +289,7 @@ class _IngestTask:
         self._progress.tick()
 
     def _put_states(self) -> None:
-        """Make staged files durable, then put the states that name them. Failed writes are repeated next time."""
+        """Make staged files durable, then put the states that name them. The next call repeats failed writes."""
         if not self._finished:
             return
         try:
@@ -302,7 +316,7 @@ class _IngestTask:
 
 
 def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
-    """Announce datasets to the sink. A failure here is only logged: each writer meets it again."""
+    """Announce datasets to the sink. An error is only logged, because each writer would meet the same error."""
     datasets = dict.fromkeys(unit.dataset_urn for unit in units if not is_maintenance(unit))
     try:
         settings.flow.announce(list(datasets), settings.run_id)
@@ -336,7 +350,7 @@ def _with_error(states: Iterable[TaskState], error: str) -> list[TaskState]:
 
 
 def _report_attempt(state: TaskState, counts: RunCounts, tally: Tally) -> None:
-    """Report the end of an attempt, and its failures that do not fail the attempt."""
+    """Report the end of an attempt, and failures in it that do not fail the attempt."""
     for result in state.branches:
         if result.error and state.outcome is not TaskOutcome.FAILED:
             tally.note(state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}")
@@ -355,7 +369,7 @@ def _report_attempt(state: TaskState, counts: RunCounts, tally: Tally) -> None:
 
 
 def failed_state(settings: RunSettings, unit: WorkUnit, error: Exception) -> TaskState:
-    """Return the state of an attempt that failed before it could read anything."""
+    """Return the task state of an attempt that failed before it could read anything."""
     now = settings.clock.now_ms()
     return TaskState(
         run_id=settings.run_id,

@@ -1,4 +1,4 @@
-"""Read failures of a run, and their record in the bucket's log."""
+"""Record in the bucket's log which datasets a run failed to read."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ def record_read_failures(
     not_committed: Mapping[str, tuple[str, bool]],
     tally: Tally,
 ) -> BatchedWork[None]:
-    """Record once, in one record, which datasets this run failed to read, and report those that are stopped by it. If
-    the log cannot be written, the failure is only logged: nothing but counts depends on it.
+    """Record once, in one record, which datasets this run failed to read. Report the datasets that are stopped by it.
+
+    If the log cannot be written, the error is only logged: only failure counts depend on the record.
 
     Args:
         log: log of the bucket, as the drain has read it.
-        settings: the run.
+        settings: settings of the run.
         plans: plans of the bucket's datasets.
-        not_committed: by dataset, why this run commits nothing, and whether that is a failure.
-        tally: gets a reason for each stopped dataset.
+        not_committed: by dataset, why this run commits nothing, and whether the cause is a failure.
+        tally: receives a reason for each stopped dataset.
 
     Raises:
         FencedError: if a newer run has fenced the log.
@@ -91,7 +92,7 @@ def _read_failures(
 
 
 def _is_open(unit: WorkUnit) -> bool:
-    """Return whether the end of some partition of the work unit is unknown."""
+    """Return whether the work unit has a partition whose end is unknown."""
     return unit.low.positions.keys() != unit.expected_high.positions.keys()
 
 

@@ -21,18 +21,19 @@ def ingest_tasks(settings: RunSettings, manifest: Manifest) -> int:
 
 
 class TaskPlan:
-    """The work of one ingest task. A bucket whose plan cannot be read is left out: its datasets fail in the drain,
-    which reads the plan again.
+    """The work of one ingest task.
+
+    A bucket whose plan cannot be read is left out. Its datasets fail in the drain, which reads the plan again.
 
     Args:
-        settings: the run.
-        task: number of the task. `settings.alone` limits it to one work unit.
+        settings: settings of the run.
+        task: number of the task. `settings.alone` limits the task to one work unit.
 
     Attributes:
-        owned: the buckets that the task owns.
-        plans: by bucket, the plans of its own buckets, and those of other buckets' datasets that it reads.
-        units: the work units that it reads, in order.
-        bucket_of: the bucket of each dataset that it reads.
+        owned: the buckets that the task's partition owns.
+        plans: by bucket: all plans of owned buckets, and of other buckets the plans whose work units this task reads.
+        units: the work units that the task reads, in order.
+        bucket_of: the bucket of each dataset that the task reads.
         tasks: number of tasks.
     """
 
@@ -62,7 +63,7 @@ class TaskPlan:
         return [] if bucket is None else [bucket]
 
     def _take(self, bucket: int, plans: list[DatasetPlan]) -> None:
-        """Take the task's work units of a bucket; plans of a bucket that it does not own only as far as needed."""
+        """Add the task's work units of a bucket, and the plans that are needed for them."""
         if alone := self._settings.alone:
             units = [unit for plan in plans for unit in plan.work_units if unit.work_unit_id == alone]
         else:

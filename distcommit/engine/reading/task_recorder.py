@@ -1,4 +1,4 @@
-"""Records a task attempt's commits, outcomes and file-system requests in the run's table. For diagnosis only."""
+"""Records a task attempt's commits, outcomes and file-system requests in the run's table, for diagnosis only."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from distcommit.stores.history.run_table import RowKind, TableRow, TaskIdentity,
 
 
 class TaskRecorder:
-    """Records one attempt at a task, and writes its rows to the store when the attempt ends.
+    """Records one attempt at a task, and writes the rows to the store when the attempt ends.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         phase: phase of the run.
         task: number of the task in the phase.
-        writer: the 32 hexadecimal digits in the names of the task's states; "" for new ones.
+        writer: the 32 hexadecimal digits in the file names of the attempt's task states; empty for new digits.
     """
 
     def __init__(self, settings: RunSettings, phase: str, task: int, writer: str = "") -> None:
@@ -42,7 +42,7 @@ class TaskRecorder:
         self._requests: Counter[str] = Counter()
 
     def recording(self, observer: Observer) -> Observer:
-        """Return an observer that records events here and passes them on. It may be called from several threads."""
+        """Return an observer that records events here and forwards them to `observer`. Several threads may call it."""
         return _RecordingObserver(self, observer)
 
     def note(self, event: Event) -> None:
@@ -59,8 +59,10 @@ class TaskRecorder:
 
     @contextmanager
     def working_on(self, dataset: str) -> Iterator[None]:
-        """Count requests made in this context for a dataset that the task reads and writes. Requests of other datasets'
-        writers that end meanwhile are included."""
+        """Count requests within the block as requests of `dataset`, which the task reads and writes.
+
+        If writers of other datasets end within the block, their requests are counted here as well.
+        """
         requests_before = REQUESTS.made
         try:
             yield
@@ -69,7 +71,7 @@ class TaskRecorder:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Count requests and time in this context as commits of the datasets that it publishes."""
+        """Count requests and seconds within the block as commits of the datasets that are published in it."""
         began_ms, before, requests_before = self._clock.now_ms(), len(self._published), REQUESTS.made
         try:
             yield
@@ -82,7 +84,10 @@ class TaskRecorder:
                 self._passes.append(TableRow(RowKind.COMMITS, began_ms=times[0], ended_ms=times[1], counts=counts))
 
     def _count_requests(self, requests: int, datasets: list[str]) -> None:
-        """Distribute requests evenly over datasets that were published together, as most cannot be attributed."""
+        """Distribute requests evenly over datasets that were published together.
+
+        Most requests serve several datasets.
+        """
         share, remainder = divmod(requests, len(datasets))
         self._requests.update(dict.fromkeys(datasets, share))
         self._requests.update(datasets[:remainder])

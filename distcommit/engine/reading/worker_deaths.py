@@ -1,8 +1,10 @@
-"""Work units that killed the worker that read them, and suspects: work units that a worker was reading when it died.
+"""Work units that kill the Python worker that reads them.
 
-Once a worker has died, the run's tasks note each work unit before they read it. A noted work unit whose attempt has no
-end is a suspect. Tasks leave suspects out. After all others have been read, each suspect is read in a job of its own
-task. If the worker dies again, the work unit is recorded as failed, and its dataset's read has failed in this run.
+Once a worker has died, each task of the run writes a marker file for a work unit before it reads the unit. A work unit
+with a marker, whose attempt has not ended, is a *suspect*: a worker died while reading it. Tasks leave suspects out.
+After all other work units have been read, each suspect is read alone by a Spark job of one task. If the worker dies
+again, the work unit has *killed* it: the work unit is recorded as failed, and its dataset counts as not read in this
+run.
 """
 
 from __future__ import annotations
@@ -32,13 +34,14 @@ from distcommit.stores.state.reading_notes import (
 logger = logging.getLogger(__name__)
 
 MAX_SUSPECTS = 64
-"""Maximum number of work units that a run reads alone. Later runs read the others."""
+"""Maximum number of suspects that a run reads alone. Later runs read the others."""
 _SHOWN_PARTITIONS = 5
 
 
 def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tuple[list[WorkUnit], int]:
-    """Return the work units that earlier attempts at the task left to read, and the number of those that have killed a
-    worker, which are skipped."""
+    """Return the work units that the task still has to read, and the number of units skipped because they killed a
+    worker.
+    """
     states = list(states)
     finished = {state.work_unit_id for state in states if state.outcome is TaskOutcome.SUCCEEDED}
     killers = {state.work_unit_id for state in states if has_killed_its_worker(state.error)} - finished
@@ -47,7 +50,7 @@ def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tup
 
 
 def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[WorkUnit]:
-    """Return the work units that no note of this run names; all if the notes cannot be read."""
+    """Return the work units without a marker file of this run; all of them if the markers cannot be read."""
     store = settings.store
     try:
         notes = read_notes(store.fs, store.roots.store, settings.run_id).values()
@@ -59,10 +62,10 @@ def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[W
 
 
 class TaskNotes:
-    """The notes of one attempt at an ingest task. It writes and reads none unless a worker has died.
+    """The marker files of one attempt at an ingest task. Unless a worker has died, none are written or read.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
     """
 
     def __init__(self, settings: RunSettings) -> None:
@@ -74,28 +77,30 @@ class TaskNotes:
         return self._notes is not None
 
     def put(self, unit: WorkUnit) -> None:
-        """Note a work unit in place of the previous one.
+        """Replace the attempt's marker by one for this work unit.
 
         Raises:
-            OSError: if it cannot be noted; it must not be read then.
+            OSError: if the marker cannot be written. The work unit must not be read then.
         """
         if self._notes is not None:
             self._notes.put(unit, self._settings.epoch, alone=bool(self._settings.alone))
 
     def without_suspects(self, units: list[WorkUnit]) -> list[WorkUnit]:
-        """Return the work units that this task may read together with others."""
+        """Return the work units that this task may read together with other work units."""
         if self._notes is None or self._settings.alone:
             return units
         return without_suspects(self._settings, units)
 
     def deaths_of(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, WorkerDiedError]]:
-        """Yield the work unit of this task, if it was read alone before and its worker died."""
+        """Yield the work unit that this task must read alone, if a worker died when it was read alone before."""
         for unit in units if self._settings.alone else ():
             if (error := death_of(self._settings, unit)) is not None:
                 yield unit, error
 
     def forget(self, units: Iterable[WorkUnit]) -> None:
-        """Delete the notes of work units that were read. That of a killer stays for the next run."""
+        """Delete the markers of work units that were read. The marker of a work unit that killed a worker stays for
+        the next run.
+        """
         if self._notes is None:
             return
         try:
@@ -111,7 +116,7 @@ class DeadUnits(msgspec.Struct, frozen=True):
 
     Attributes:
         killers: number of work units that have killed a worker.
-        suspects: ids of work units that a worker was reading when it died, and that have no end yet.
+        suspects: ids of work units that a worker was reading when it died, and that have no ended attempt yet.
     """
 
     killers: int = 0
@@ -119,12 +124,12 @@ class DeadUnits(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """Return the number of both."""
+        """Return the number of killers and suspects together."""
         return self.killers + len(self.suspects)
 
 
 def find_dead_units(settings: RunSettings, partition: int) -> DeadUnits:
-    """Return the killers and suspects of the partition's buckets, and delete the notes of work units that were read."""
+    """Return the killers and suspects of the partition's buckets. Delete the markers of work units that were read."""
     buckets, store = settings.buckets_of(partition), settings.store
     tables = settings.task_states(buckets)
     try:
@@ -141,7 +146,7 @@ def find_dead_units(settings: RunSettings, partition: int) -> DeadUnits:
 
 
 def all_dead_units(launch: Launch, settings: RunSettings) -> DeadUnits:
-    """Return the killers and suspects of this run; none if they are unknown."""
+    """Return the killers and suspects of this run; an empty result if they cannot be determined."""
     try:
         dead_units = launch(find_dead_units, settings, settings.partitions, DeadUnits)
     except (JobFailedError, ConfigurationError, ProcessLostError) as error:
@@ -152,8 +157,10 @@ def all_dead_units(launch: Launch, settings: RunSettings) -> DeadUnits:
 
 
 def has_died(settings: RunSettings, epoch: int) -> bool:
-    """Return whether an earlier run has no record of its end, as after the death of all its processes, or its ingest
-    did not end, as after the death of its JVM. Epoch 0 is no run."""
+    """Return whether all processes of the run of `epoch`, or its JVM, died. Epoch 0 stands for no run.
+
+    Such a run has no record of its end, or of the end of its ingest.
+    """
     try:
         record = read_record(settings.store.fs, settings.store.roots.store, epoch) if epoch else None
     except (DistcommitError, OSError):
@@ -164,10 +171,10 @@ def has_died(settings: RunSettings, epoch: int) -> bool:
 
 
 class EarlierSuspects:
-    """Suspects of earlier runs: noted by a run whose processes all died, or recorded as a killer by the last run.
+    """Suspects of earlier runs: marked by a run whose processes all died, or recorded by the last run as having killed.
 
     Args:
-        settings: the run.
+        settings: settings of the run.
         states: stored states of the partition's datasets, by bucket.
     """
 
@@ -182,11 +189,13 @@ class EarlierSuspects:
             self._notes = older_notes(self._store.fs, self._store.roots.store, settings.run_id)
 
     def note(self, units: Iterable[WorkUnit]) -> int:
-        """Note the suspects among this run's work units, and return their number. The newest run that has noted a
-        work unit decides: if all its processes died while it read the work unit alone, this run does not read it.
+        """Write markers for the suspects among this run's work units, and return their number.
+
+        The newest run with a marker for a work unit decides. If all processes of that run died while it read the work
+        unit alone, this run does not read it.
 
         Raises:
-            OSError: if one cannot be noted.
+            OSError: if a marker cannot be written.
         """
         suspects = 0
         for unit in units if self._notes else ():
@@ -205,11 +214,12 @@ class EarlierSuspects:
 
 
 def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
-    """Return the error of a work unit if a worker has died while it read that work unit alone: in this run's launch
-    before, or in an earlier run whose processes all died. Spark's own next attempt is no proof: the first one may be
-    slow, or its node lost.
+    """Return an error if a worker has died while it read only this work unit; else None.
 
-    The notes stay for the next run, which reads the work unit alone from the start.
+    The death counts if it happened in the previous launch of this run, or in an earlier run whose processes all died. A
+    second attempt that Spark starts by itself proves nothing: the first attempt may be slow, or its node lost.
+
+    The markers stay for the next run, which reads the work unit alone from the start.
     """
     fs, root = settings.store.fs, settings.store.roots.store
     try:
@@ -233,10 +243,10 @@ def death_of(settings: RunSettings, unit: WorkUnit) -> WorkerDiedError | None:
 
 
 def forget_suspect(settings: RunSettings, unit: WorkUnit) -> None:
-    """Delete the notes of a work unit that was read to an end, those of older runs too.
+    """Delete the markers of a work unit that was read to its end, in this run's folder and in older ones.
 
     Raises:
-        OSError: if they cannot be read or deleted.
+        OSError: if the markers cannot be read or deleted.
     """
     fs, root = settings.store.fs, settings.store.roots.store
     own = [path for path, note in read_notes(fs, root, settings.run_id).items() if note.is_of(unit)]

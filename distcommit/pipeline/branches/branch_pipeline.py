@@ -28,24 +28,24 @@ from distcommit.stores.schemas.schema_history import SchemaStore
 class BranchPipeline:
     """One branch in one attempt at a work unit.
 
-    An error raised here fails the branch. If the branch failed an earlier attempt at this work unit (`branch.error`),
-    it is diverted: it rejects all records, and its writer is that of its error branch.
+    An error raised here fails the branch. If the branch failed in an earlier attempt at this work unit
+    (`branch.error`), the branch is *diverted*: it rejects all records, and its writer writes to the error branch.
 
     Attributes:
         branch: the branch of the task flow.
-        construct_seconds: how long each construct may work on a batch; 0 for no limit.
+        construct_seconds: seconds that each converter or checker may work on a batch; 0 for no limit.
         chain: the converters and row checkers in progress.
         checks: the task checkers in progress.
-        writer: the sink's writer, once open.
-        read: input records that came to the branch.
-        written: records given to the writer.
-        rejected: input records that were rejected.
-        with_output: input records of which a record was written.
-        filtered: offsets of the input records of which nothing was written.
+        writer: the sink's writer, once it is open.
+        read: input records that the branch received.
+        written: records passed to the writer.
+        rejected: rejected input records.
+        with_output: input records that resulted in at least one written record.
+        filtered: offsets of the input records that resulted in no written record.
         outcomes: results of the task checkers.
         writing_s: seconds spent in the writer.
         error: why the branch failed.
-        error_construct: the construct that failed.
+        error_construct: the converter, checker or writer that failed.
     """
 
     branch: Branch
@@ -78,10 +78,10 @@ class BranchPipeline:
 
     @contextmanager
     def at(self, construct: str = "") -> Iterator[None]:
-        """Record an error of the block as the failure of the branch, at `construct` or else at the chain's current
-        construct.
+        """Record an error of the block as a failure of the branch, in `construct` or else in the current step of the
+        chain.
 
-        The failure of a diverted branch fails the whole attempt instead, as it has nothing left to divert.
+        If the branch is diverted, the error fails the whole attempt.
         """
         try:
             with foreign_errors():
@@ -93,7 +93,7 @@ class BranchPipeline:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Within the block, blame the sink and count its time."""
+        """Attribute errors of the block to the sink, and add its time to `writing_s`."""
         began_s = time.perf_counter()
         with self.at(self.branch.sink.name):
             yield
@@ -106,7 +106,9 @@ class BranchPipeline:
     def open(
         self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], schema_store: SchemaStore | None = None
     ) -> None:
-        """Open the writer and begin the work unit in all constructs. Converters keep schemas in the store."""
+        """Open the writer and start the work unit in all converters and checkers. Converters keep schemas in the
+        store.
+        """
         with self.at(self.branch.sink.name):
             self.writer = open_writer()
         if self.rejects_all:
@@ -119,7 +121,7 @@ class BranchPipeline:
                 self.checks.append(check.checker.begin())
 
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
-        """Return the chain's output and the rejected rows. Raises as `Chain.run`."""
+        """Return the chain's output and the rejected rows. Raises like `Chain.run`."""
         if self.rejects_all:
             reason = Rejection(self.branch.error_construct, self.branch.error)
             return [], {row: reason for traced in batches for row in traced.origin_rows().tolist()}
@@ -130,8 +132,8 @@ class BranchPipeline:
         """Pass records to the task checkers and the writer in source order.
 
         Args:
-            traceds: what the chain returned for one batch.
-            origins_of: returns the origins of records with these rows.
+            traceds: output of the chain for one batch.
+            origins_of: returns the source positions of records, given the rows that they came from.
         """
         if not traceds or self.writer is None:
             return
@@ -157,10 +159,10 @@ class BranchPipeline:
         """Run the task checkers.
 
         Args:
-            decides: whether mandatory checkers can fail the branch. If not, all results are informational.
+            decides: whether mandatory checkers can fail the branch. If false, all results are informational.
 
         Returns:
-            The failed mandatory checks with their details; empty if there are none.
+            the failed mandatory checks with their details; empty if there are none.
         """
         if self.rejects_all:
             return ""
@@ -179,20 +181,20 @@ class BranchPipeline:
         return "; ".join(f"{self.branch.name}: {result.checker}: {result.detail}" for result in failed)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
-        """Pass holes to the writer."""
+        """Pass holes, ranges in which the source has no record, to the writer."""
         if self.writer is not None:
             with self.at(self.branch.sink.name):
                 self.writer.note_holes(holes)
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Pass filtered records to the writer. Return whether the writer stores them."""
+        """Pass the offsets of filtered records to the writer. Return whether the writer stores them."""
         if self.writer is None:
             return False
         with self.at(self.branch.sink.name):
             return self.writer.note_filtered(filtered)
 
     def prepare(self, holes: Sequence[SkippedRange]) -> BranchResult:
-        """Prepare the writer's commit, and store these holes with it. A diverted branch prepares nothing."""
+        """Prepare the writer's commit, with these holes. A diverted branch prepares nothing."""
         if self.rejects_all or self.writer is None:
             return self._result(Prepared(holes=holes), self.branch.error, self.branch.error_construct)
         with self._writing():

@@ -29,7 +29,7 @@ from distcommit.core.work import (
 from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
 from distcommit.pipeline.branches.chain import Chain, Rejection, Tally, without_rows
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
-from distcommit.pipeline.branches.fork_routing import route_records, row_mask
+from distcommit.pipeline.branches.fork_routing import Router, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_converter, converter_schemas
 from distcommit.pipeline.limits.time_limit import construct_time_limit
@@ -51,10 +51,10 @@ _Output = tuple[Sequence[TracedBatch], Rejections]
 class Branches:
     """All branches of one attempt at a work unit. Call `open` first.
 
-    After an error, call `abort` and `failed`; or `prepare`, if `discard_failed_counts` returned True.
+    After an error, call `abort` and `failed`; or `prepare`, if `discard_failed_counts` has returned True.
 
-    A reprocess unit has only the branch that had rejected its records, and all its errors belong to that branch. If no
-    single branch had rejected them, it has all branches.
+    A reprocess unit reads rejected records again. It has only the branch that rejected them, and all errors belong to
+    that branch. If all branches rejected the records, the unit has all branches.
 
     Args:
         flow: the job's task flow.
@@ -73,7 +73,7 @@ class Branches:
         fields = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
         self._origin = Origin(*fields, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
-        self._shared = Chain(flow.stages, flow.construct_seconds)
+        self._shared, self._router = Chain(flow.stages, flow.construct_seconds), Router(flow)
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
         branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
@@ -84,7 +84,9 @@ class Branches:
         self._holes: Sequence[SkippedRange] = ()
 
     def open(self, schema_store: SchemaStore | None = None) -> None:
-        """Begin the work unit in all constructs and open the writers. Converters keep schemas in the store."""
+        """Start the work unit in all converters and checkers, and open the writers. Converters keep schemas in the
+        store.
+        """
         for stage in self._flow.stages:
             with construct_time_limit(self._flow.construct_seconds, stage.name):
                 begin_converter(stage, self._unit, schema_store)
@@ -92,18 +94,18 @@ class Branches:
             pipeline.open(self._unit, partial(self._open, pipeline), schema_store)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
-        """Pass holes to the first branch's writer: they hold for all branches."""
+        """Pass holes to the first branch's writer. Holes concern the source, so one branch records them for all."""
         if holes:
             self._pipelines[0].note_holes(holes)
 
     def route(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
-        """Pass a batch through the constructs to the writers, with the holes before its end.
+        """Pass a batch through converters, checkers and the fork to the writers, with the holes before its end.
 
-        No writer is given any part of the batch before it has passed all constructs.
+        Writers receive the batch only after all of it has passed all converters and checkers.
 
         Raises:
             RecordError: if a rejected record must fail the work unit.
-            ConfigurationError: if a construct cannot process its input, breaks its contract, or exceeds its time limit.
+            ConfigurationError: if a converter, checker or fork fails, breaks its contract, or exceeds its time limit.
         """
         self._schema = batch.schema
         if self._is_plain:
@@ -118,7 +120,7 @@ class Branches:
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
         batches, rejected = self._shared.run([TracedBatch(batch)])
         with construct_time_limit(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
-            by_branch = route_records(self._flow, batches, batch.num_rows, rejected, self._only_branch)
+            by_branch = self._router.route(batches, batch.num_rows, rejected, self._only_branch)
         outputs = [
             pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines
         ]
@@ -131,11 +133,12 @@ class Branches:
         self._is_whole, self._tallied = True, []
 
     def discard_failed_counts(self) -> bool:
-        """After an error, discard the counts of the failed batch, if no writer was given any part of it.
+        """After an error, remove the counts of the failed batch, if no writer has received any part of the batch.
 
         Returns:
-            Whether the writers of all branches hold the same whole batches, so that these may be prepared. False if an
-            optional branch has failed: the work unit is then attempted again without that branch.
+            whether the writers of all branches have received the same whole batches, so that these may be prepared.
+            False if an
+            optional branch has failed: the work unit is then read again without that branch.
         """
         for chain, tallies in zip(self._chains, self._tallied, strict=False):
             chain.tallies = tallies
@@ -165,7 +168,12 @@ class Branches:
             pipeline.filtered.add_origins(filtered, provenance)
 
     def _divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
-        """Write rejected input records, unchanged and in source order, to error branches. `rejected` is by branch."""
+        """Write rejected input records, unchanged and in source order, to the error branches.
+
+        Args:
+            batch: the input records.
+            rejected: the rejections of each branch.
+        """
         for name, rejections in _by_error_branch(rejected).items():
             writer, errors = self._open_errors(name), _rejected_records(batch, rejections)
             check_levels(errors.schema)
@@ -185,7 +193,7 @@ class Branches:
         return self._errors[branch]
 
     def _identity_and_area(self, branch: str) -> tuple[AttemptIdentity, StagingArea]:
-        """Return the branch's identity and staging area. A branch other than `main` has a folder of its own."""
+        """Return the branch's identity and staging area. A branch other than `main` has its own folder."""
         area, name = self._area, branch.replace("/", ".")
         if branch != MAIN_BRANCH:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
@@ -193,11 +201,11 @@ class Branches:
         return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
 
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
-        """Run the task checkers, and pass the filtered records to the writers. Only `prepare` may follow.
+        """Run the task checkers, and pass the offsets of filtered records to the writers. Only `prepare` may follow.
 
         Args:
             reached: the attempt's actual high watermark.
-            recorded: filtered records that superseded files had recorded, to be recorded again.
+            recorded: filtered records that superseded files had recorded. They are recorded again.
 
         Raises:
             QualityError: if a mandatory task checker fails.
@@ -217,7 +225,7 @@ class Branches:
 
     @property
     def prepares_in_background(self) -> bool:
-        """Whether `prepare` may run in another thread, and is worth it."""
+        """Whether `prepare` may run in another thread, and whether that saves time."""
         writers = (*(pipeline.writer for pipeline in self._pipelines), *self._errors.values())
         return all(writer is not None and writer.prepares_in_background for writer in writers)
 
@@ -231,8 +239,8 @@ class Branches:
         return (*results, *(_errors_of(name, sink, diverted[name], writer) for name, writer in self._errors.items()))
 
     @property
-    def _chains(self) -> list[Chain]:
-        return [self._shared, *(pipeline.chain for pipeline in self._pipelines)]
+    def _chains(self) -> list[Chain | Router]:
+        return [self._shared, self._router, *(pipeline.chain for pipeline in self._pipelines)]
 
     def failed(self) -> tuple[BranchResult, ...]:
         """Return the branches' results of a failed attempt: counts and errors."""
@@ -240,11 +248,11 @@ class Branches:
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
         """Return the counts of each construct."""
-        chains = [("", self._shared), *((pipeline.branch.name, pipeline.chain) for pipeline in self._pipelines)]
+        branches = ["", "", *(_shown(pipeline.branch.name) for pipeline in self._pipelines)]
         return tuple(
-            tally.counts(_shown(branch), stage.name)
-            for branch, chain in chains
-            for stage, tally in zip(chain.stages, chain.tallies, strict=True)
+            tally.counts(branch, name)
+            for branch, chain in zip(branches, self._chains, strict=True)
+            for name, tally in zip(chain.names, chain.tallies, strict=True)
         )
 
     def seconds(self) -> Mapping[str, float]:
@@ -254,7 +262,7 @@ class Branches:
         return {activity_in(count.branch, count.construct): count.seconds for count in counts} | writing
 
     def schemas(self) -> SchemaIds:
-        """Return the schemas of the dataset that converters know now."""
+        """Return the schema ids that the converters have for the dataset now."""
         chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self._pipelines)]
         with construct_time_limit(self._flow.construct_seconds, "schema_ids"):
             return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
@@ -269,7 +277,7 @@ class Branches:
                 logger.warning("a writer could not be aborted", exc_info=True)
 
     def _note_filtered(self, reached: Watermark, recorded: Filtered) -> Sequence[SkippedRange]:
-        """Record which input records were filtered: in a file of one of the writers, or else as the returned holes."""
+        """Record which input records were filtered: in a file of one writer, or else as the returned holes."""
         sets = {branch: parsed(text) for branch, text in recorded.positions.items()}
         for pipeline in self._pipelines:
             if pipeline.filtered.count():
@@ -293,7 +301,7 @@ class Branches:
 
 
 def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int]) -> dict[str, int]:
-    """Return the filtered records by construct, added to the counts in `before`."""
+    """Return the number of filtered records by converter or checker, added to the counts in `before`."""
     counts = dict(before)
     for construct in constructs:
         if construct.filtered:
@@ -303,7 +311,7 @@ def _filtered_by(constructs: Sequence[ConstructCounts], before: Mapping[str, int
 
 
 def _holes_of_range(low: Watermark, reached: Watermark) -> list[SkippedRange]:
-    """Return the whole range that was read as holes, because nothing was written."""
+    """Return the whole range that was read, as holes. Used if no record was written."""
     return [
         SkippedRange(partition, low.positions[partition], high, FILTERED, True, low.incarnation)
         for partition, high in reached.positions.items()
@@ -312,7 +320,7 @@ def _holes_of_range(low: Watermark, reached: Watermark) -> list[SkippedRange]:
 
 
 def _shown(branch: str) -> str:
-    """Return the branch's name for display: empty for `main`."""
+    """Return the branch's name for display; empty for `main`."""
     return "" if branch == MAIN_BRANCH else branch
 
 
@@ -330,7 +338,7 @@ def _errors_of(branch: str, sink: str, diverted: int, writer: AttemptFiles) -> B
 
 
 def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, dict[int, tuple[str, Rejection]]]:
-    """Return the rejected rows by error branch, each with the branch that rejected it."""
+    """Return the rejected rows of each error branch, each row with the branch that rejected it."""
     by_name: dict[str, dict[int, tuple[str, Rejection]]] = {}
     for branch, rejections in rejected:
         if rejections:
@@ -340,7 +348,9 @@ def _by_error_branch(rejected: Sequence[tuple[str, Rejections]]) -> dict[str, di
 
 
 def _rejected_records(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, Rejection]]) -> pa.RecordBatch:
-    """Return rejected input records, unchanged, with the rejecting branch, construct and reason."""
+    """Return rejected input records, unchanged, with columns for the branch and step that rejected them and the
+    reason.
+    """
     rows = sorted(rejected)
     branches, reason = zip(*(rejected[row] for row in rows), strict=True)
     reasons = ([rejection.construct for rejection in reason], [rejection.reason for rejection in reason])
@@ -348,7 +358,7 @@ def _rejected_records(batch: pa.RecordBatch, rejected: Mapping[int, tuple[str, R
 
 
 def _origins(provenance: Provenance | None, batch: pa.RecordBatch, rows: Rows | None) -> Origins | None:
-    """Return the origins of records with these rows; None without provenance."""
+    """Return the source positions of records that came from these rows; None without provenance."""
     if provenance is None:
         return None
     columns = [batch.column(name) for name in (provenance.partition_column, provenance.offset_column)]

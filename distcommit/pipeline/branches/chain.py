@@ -1,4 +1,4 @@
-"""Run a chain of constructs on a batch, and follow each record by the input row that it came from."""
+"""Run a chain of converters and checkers on a batch, and track the input row that each record came from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from distcommit.pipeline.task_flow import Stage
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The construct that rejected an input record, and the reason."""
+    """The converter, checker or fork that rejected an input record, and the reason."""
 
     construct: str
     reason: str
@@ -29,16 +29,16 @@ class Rejection:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of a construct in an attempt.
+    """Counts of one converter or checker in an attempt.
 
     Attributes:
-        records_in: records it was given.
-        records_out: records it returned.
-        rejected: input records it rejected.
-        filtered: records it dropped.
+        records_in: records received.
+        records_out: records returned.
+        rejected: rejected input records.
+        filtered: dropped records.
         noted: records that failed an informational check.
-        seconds: time it spent.
-        declared: the last input schema and the output schema that the converter declared for it.
+        seconds: time spent.
+        declared: the last input schema, and the output schema that the converter declared for it.
     """
 
     records_in: int = 0
@@ -50,7 +50,7 @@ class Tally:
     declared: tuple[pa.Schema, pa.Schema | None] | None = None
 
     def declared_schema(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
-        """Return the converter's declared output schema. Ask it once per input schema."""
+        """Return the converter's declared output schema. The converter is called once for each input schema."""
         if self.declared is None or (self.declared[0] is not schema and not self.declared[0].equals(schema)):
             self.declared = schema, converter.convert_schema(schema)
         return self.declared[1]
@@ -63,13 +63,13 @@ class Tally:
 
 @dataclass(slots=True)
 class Chain:
-    """A chain of constructs in one attempt.
+    """A chain of converters and checkers in one attempt.
 
     Attributes:
-        stages: the constructs in order.
-        seconds: how long each may work on a batch; 0 for no limit.
+        stages: the converters and checkers, in order.
+        seconds: seconds that each may work on a batch; 0 for no limit.
         tallies: counts of each stage.
-        at: the stage at work, or the last one.
+        at: the stage that is running, or that ran last.
     """
 
     stages: Sequence[Stage]
@@ -80,15 +80,20 @@ class Chain:
     def __post_init__(self) -> None:
         self.tallies = [Tally() for _ in self.stages]
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the stages."""
+        return [stage.name for stage in self.stages]
+
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
         """Return the output pieces, and the rejected rows of the extractor's batch.
 
-        A record is rejected as a whole: the output has nothing that came from a rejected row. Each output piece has
-        ascending rows. Constructs that do not group schemas are given runs of records in source order.
+        If an input row is rejected, the output contains no record that came from it. The rows of each output piece
+        ascend. A stage that does not accept records grouped by schema receives runs of records in source order.
 
         Raises:
             RecordError: if a rejected record must fail its work unit.
-            ConfigurationError: if a construct cannot process its input, breaks its contract, or exceeds its time limit.
+            ConfigurationError: if a stage cannot process its input, breaks its contract, or exceeds its time limit.
         """
         rejected: dict[int, Rejection] = {}
         current = list(batches)
@@ -105,7 +110,7 @@ class Chain:
 
 
 def without_rows(batches: Iterable[TracedBatch], rejected: Iterable[int]) -> list[TracedBatch]:
-    """Return the pieces without records of these rows, and without empty pieces."""
+    """Return the pieces without the records that came from these rows. Empty pieces are left out."""
     excluded = np.fromiter(rejected, np.int64)
     if len(excluded):
         batches = [traced.only(~np.isin(traced.origin_rows(), excluded)) for traced in batches]

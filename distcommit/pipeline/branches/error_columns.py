@@ -1,4 +1,4 @@
-"""The columns of error files: the source's columns, renamed on conflict, plus the error columns."""
+"""The columns of error files: the source's columns, renamed if they conflict, and the error columns."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 ERROR_COLUMNS = ("error_branch", "error_construct", "error_reason")
-"""Added columns: the branch that rejected the record (empty: all branches), the construct, and the reason."""
+"""Names of the added columns: the branch that rejected the record (empty: all branches), the step, and the reason."""
 
 _SUFFIX = "_of_source"
 _CONFLICTING = re.compile(rf"(?:{'|'.join(ERROR_COLUMNS)})(?:{_SUFFIX})*", re.IGNORECASE)
-"""Source columns that are renamed, in any case: those named like an error column, and those whose names equal the new
-name of another one."""
+"""Matches the source columns that are renamed, in any case.
+
+These are columns named like an error column, and columns named like a renamed column.
+"""
 
 
 def error_schema(options: pa.Schema) -> pa.Schema:
@@ -33,7 +35,8 @@ def given_records(records: pa.RecordBatch, written: pa.Schema) -> pa.RecordBatch
 
     Args:
         records: rows as read from the file.
-        written: the schema that its writer was given. Parquet cannot store seconds, or days as milliseconds.
+        written: the schema of the records that were written. Parquet stores seconds and day-milliseconds as another
+            type.
     """
     columns, fields = [], []
     for column, field in zip(records.columns, written, strict=True):

@@ -10,57 +10,98 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.pipeline.branches.chain import Rejection, rejection_error
+from distcommit.core.interfaces.constructs import ForkOperator
+from distcommit.pipeline.branches.chain import Rejection, Tally, rejection_error
 from distcommit.pipeline.branches.source_order import in_source_order
 from distcommit.pipeline.branches.traced_batch import TracedBatch
-from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.pipeline.task_flow import DROP, REJECT, TaskFlow
 
 _FORK = "fork"
 
 
-def route_records(
-    flow: TaskFlow, batches: Sequence[TracedBatch], rows: int, rejected: dict[int, Rejection], only: str = ""
-) -> Mapping[str, list[TracedBatch]]:
-    """Return the pieces for each branch. Add records that no branch takes to `rejected`.
+class Router:
+    """Routes the records of one attempt to branches, by the job's fork.
 
     Args:
         flow: the job's task flow.
-        batches: the records at the fork.
-        rows: row count of the extractor's batch.
-        rejected: rejections so far, by row.
-        only: for reprocessed records, the branch that had rejected them. If the fork no longer sends a record there, it
-            is rejected by that branch again. Other branches have had their copy before.
 
-    Raises:
-        RecordError: if a rejected record must fail its work unit.
-        ConfigurationError: if the operator breaks its contract.
+    Attributes:
+        names: the name under which records are counted, if the fork drops records; else empty.
+        tallies: the counts.
     """
-    fork, names = flow.fork, [branch.name for branch in flow.branches]
-    if fork is None:
-        return {names[0]: list(batches)}
-    routed: dict[str, list[TracedBatch]] = {name: [] for name in names}
-    for traced in batches if fork.groups_schemas else in_source_order(batches):
+
+    def __init__(self, flow: TaskFlow) -> None:
+        self._flow = flow
+        self._branches = [branch.name for branch in flow.branches if branch.name != flow.unmatched]
+        self.names = [_FORK] if flow.fork is not None and flow.unmatched == DROP else []
+        self.tallies = [Tally() for _ in self.names]
+
+    def route(
+        self, batches: Sequence[TracedBatch], rows: int, rejected: dict[int, Rejection], only: str = ""
+    ) -> Mapping[str, list[TracedBatch]]:
+        """Return the pieces for each branch. Add records that the fork rejects to `rejected`.
+
+        Args:
+            batches: the records at the fork.
+            rows: row count of the extractor's batch.
+            rejected: rejections so far, by row.
+            only: for reprocessed records, the branch that had rejected them; other branches have their copy. If the
+                fork no longer sends a record to this branch, the record is rejected by this branch again.
+
+        Raises:
+            RecordError: if a rejected record must fail its work unit.
+            ConfigurationError: if the operator breaks its contract.
+        """
+        flow = self._flow
+        if flow.fork is None:
+            return {flow.branches[0].name: list(batches)}
+        routed: dict[str, list[TracedBatch]] = {branch.name: [] for branch in flow.branches}
+        dropped = np.zeros(rows, bool)
+        for traced in batches if flow.fork.groups_schemas else in_source_order(batches):
+            unmatched = self._send(flow.fork, traced, routed)
+            if not unmatched.any():
+                continue
+            if flow.unmatched == REJECT:
+                _reject(flow, traced.origin_rows()[unmatched], "no branch takes it", rejected)
+            elif flow.unmatched == DROP:
+                dropped[traced.origin_rows()[unmatched]] = True
+                self._count_dropped(int(np.count_nonzero(unmatched)))
+            else:
+                routed[flow.unmatched].append(traced.only(unmatched))
+        for tally in self.tallies:
+            tally.records_in += sum(traced.records.num_rows for traced in batches)
+            tally.records_out += sum(traced.records.num_rows for pieces in routed.values() for traced in pieces)
+        if only:
+            elsewhere = row_mask(batches, rows) & ~row_mask(routed[only], rows) & ~dropped
+            _reject(flow, np.flatnonzero(elsewhere), f"branch {only} does not take it any more", rejected)
+        return routed
+
+    def _send(
+        self, fork: ForkOperator, traced: TracedBatch, routed: Mapping[str, list[TracedBatch]]
+    ) -> npt.NDArray[np.bool_]:
+        """Add the records to the branches that the fork chooses. Return a mask of the records without a branch."""
+        names = self._branches
         accepting = [name for name in names if fork.accepts(name, traced.records.schema)]
         chosen = fork.choose(traced.records, accepting) if accepting else {}
         if strangers := sorted(str(name) for name in chosen if name not in names):
             raise _broken(", ".join(strangers), f"one of the branches {', '.join(names)}", "no branch of the job")
-        somewhere = np.zeros(traced.records.num_rows, bool)
+        unmatched = np.ones(traced.records.num_rows, bool)
         for name in accepting:
             if name not in chosen:
                 continue
-            keep = _as_mask(chosen[name], len(somewhere), name)
-            somewhere |= keep
+            keep = _as_mask(chosen[name], len(unmatched), name)
+            unmatched &= ~keep
             if keep.any():
                 routed[name].append(traced.only(keep))
-        _reject(flow, traced.origin_rows()[~somewhere], "no branch takes it", rejected)
-    if only:
-        elsewhere = row_mask(batches, rows) & ~row_mask(routed[only], rows)
-        _reject(flow, np.flatnonzero(elsewhere), f"branch {only} does not take it any more", rejected)
-    return routed
+        return unmatched
+
+    def _count_dropped(self, records: int) -> None:
+        for tally in self.tallies:
+            tally.filtered += records
 
 
 def row_mask(batches: Sequence[TracedBatch], rows: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of the extractor's rows that the pieces have records of."""
+    """Return a mask of the extractor's rows: true if the pieces contain a record that came from the row."""
     mask = np.zeros(rows, bool)
     for traced in batches:
         mask[traced.origin_rows()] = True

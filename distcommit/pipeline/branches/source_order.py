@@ -1,4 +1,4 @@
-"""Restore the source order of records that a construct has grouped by schema."""
+"""Restore the source order of records that a converter has grouped by schema."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def by_first_row(batches: Iterable[TracedBatch]) -> list[TracedBatch]:
 
 
 def merged_by_schema(batches: Sequence[TracedBatch], *, with_metadata: bool = True) -> list[TracedBatch]:
-    """Return one piece with ascending rows for each schema, in the order of their first pieces.
+    """Return one piece with ascending rows for each schema, in the order in which the schemas first occur.
 
     Args:
-        batches: with ascending rows.
+        batches: pieces with ascending rows.
         with_metadata: whether schemas that differ only in schema metadata are kept apart. Field metadata always counts.
     """
     groups: list[tuple[pa.Schema, list[TracedBatch]]] = []
@@ -42,7 +42,7 @@ def merged_by_schema(batches: Sequence[TracedBatch], *, with_metadata: bool = Tr
 
 
 def in_source_order(batches: Sequence[TracedBatch]) -> list[TracedBatch]:
-    """Split pieces with ascending rows into runs, so that all records are in source order.
+    """Split pieces with ascending rows into runs, so that the runs together are in source order.
 
     Records of one row keep the order of their pieces.
     """

@@ -17,7 +17,7 @@ class TracedBatch:
 
     Attributes:
         records: the records.
-        rows: for each record, the row of the extractor's batch that it came from. None: the records are exactly those
+        rows: for each record, the row of the extractor's batch that it came from. None if the records are exactly those
             rows.
     """
 

@@ -1,4 +1,4 @@
-"""Time limits of constructs, the process that enforces them, and progress counters.
+"""Time limits of converters and checkers, the process that enforces them, and progress counters.
 
-Must not change records. Start reading at `time_limit`.
+This package must not change records. Start reading at `time_limit`.
 """

@@ -1,4 +1,4 @@
-"""Time limit of a construct: exceeding it on one batch or schema fails the attempt."""
+"""The time limit of converters and checkers. Exceeding it on one batch or schema fails the attempt."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import NoReturn, Protocol
 from distcommit.core.errors import TimeLimitError
 
 _AGAIN_S = 1.0
-"""Interval of repeated alarms, for code that catches the first error."""
+"""Interval of repeated alarms in seconds, for code that catches the first error."""
 
 
 class Watch(Protocol):
-    """Kills the process if a construct does not return: a signal cannot interrupt native code."""
+    """Kills the process if a converter or checker does not return. A signal cannot interrupt native code."""
 
     def begin(self, seconds: float, construct: str) -> None:
-        """Start the clock of a construct with this limit."""
+        """Start the clock of a converter or checker with this limit."""
 
     def end(self) -> None:
-        """Stop the clock: the construct has returned."""
+        """Stop the clock, because the converter or checker has returned."""
 
 
 _watches: list[Watch] = []
@@ -30,7 +30,7 @@ _watches: list[Watch] = []
 
 @contextmanager
 def watched_by(watch: Watch) -> Iterator[None]:
-    """Within the block, report each limited construct to the watch."""
+    """Report each converter and checker that has a limit to the watch, within the block."""
     _watches.append(watch)
     try:
         yield
@@ -42,11 +42,11 @@ def watched_by(watch: Watch) -> Iterator[None]:
 def construct_time_limit(seconds: float, construct: str) -> Iterator[None]:
     """Raise an error in the block once it has run for `seconds`; 0 for no limit.
 
-    The error is raised by the process's alarm signal, therefore only in the main thread, where Spark's workers run
+    The process's alarm signal raises the error. It therefore works only in the main thread, where Spark's workers run
     tasks. Blocking calls are interrupted. Native code that does not check for signals is left to the `Watch`.
 
     Raises:
-        TimeLimitError: naming the construct.
+        TimeLimitError: with the name of the converter or checker.
     """
     if not seconds or threading.current_thread() is not threading.main_thread():
         yield

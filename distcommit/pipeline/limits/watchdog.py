@@ -1,8 +1,8 @@
-"""A process beside the worker that kills it if native code of a construct exceeds its time limit.
+"""A process beside the worker that kills the worker if native code exceeds its time limit.
 
-`pipeline.limits.time_limit` interrupts a construct with a signal, which native code does not notice. If the construct
-has not returned well after its limit, the process records its work unit as failed, durably, and kills the worker. The
-next attempt at the task skips that work unit and reads all others (`engine.reading.worker_deaths`).
+`pipeline.limits.time_limit` interrupts a converter or checker with a signal, which native code does not notice. If the
+call has not returned well after its limit, the watchdog process records the work unit as failed, durably, and kills the
+worker. The next attempt at the task skips that work unit and reads all others (`engine.reading.worker_deaths`).
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from distcommit.stores.state.task_states import TaskStateWriter
 logger = logging.getLogger(__name__)
 
 LEAST_MARGIN_S = 5
-"""Minimum time after the limit in which the signal may still end the construct. It is also at least as long as the
-limit."""
+"""Minimum seconds after the limit in which the signal may still end the call.
+
+The margin is also at least as long as the limit.
+"""
 
 
 class Watchdog:
-    """The watchdog process of one task. It runs within the block, if the flow has constructs and a limit.
+    """The watchdog process of one task. It runs within the block, if the flow has converters or checkers and a limit.
 
     Args:
         flow: the task flow.
-        writer: writes the run's task states; used only by the watchdog process.
+        writer: writes the run's task states. Only the watchdog process uses it.
         least_margin_s: see `LEAST_MARGIN_S`.
-        record_s: if the store cannot be written for this long, the worker is killed anyway.
+        record_s: seconds after which the worker is killed even if the store cannot be written.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Watchdog:
 
     @contextmanager
     def working_on(self, bucket: int, failed: TaskState) -> Iterator[None]:
-        """Within the block, set the failure to record if a construct does not return.
+        """Set the failure that is recorded if a call within the block does not return.
 
         Args:
             bucket: the work unit's bucket.
@@ -85,7 +87,7 @@ class Watchdog:
             self._put_unit(b"")
 
     def begin(self, seconds: float, construct: str) -> None:
-        """Start the clock of a construct. Outside `working_on` the worker is killed without a record."""
+        """Start the clock. Outside `working_on`, the worker is killed without a record."""
         if self._memory is None:
             return
         name = construct.encode()[: TEXTS_AT - NAME_AT]
@@ -102,7 +104,7 @@ class Watchdog:
         self._sizes = (*self._sizes[:2], len(unit))
 
     def _start(self) -> None:
-        """Start the process. Its input is in memory that no other process can open."""
+        """Start the process. Its input is in memory that other processes cannot open."""
         path = "\n".join(_import_path()).encode()
         store = pickle.dumps((self._flow.hidden, self._writer))
         self._descriptor = os.memfd_create("distcommit-watchdog")
@@ -134,7 +136,7 @@ class Watchdog:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process, which is idle while no construct runs, and reap it."""
+    """Kill and reap the process. It is idle while no converter or checker runs."""
     process.kill()
     process.wait()
 
@@ -148,7 +150,7 @@ def _pidfd() -> int:
 
 
 def _import_path() -> list[str]:
-    """Return the import path of the process. It excludes the working folder, unless distcommit itself is there."""
+    """Return the import path of the process. The working folder is left out, unless distcommit itself is in it."""
     spec = find_spec("distcommit")
     home = str(Path(spec.origin).parents[1]) if spec is not None and spec.origin else ""
     folders = [os.path.abspath(folder) for folder in sys.path if folder]

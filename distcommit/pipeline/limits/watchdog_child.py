@@ -1,7 +1,7 @@
-"""The program of the watchdog process, which kills a worker whose construct does not return from native code.
+"""The program of the watchdog process, which kills a worker whose converter or checker does not return.
 
-It runs in an isolated interpreter. To start fast, it imports nothing of distcommit until it has a failure to record.
-The worker writes deadlines into shared memory without waking this process.
+The program runs in an isolated interpreter. It starts fast, because it imports no module of distcommit before it has a
+failure to record. The worker writes deadlines into shared memory without waking this process.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ import sys
 import time
 
 DEADLINE = struct.Struct("<d")
-"""Deadline on the clock of `time.monotonic`; 0 while no construct runs."""
+"""Deadline on the clock of `time.monotonic`; 0 while no converter or checker runs."""
 SIZES = struct.Struct("<4I")
-"""Bytes of the construct's name, and of the three texts at `TEXTS_AT`: import path, store, work unit."""
+"""Byte lengths of the name of the converter or checker, and of the three texts at `TEXTS_AT`.
+
+The texts are the import path, the store and the work unit.
+"""
 SIZES_AT, NAME_AT, TEXTS_AT = 8, 64, 4096
 _POLL_S = 0.5
 _AGAIN_S = 1.0
 
 
 class Worker:
-    """The worker to watch. Its pid may later belong to another process.
+    """The worker to watch. After its end its pid may belong to another process.
 
     Args:
         pid: its process id.
-        pidfd: its process descriptor; -1 if the system has none. Without one, the worker must still be the parent.
+        pidfd: its process descriptor; -1 if the system has none. If it is -1, the worker must still be the parent
+            process.
     """
 
     def __init__(self, pid: int, pidfd: int) -> None:
@@ -54,7 +58,7 @@ class Worker:
 
 
 class StuckConstruct:
-    """A construct that has passed its deadline, with the data to record its failure."""
+    """A converter or checker that has passed its deadline, with the data to record its failure."""
 
     def __init__(self, deadline_s: float, construct: str, import_path: str, store: bytes, work_unit: bytes) -> None:
         self.deadline_s, self.construct = deadline_s, construct
@@ -65,7 +69,7 @@ class SharedMemory:
     """The memory that the worker writes.
 
     Args:
-        descriptor: of the memory's file.
+        descriptor: file descriptor of the memory.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -73,7 +77,7 @@ class SharedMemory:
         self._memory = mmap.mmap(descriptor, TEXTS_AT, prot=mmap.PROT_READ)
 
     def stuck(self) -> StuckConstruct | None:
-        """Return the construct that has passed its deadline, if any."""
+        """Return the converter or checker that has passed its deadline; None if there is none."""
         (deadline_s,) = DEADLINE.unpack_from(self._memory)
         if not deadline_s or time.monotonic() < deadline_s:
             return None
@@ -89,12 +93,13 @@ class SharedMemory:
         return stuck if self.is_stuck(stuck) else None
 
     def is_stuck(self, stuck: StuckConstruct) -> bool:
-        """Return whether the construct has still not returned."""
+        """Return whether it has still not returned."""
         return bool(DEADLINE.unpack_from(self._memory) == (stuck.deadline_s,))
 
 
 def watch(shared: SharedMemory, worker: Worker, record_s: float) -> None:
-    """Wait for a construct that passes its deadline. Record its work unit as failed, durably, then kill the worker.
+    """Wait for a converter or checker to pass its deadline. Record its work unit as failed, durably, then kill the
+    worker.
 
     Returns when the worker has ended. If the store cannot be written for `record_s` seconds, the worker is killed
     anyway, so that the task cannot hang forever.

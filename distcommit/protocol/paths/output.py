@@ -38,19 +38,22 @@ def run_marker_of(name: str) -> tuple[int, str] | None:
 
 
 def published_folder(dataset_urn: str, branch: str = MAIN_BRANCH) -> str:
-    """Return the folder of a branch's published files, below the output root: the dataset's, or one with the branch's
-    name in it."""
+    """Return the folder of a branch's published files, relative to the output root.
+
+    It is the dataset's folder. For a branch other than `main`, the folder's name contains the branch.
+    """
     parts = [REJECTED_FOLDER, folder_of(dataset_urn)] if is_error_branch(branch) else [folder_of(dataset_urn)]
     named = rejecting_branch(branch) if is_error_branch(branch) else branch
     return "/".join(parts if named in ("", MAIN_BRANCH) else [*parts, named])
 
 
 def published_start(epoch: int, work_unit_id: str, attempt: str) -> str:
-    """Return the start of a published file's name, unique to the run, work unit and attempt. The work unit's part
-    contains no `-`.
+    """Return the first part of a published file's name, unique to the run, work unit and attempt.
+
+    The work unit's part contains no `-`.
 
     Raises:
-        ConfigurationError: if it is too long.
+        ConfigurationError: if the name is too long.
     """
     work_unit = quote(work_unit_id, safe="=@").replace("-", "%2D")
     start = f"{epoch_name(epoch)}-{work_unit}-{quote(attempt, safe='=@')}"
@@ -85,7 +88,10 @@ def published_epoch(name: str) -> int:
 
 
 def tombstone_path(dataset_folder: str, epoch: int, work_unit_id: str, attempt: str) -> str:
-    """Return the path of a tombstone below the output root: beside the dataset's error files, whose readers skip it."""
+    """Return the path of a tombstone, relative to the output root.
+
+    Tombstones are in the folder of the dataset's error files, whose readers skip them.
+    """
     return f"{REJECTED_FOLDER}/{dataset_folder}/_{epoch_name(epoch)}-{work_unit_id}-{attempt}{_TOMBSTONE_SUFFIX}"
 
 

@@ -9,8 +9,10 @@ WRITING = ".writing"
 """Suffix of a staged file that is not closed yet."""
 
 SPOOL_FOLDER = "batches"
-"""Folder in the staging root for spooled micro-batches, which their query deletes, and for spooled rows of Spark
-readers, which the job's next run deletes."""
+"""Folder in the staging root for spooled micro-batches and for spooled rows of Spark readers.
+
+A streaming query deletes its micro-batches. The job's next run deletes the rows of Spark readers.
+"""
 
 SPOOLED_FRAMES = f"{SPOOL_FOLDER}/frames"
 """Folder of spooled rows of Spark readers, relative to the staging root."""
@@ -22,13 +24,15 @@ _ATTEMPT_NOTE = ".open"
 
 
 def staged_name(number: int, ending: str = "") -> str:
-    """Return the name of an attempt's staged file of that number; without an ending, of a folder for files with one
-    target folder."""
+    """Return the name of an attempt's staged file of that number.
+
+    Without an ending, it is the name of a staged folder, for files with one target folder.
+    """
     return f"{number:04d}{ending}"
 
 
 def writing_name(name: str) -> str:
-    """Return the name of a staged file until it is closed, where the file system can rename it then."""
+    """Return the name that a staged file has until it is closed, on file systems that can rename it afterwards."""
     return f"{name}{WRITING}"
 
 
@@ -44,13 +48,15 @@ def attempt_folder(epoch: int, bucket: int, work_unit_id: str, attempt: str) -> 
 
 
 def attempt_note(attempt_folder: str) -> str:
-    """Return the name of the note that an attempt may have left data at a sink's target: a file beside the attempt's
-    folder. Accepts paths as well."""
+    """Return the name of the marker file of an attempt that may have left data at a sink's target.
+
+    The marker is beside the attempt's folder. Accepts the folder's name or path.
+    """
     return f"{attempt_folder}{_ATTEMPT_NOTE}"
 
 
 def noted_attempt(name: str) -> str | None:
-    """Return the name of the attempt's folder that a note belongs to, None for any other name."""
+    """Return the name of the attempt's folder that a marker file belongs to, None for any other name."""
     return name.removesuffix(_ATTEMPT_NOTE) if name.endswith(_ATTEMPT_NOTE) and not is_temporary(name) else None
 
 
@@ -65,8 +71,10 @@ def spooled_query(query_id: str) -> str:
 
 
 def rows_name(number: int, of: str = "") -> str:
-    """Return the name of a private file of rows, an Arrow stream. `of` names the writer where several share a
-    folder."""
+    """Return the name of a private file of rows, an Arrow stream.
+
+    `of` names the writer if several writers share a folder.
+    """
     return f"{of}{'-' if of else ''}{number:05d}.arrows"
 
 

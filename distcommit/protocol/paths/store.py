@@ -10,10 +10,10 @@ from distcommit.protocol.paths.parts import bucket_name, epoch_name
 SEGMENT_SUFFIX = ".seg"
 
 MANIFEST = "_manifest.json"
-"""File that makes a run's plan count. Names beside tables start with an underscore, which readers of tables skip."""
+"""File that makes a run's plan valid. Readers of tables skip names that start with an underscore."""
 
 INGEST_ENDED = "_INGEST_ENDED"
-"""Empty file beside a run's task states: no more will come."""
+"""Empty file beside a run's task states: the run will report no more task states."""
 
 STORE_MARKER = "store.json"
 """File that makes a folder a job's store; written last when the store is created."""
@@ -37,7 +37,7 @@ RUNS = "runs"
 """Folder in the store of run records."""
 
 BEGUN, CANCEL = "begun", "cancel"
-"""Other files of a run beside its record: its start, and a request to cancel it."""
+"""Other files of a run beside its record: the record of its start, and a request to cancel it."""
 
 SCHEDULE = "schedule"
 """Folder in the store of operators' requests to services that run the job."""
@@ -77,7 +77,7 @@ _PARTITION = re.compile(r"partition=(\d{5,})-of-(\d{5,})")
 
 
 def numbered_name(number: int) -> str:
-    """Return the file name of a numbered document. Of such documents the one with the highest number counts."""
+    """Return the file name of a numbered document. The document with the highest number counts."""
     return f"{number:012d}.json"
 
 
@@ -93,7 +93,7 @@ def partition_name(partition: int, partitions: int) -> str:
 
 
 def partition_of(name: str) -> tuple[int, int] | None:
-    """Return the partition of such a folder name and the number of partitions, None for any other name."""
+    """Return the partition and the number of partitions in the folder name, None for any other name."""
     match = _PARTITION.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -179,8 +179,10 @@ def is_trigger(name: str) -> bool:
 
 
 def set_aside_folder(epoch: int) -> str:
-    """Return the folder of files that the rebuild of an epoch removed from the output and from logs, relative to the
-    store."""
+    """Return the folder of files that the rebuild of `epoch` removed from the output and from logs.
+
+    The path is relative to the store.
+    """
     return f"{SET_ASIDE}/epoch={epoch_name(epoch)}"
 
 
@@ -230,7 +232,7 @@ def run_table_name(phase: str, task: int, writer: str) -> str:
 
 
 def run_table_phase(name: str) -> str:
-    """Return the phase of such a file name, empty for any other name."""
+    """Return the phase in the file name of a run's table, empty for any other name."""
     match = _RUN_TABLE.fullmatch(name)
     return match[1] if match else ""
 
@@ -242,12 +244,12 @@ def progress_name(job: str, task: int, writer: str, number: int) -> str:
 
 
 def reading_note_name(writer: str, number: int) -> str:
-    """Return the file name of a note of the work unit that an attempt at a task is reading."""
+    """Return the name of the marker file of the work unit that an attempt at a task is reading."""
     return f"{writer}-{number:08d}.json"
 
 
 def reading_note_of(name: str) -> tuple[str, int] | None:
-    """Return the writer and the number of such a file name, None for any other name."""
+    """Return the writer and the number in the name of such a marker file, None for any other name."""
     match = _READING_NOTE.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 TEMPORARY = ".tmp-"
-"""Prefix of the name under which a put writes first. No other code reads or creates such names."""
+"""Prefix of the name under which a put writes a file before it renames the file."""
 
 OUTPUT_PROBE = ".probe-"
-"""Prefix of files by which committers check that the output is writable. They hold no data."""
+"""Prefix of the files by which committers check that the output is writable. They contain no records."""
 
 ANY_OUTPUT_PROBE = f"{OUTPUT_PROBE}*"
-"""Pattern for all of them in messages."""
+"""Pattern that matches all output probes, for messages."""
 
 STORE_PROBE = "probe-"
 """Prefix of files by which the creation of a store checks its file system. A file may remain after a disk failure; the
@@ -27,7 +27,7 @@ def is_temporary(name: str) -> bool:
 
 
 def lasting_name(name: str) -> str:
-    """Return the final name of a file that may still have its temporary name."""
+    """Return the final name of a file, given its final or its temporary name."""
     return name.removeprefix(TEMPORARY).rpartition("-")[0] if is_temporary(name) else name
 
 

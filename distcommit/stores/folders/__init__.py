@@ -1,4 +1,4 @@
 """The folders of a job: their ownership, task output, tombstones, and safe deletion.
 
-Must not follow a link out of a root. Start reading at `staging`.
+Functions must not follow a link out of a root. Start reading at `staging`.
 """

@@ -1,6 +1,7 @@
-"""Notes in task output: an attempt may have left data at a sink's target. Each is a file beside the attempt's folder.
+"""Marker files in task output: the attempt may have left data at a sink's target.
 
-`<epoch>/<bucket>/<work unit>.<attempt>.open`; the content is the names of the sinks, one a line.
+The marker is beside the attempt's folder: `<epoch>/<bucket>/<work unit>.<attempt>.open`. It contains the names of the
+sinks, one a line.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from distcommit.protocol.paths.temporary_and_probes import is_temporary
 
 @dataclass(frozen=True, slots=True)
 class NotedAttempt:
-    """A noted attempt.
+    """An attempt with a marker file.
 
     Attributes:
-        epoch: epoch of its run.
-        work_unit_id: its work unit.
-        attempt: its id.
-        folder: its folder, relative to the staging root; may be gone.
-        sinks: names of the sinks that its writers write to.
+        epoch: epoch of the attempt's run.
+        work_unit_id: work unit of the attempt.
+        attempt: id of the attempt.
+        folder: folder of the attempt, relative to the staging root. The folder may be gone.
+        sinks: names of the sinks that the attempt's writers write to.
     """
 
     epoch: int
@@ -34,21 +35,21 @@ class NotedAttempt:
 
 
 def make_notes_durable(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Make notes of a run in a bucket durable; also the deletion of notes."""
+    """Make created and deleted markers of a run in a bucket durable."""
     fs.sync([f"{staging_root}/{bucket_folder(epoch, bucket)}"], staging_root)
 
 
 def note_attempt(fs: FileSystem, staging_root: str, folder: str, sinks: Iterable[str]) -> None:
-    """Note an attempt. Durable if the parent folder is.
+    """Create an attempt's marker. It is durable once its folder is synced.
 
     Raises:
-        OSError: if it cannot be noted; its writers must not be opened then.
+        OSError: if the marker cannot be created. The attempt's writers must not be opened then.
     """
     fs.put_if_absent(f"{staging_root}/{attempt_note(folder)}", "\n".join(sinks).encode())
 
 
 def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> list[NotedAttempt]:
-    """Return the noted attempts of a run in a bucket, by name."""
+    """Return the attempts of a run in a bucket that have a marker, sorted by name."""
     folder = bucket_folder(epoch, bucket)
     entries = sorted(entry.name for entry in fs.list_folder(f"{staging_root}/{folder}") if not entry.is_folder)
     noted = []
@@ -73,7 +74,7 @@ def noted_attempts(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -
 
 
 def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Delete temporary files of a dead run that was noting an attempt."""
+    """Delete temporary files of markers that a dead run did not finish."""
     folder = f"{staging_root}/{bucket_folder(epoch, bucket)}"
     for entry in fs.list_folder(folder):
         if is_temporary(entry.name) and not entry.is_folder:
@@ -81,7 +82,7 @@ def remove_unfinished_notes(fs: FileSystem, staging_root: str, epoch: int, bucke
 
 
 def remove_notes(fs: FileSystem, staging_root: str, noted: Iterable[NotedAttempt]) -> None:
-    """Delete notes. Missing ones are ignored."""
+    """Delete the markers of these attempts. Missing markers are ignored."""
     run_parallel(
         fs.parallel_calls, lambda attempt: fs.delete(f"{staging_root}/{attempt_note(attempt.folder)}"), list(noted)
     )

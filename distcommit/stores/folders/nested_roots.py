@@ -1,4 +1,4 @@
-"""The check that no folder of a job is inside a folder of another job, whose files would be mixed up."""
+"""Check that no folder of a job is inside a folder of another job, because their files would be mixed up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require_apart(fs: FileSystem, store: str, staging: str, output: str) -> None
     Costs two operations for each parent folder.
 
     Raises:
-        ConfigurationError: naming both folders.
+        ConfigurationError: with the names of both folders.
     """
     parents = {folder: root for root in (store, staging, output) for folder in _parents(root)}
     for folder, root in sorted(parents.items()):

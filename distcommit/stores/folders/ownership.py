@@ -1,8 +1,8 @@
-"""Ownership of a job's folders: claims and run markers, by which a store that does not belong to them is detected.
+"""Ownership of a job's folders: claims and run markers. They show whether a store belongs to the folders.
 
-<staging>/.distcommit/owner.json        the claim: to which job the folder belongs; written once
+<staging>/.distcommit/owner.json        the claim: the job that owns the folder; written once
 <output>/.distcommit/owner.json
-<output>/.distcommit/<epoch>-<mark>     run markers: which runs may have published here
+<output>/.distcommit/<epoch>-<mark>     run markers: the runs that may have published here
 
 Reading them costs one read and one listing per run, however much is published.
 """
@@ -40,11 +40,11 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Marker(StrEnum):
-    """The run markers in an output.
+    """The kinds of run markers in an output.
 
-    BEGAN: the run may publish. ENDED: it has ended. CLEAN: it has ended and left no sequence open. REBUILD: set from
-    before a rebuild changes anything until it has ended; no run begins meanwhile. UNSEALED: the run publishes before it
-    seals (at-least-once), so that files of its epoch may be a part of what it has read.
+    BEGAN: the run may publish. ENDED: the run has ended. CLEAN: the run has ended and left no sequence open. REBUILD: a
+    rebuild is in progress; no run starts in the meantime. UNSEALED: the run publishes before it seals (at-least-once),
+    so that the published files of its epoch may be only a part of what it has read.
     """
 
     BEGAN = "began"
@@ -132,7 +132,7 @@ def newest_end(run_markers: dict[Marker, int]) -> int:
 
 
 def put_run_marker(fs: FileSystem, output: str, epoch: int, mark: Marker) -> None:
-    """Put a marker, durably, and delete older ones of its kind."""
+    """Put a marker, durably, and delete older markers of the same kind."""
     folder = f"{output}/{OWNERSHIP_FOLDER}"
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{run_marker_name(epoch, mark)}", b"")

@@ -1,4 +1,4 @@
-"""Task output: one folder for each attempt at a work unit, to which no other attempt writes."""
+"""Task output: each attempt at a work unit has its own staging folder, to which no other attempt writes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def prepare_bucket(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -
 def make_area(
     fs: FileSystem, staging_root: str, output_root: str, bucket: int, attempt: AttemptIdentity
 ) -> StagingArea:
-    """Create the attempt's folder, under a name that no other attempt has.
+    """Create the attempt's folder, under a unique name.
 
     Raises:
-        FileNotFoundError: if the bucket's folder is gone: the run is over, and this attempt is a zombie.
+        FileNotFoundError: if the bucket's folder is gone. The run is over, and this attempt is a zombie.
     """
     prefix = attempt_folder(attempt.epoch, bucket, attempt.work_unit_id, attempt.attempt)
     path = f"{staging_root}/{prefix}"
@@ -62,13 +62,16 @@ def sweep_epoch(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> i
 
 
 def staged_buckets(fs: FileSystem, staging_root: str, epoch: int) -> list[int]:
-    """Return the buckets that have staged files of a run, whatever its number of buckets was."""
+    """Return the buckets with staged files of a run, including buckets above the present number of buckets."""
     buckets = (bucket_number(e.name) for e in fs.list_folder(f"{staging_root}/{epoch_name(epoch)}") if e.is_folder)
     return sorted(bucket for bucket in buckets if bucket is not None)
 
 
 def remove_empty(fs: FileSystem, staging_root: str, epoch: int, bucket: int) -> None:
-    """Remove a bucket's folder and its epoch's folder if they are empty; a zombie can then not write any more."""
+    """Remove a bucket's folder and its epoch's folder if they are empty.
+
+    Afterwards a zombie of that epoch cannot write there.
+    """
     remove_empty_bucket(fs, staging_root, epoch, bucket)
     remove_empty_epoch(fs, staging_root, epoch)
 
@@ -95,14 +98,16 @@ def epoch_of(entry: FolderEntry) -> int | None:
 
 
 def swept_epochs(staged: Iterable[int], epoch: int, fold: Fold) -> list[int]:
-    """Return the staged epochs that a run of `epoch` sweeps in a bucket: older ones of which nothing is pending,
-    quarantined or revoking in the bucket's fold."""
+    """Return the staged epochs that a run of `epoch` may sweep in a bucket.
+
+    These are the older epochs without a pending, quarantined or revoking sequence in the bucket's log.
+    """
     open_epochs = {state.sequence.epoch for state in fold.datasets.values() if state.sequence is not None}
     return [older for older in staged if older < epoch and older not in open_epochs]
 
 
 class StagedFiles:
-    """Checks which staged files exist, with one listing per folder."""
+    """Checks which staged files exist, with one listing for each folder."""
 
     def __init__(self, fs: FileSystem, staging_root: str) -> None:
         self._fs, self._root = fs, staging_root
@@ -111,13 +116,13 @@ class StagedFiles:
         self._whole: set[tuple[str, str, str]] = set()
 
     def look(self, states: Iterable[TaskState]) -> None:
-        """List the folders of these states' files, in parallel as far as the file system benefits."""
+        """List the folders of these task states' files, in parallel where the file system benefits."""
         results = [result for state in states for result in state.branches]
         folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
         run_parallel(self._fs.parallel_calls, self._names_in, sorted(folders))
 
     def has_all_of(self, state: TaskState) -> bool:
-        """Return whether all its files exist and, if the listing shows file ids, are the same files."""
+        """Return whether all files of a task state exist. If the listing has file ids, these must be equal as well."""
         return all(self._has_all_of(state, result) for result in state.branches)
 
     def _has_all_of(self, state: TaskState, result: BranchResult) -> bool:
@@ -148,8 +153,10 @@ class StagedFiles:
         return True
 
     def _is_exactly(self, outputs: Sequence[StagedFile]) -> bool:
-        """Return whether the folder of the first output contains exactly these files, under their final names and for
-        one target folder."""
+        """Return whether the folder of the first output contains exactly these files.
+
+        They must have their final names and one target folder.
+        """
         first = outputs[0]
         folder, slash, _ = first.staged_path.rpartition("/")
         target, target_slash, _ = first.final_path.rpartition("/")
@@ -163,8 +170,11 @@ class StagedFiles:
         )
 
     def is_complete(self, state: TaskState, result: BranchResult) -> bool:
-        """Return whether each folder of a branch contains exactly its files, under their final names and for one target
-        folder, so that it can be renamed as one. Valid after `has_all_of` was true."""
+        """Return whether each folder of a branch can be renamed as a whole.
+
+        The folder must contain exactly the branch's files, under their final names and for one target folder. Call it
+        only after `has_all_of` has returned true.
+        """
         return (state.work_unit_id, state.attempt, result.branch) in self._whole
 
     def _names_in(self, folder: str) -> dict[str, int]:

@@ -1,13 +1,13 @@
-"""Tombstones: files of the output that name published files which are retired.
+"""Tombstones: files in the output that list superseded published files.
 
-A tombstone is staged, sealed and published like any file of its sequence. Once the sequence is done, the files that it
-names are retired, whether they are deleted yet or not. `tests/spec/replace_model.py` is the model.
+A tombstone is staged, sealed and published like any file of its sequence. Once the sequence is done, the listed files
+are superseded, even before they are deleted. The model is `tests/spec/replace_model.py`.
 
-There are three kinds. The first names error files whose records were reprocessed, and is deleted with them. A
-*replacement* belongs to a sequence whose publisher replaces. It names data files, too, and the previous replacement,
-and describes the input records of all of them. The newest one is kept forever, so that the audit can distinguish
-replaced records from missing ones. A *retention* tombstone has the same form: it names expired data files, and nothing
-replaces them.
+There are three kinds. The first lists error files whose records were reprocessed, and is deleted together with them. A
+*replacement* belongs to a sequence whose publisher replaces files. It lists data files and the previous replacement,
+and describes the input records of all of them. The newest replacement is kept forever, so that the audit can
+distinguish replaced records from missing ones. A *retention* tombstone has the same form: it lists expired data files,
+which no other files replace.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ TOMBSTONE_VERSION = 1
 
 
 class SupersededFile(msgspec.Struct, frozen=True):
-    """A retired file.
+    """A superseded file.
 
     Attributes:
         path: path below the output root.
-        size_bytes: its size.
-        checksum: xxh3-64 of its bytes as 16 hexadecimal digits; "" if nothing has read the file. It is then identified
-            by its path, which names epoch and attempt, and by its size.
-        records: number of its records.
+        size_bytes: size of the file.
+        checksum: xxh3-64 of the bytes as 16 hexadecimal digits. Empty if the file was never read; the path, which
+            contains epoch and attempt, and the size then identify the file.
+        records: number of records in the file.
     """
 
     path: str
@@ -55,18 +55,20 @@ class SupersededFile(msgspec.Struct, frozen=True):
 
 
 Publishing = Publish | Literal["expire"]
-"""How the published files of a sequence relate to the retired ones; `retain`: nothing is published, old files
-expire."""
+"""How a sequence's published files relate to the superseded ones.
+
+`expire`: the sequence publishes no files, and old files expire.
+"""
 
 
 class ReplacedRecords(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Input records whose files are replaced or expired, so that the audit must not look for them.
+    """Input records whose files are replaced or expired. The audit does not expect these records in the output.
 
     Attributes:
         incarnation: incarnation of the positions.
         branches: all branches of the flow when the records were read.
         offsets: positions by branch, as text of `OffsetSets`.
-        is_expired: whether the records expired, so that nothing replaces them.
+        is_expired: whether the records expired, so that no other files contain them.
     """
 
     incarnation: str
@@ -76,24 +78,25 @@ class ReplacedRecords(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The files that a sequence retires.
+    """The files that a sequence supersedes.
 
     Attributes:
         version: format version.
         dataset_urn: the dataset.
         epoch: epoch of the sequence.
         run_id: run of the sequence.
-        work_unit_id: work unit of the attempt; of a replacement, of one of the winning attempts.
-        attempt: id of the attempt. The committer that stages a replacement has an attempt id of its own.
-        base: the dataset's done epoch on which this was planned: the newest epoch of retired files.
-        branch: the branch that had rejected the reprocessed records; empty: all. Empty in a replacement.
+        work_unit_id: work unit of the attempt. In a replacement, the work unit of one of the winning attempts.
+        attempt: id of the attempt. In a replacement, an attempt id of the committer that staged it.
+        base: the dataset's done epoch when this was planned, which is the newest epoch of the superseded files.
+        branch: the branch that had rejected the reprocessed records; empty for all. Empty in a replacement.
         records_reprocessed: number of reprocessed records; 0 in a replacement.
-        records_written: records that the branches wrote of these; several may come of one. 0 in a replacement.
+        records_written: records that the branches wrote for the reprocessed ones. One record may result in several. 0
+            in a replacement.
         records_rejected: records that were rejected again; 0 in a replacement.
-        files: the retired files.
-        publish: how a replacement replaces; "append" if this is not one.
-        published: paths below the output of the sequence's other files, in a replacement.
-        replaced: input records that this replacement and the previous ones have retired.
+        files: the superseded files.
+        publish: how a replacement replaces; "append" if this is not a replacement.
+        published: in a replacement, paths below the output root of the sequence's other files.
+        replaced: input records whose files this replacement and the previous ones have superseded.
     """
 
     version: int
@@ -114,17 +117,19 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_replacement(self) -> bool:
-        """Whether a publisher that replaces, or retention, has made it."""
+        """Whether this is a replacement or a retention tombstone."""
         return self.publish != "append"
 
     @property
     def path(self) -> str:
-        """Its path below the output."""
+        """Path below the output root."""
         return tombstone_path(folder_of(self.dataset_urn), self.epoch, self.work_unit_id, self.attempt)
 
     def rejection_reason(self) -> str:
-        """Return why the tombstone must be rejected; empty if all its files belong to its dataset, and are error files
-        unless it is a replacement."""
+        """Return why the tombstone must be rejected; empty if it is valid.
+
+        All listed files must belong to its dataset. Unless it is a replacement, they must be error files.
+        """
         folder = folder_of(self.dataset_urn)
         folders = (f"{REJECTED_FOLDER}/{folder}/", *((f"{folder}/",) if self.is_replacement else ()))
         try:
@@ -145,7 +150,7 @@ def build_replacement(
     files: Iterable[SupersededFile],
     replaced: Iterable[ReplacedRecords],
 ) -> Tombstone:
-    """Return the tombstone of a sequence that retires `files` and publishes `published`, which may be empty."""
+    """Return the tombstone of a sequence that supersedes `files` and publishes `published`, which may be empty."""
     return Tombstone(
         version=TOMBSTONE_VERSION,
         dataset_urn=identity.dataset_urn,
@@ -190,7 +195,7 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
     Raises:
         FileNotFoundError: if it does not exist.
         UnknownVersionError: if it is of another format version.
-        CorruptError: if it cannot be read, is not at its own path, or names files that it must not retire.
+        CorruptError: if it cannot be read, is not at its own path, or lists files that it must not supersede.
     """
     tombstone = decode_document(fs.read(path), Tombstone, TOMBSTONE_VERSION, "a tombstone", path)
     reason = (
@@ -208,11 +213,12 @@ def read_tombstone(fs: FileSystem, path: str) -> Tombstone:
 
 
 def superseded_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[str, list[Tombstone]]:
-    """Return the retired files by path below the output, with the tombstones that name them: one each in a valid
-    output.
+    """Return the superseded files by path below the output root, with the tombstones that list them.
+
+    In a valid output, one tombstone lists each file.
 
     Args:
-        tombstones: of one dataset.
+        tombstones: tombstones of one dataset.
         done_epoch: the dataset's done epoch. Tombstones of newer epochs are ignored.
     """
     superseded: dict[str, list[Tombstone]] = {}
@@ -224,7 +230,10 @@ def superseded_by(tombstones: Iterable[Tombstone], done_epoch: int) -> Mapping[s
 
 
 def newest_replacements(tombstones: Iterable[Tombstone], done_epoch: int) -> list[Tombstone]:
-    """Return the replacements that no other retires: at most one in a valid output. Arguments as of `superseded_by`."""
+    """Return the replacements that no other replacement supersedes: at most one in a valid output.
+
+    Arguments are those of `superseded_by`.
+    """
     done = [tombstone for tombstone in tombstones if tombstone.epoch <= done_epoch]
     superseded = superseded_by(done, done_epoch)
     return [tombstone for tombstone in done if tombstone.is_replacement and tombstone.path not in superseded]

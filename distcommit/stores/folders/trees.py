@@ -1,4 +1,4 @@
-"""Listing and deletion of a folder with everything below it."""
+"""List or delete a folder with everything below it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def delete_tree(fs: FileSystem, folder: str) -> int:
     """Delete a folder with its content, bottom up. Return the number of deleted files. A missing folder is ignored.
 
     Nothing is synced: to make the deletion durable, sync the parent folder. After a crash the next call deletes the
-    rest. A file that must be deleted first or last (a marker that makes the rest valid) is deleted by the caller, with
-    a sync between. Files that others add meanwhile may stay, and so do the folders above them.
+    rest. If a marker file makes the rest valid, the caller must delete the marker first and sync. Files that other
+    processes add in the meantime may remain, with the folders above them.
     """
     if fs.delete_folder(folder):  # usually its content has been moved away
         return 0
@@ -22,7 +22,7 @@ def delete_tree(fs: FileSystem, folder: str) -> int:
 
 
 def delete_entry(fs: FileSystem, folder: str, entry: FolderEntry) -> int:
-    """Delete an entry of `folder`, a file or a folder. As `delete_tree`."""
+    """Delete an entry of `folder`, a file or a folder with its content. Like `delete_tree`."""
     path = f"{folder}/{entry.name}"
     if entry.is_folder:
         return delete_tree(fs, path)

@@ -1,6 +1,6 @@
-"""The attempts at work units in a run, and their counts by dataset, from its task states. For diagnosis only.
+"""The attempts at work units in a run, and their counts by dataset, read from task states. For diagnosis only.
 
-Only the needed columns are read, as the staged files of a run may be far too many for memory.
+Only the needed columns are read, because the staged files of a run may need too much memory.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Attempt(msgspec.Struct, frozen=True):
     work_unit: str
     """Id of the work unit."""
     writer: str
-    """The 32 digits of the task attempt that made it."""
+    """The 32 hexadecimal digits of the task attempt that made this attempt."""
     started_ms: int
     """Start of the attempt."""
     finished_ms: int
     """End of the attempt."""
     counts: RunCounts
-    """Counts of the attempt. Of its flow, only the task checkers are counted."""
+    """Counts of the attempt. Of converters and checkers, only task checkers are counted."""
 
     @property
     def has_failed(self) -> bool:

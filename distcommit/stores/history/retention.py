@@ -1,5 +1,6 @@
-"""Retention of the history of runs: plans, task states, tables and records. Nothing else needs them
-once a run is over."""
+"""Retention of the history of runs: plans, task states, tables and records. Once a run is over, only readers use
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from distcommit.stores.state.task_states import PastStates
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Retention of history.
+    """How much history is kept.
 
     Attributes:
         runs: number of older runs whose records are kept.
@@ -54,13 +55,14 @@ def expire_history(
     retention: Retention,
     refused: Collection[int] = (),
 ) -> None:
-    """Delete the expired history of runs before this one. Each partition deletes the table folders with its number,
-    whatever the number of buckets or partitions was then, and empty run folders. Partition 0 also deletes run records,
-    and progress and signs of life of dead runs.
+    """Delete the expired history of runs before this one.
 
-    Run ids sort by time. A pending sequence is complete in its log, so that nothing of its run is needed. Runs with an
-    id above this one's are left alone: a process that slept since its recovery does not know which buckets newer runs
-    failed to recover, and a clock that was set back makes this run's id the lower one.
+    Each partition deletes the table folders with its number, whatever the number of buckets or partitions was at that
+    time, and empty run folders. Partition 0 also deletes run records, and progress and signs of life of dead runs.
+
+    Run ids sort by time. A log contains a pending sequence as a whole, so the history of its run is not needed. Runs
+    with a higher id than this run's are not touched: a process that slept since its recovery does not know which
+    buckets newer runs failed to recover, and if a clock was set back, this run has the lower id.
 
     Args:
         fs: file system of the store.
@@ -68,12 +70,12 @@ def expire_history(
         run_id: the run that deletes.
         partition: the partition that deletes.
         partitions: number of partitions.
-        retention: retention.
-        refused: buckets that could not be recovered. Their task states are kept, as they show whether a log has lost
-            its newest segments.
+        retention: how much is kept.
+        refused: buckets that could not be recovered. Their task states are kept, because they show whether a log has
+            lost its newest segments.
 
     Raises:
-        OSError, UnknownVersionError: if something cannot be read or deleted; a later run continues.
+        OSError, UnknownVersionError: if a file cannot be read or deleted. A later run deletes the rest.
     """
     own, past = run_name(run_id), PastStates(fs, store_root)
 
@@ -110,7 +112,9 @@ def _delete_old_folders(fs: FileSystem, folder: str, own: str, keep: int) -> Non
 
 
 def _delete_old_records(fs: FileSystem, folder: str, keep: int) -> None:
-    """Delete expired records, and temporary files of records; a live run puts its record again."""
+    """Delete expired records, and temporary files of records. If a live run's file is deleted, that run puts it
+    again.
+    """
     entries = fs.list_folder(folder)
     epochs = {
         entry.name: epoch_and_kind[0] for entry in entries if (epoch_and_kind := record_of(entry.name)) is not None

@@ -4,7 +4,8 @@
 <store>/runs/<epoch>-cancel.json    a request to end the run
 <store>/runs/<epoch>.json           put when the run has ended
 
-Publishing depends on none of them. A killed run leaves the first alone; an unreadable record affects no other.
+Publishing does not depend on these records. A killed run leaves only the first. An unreadable record does not affect
+other records.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from distcommit.stores.state.job_store import JobStore
 RECORD_VERSION = 1
 BEGINNING_VERSION = CANCEL_VERSION = 1
 NOT_PLANNED = "not planned"
-"""Kind of the reason of a dataset that the source could not plan."""
+"""Kind of the reason for a dataset that the source could not plan."""
 _TRIES = 3
 _Document = TypeVar("_Document", bound=msgspec.Struct)
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """Facts about a run that are known before it begins."""
+    """Facts about a run that are known before it starts."""
 
     config: dict[str, Any] = {}
     """The job file, without secrets."""
@@ -45,7 +46,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     job_file: str = ""
     """Path of the job file on that host."""
     is_locked: bool = True
-    """Whether the run holds the job lock; else it gives a sign of life in its own folder."""
+    """Whether the run holds the job lock. If not, it keeps a sign of life in its own folder."""
     retained_runs: int = 0
     """Number of older runs whose records are kept."""
     retained_tables: int = 0
@@ -53,7 +54,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 class RunBeginning(msgspec.Struct, frozen=True):
-    """The record of a run's begin."""
+    """The record of a run's start."""
 
     version: int
     """Format version."""
@@ -68,9 +69,9 @@ class RunBeginning(msgspec.Struct, frozen=True):
     requested_by: str
     """The user or service that gave the command."""
     began_ms: int
-    """Begin of the run, in milliseconds since 1970."""
+    """Start of the run, in milliseconds since 1970."""
     facts: RunFacts
-    """Facts that were known before the run began."""
+    """Facts that were known before the run started."""
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
@@ -94,7 +95,7 @@ class RecordedPhase(msgspec.Struct, frozen=True):
     seconds: float
     """Duration of the phase."""
     completed: bool
-    """False if an error ended the phase; the counts then cover only the reports received before."""
+    """False if an error ended the phase. The counts then cover only the reports that arrived before the error."""
     counts: RunCounts
     """Counts of the phase alone."""
 
@@ -115,13 +116,13 @@ class RunRecord(msgspec.Struct, frozen=True):
     requested_by: str
     """The user or service that gave the command."""
     began_ms: int
-    """Begin of the run."""
+    """Start of the run."""
     ended_ms: int
     """End of the run."""
     outcome: RunOutcome
     """Outcome of the run."""
     error_kind: str
-    """Id of the error that ended the run (of a library's error the class name); empty if there is none."""
+    """Id of the error that ended the run, or class name of a library's error; empty if there is none."""
     error: str
     """Text of the error that ended the run, or of a failed ingest job."""
     phases: tuple[RecordedPhase, ...]
@@ -131,11 +132,11 @@ class RunRecord(msgspec.Struct, frozen=True):
     quarantined: Reasons = Reasons()
     """Datasets that the run quarantined."""
     held: Reasons = Reasons()
-    """Datasets that were ready, and held back because the job publishes all datasets or none."""
+    """Datasets that were ready but not published, because the job publishes all datasets or none."""
     reasons: Reasons = Reasons()
     """Why datasets or buckets were not completed."""
     notes: Reasons = Reasons()
-    """Facts worth reporting that are no failures."""
+    """Facts worth reporting that are not failures."""
 
 
 def put_record(store: JobStore, record: RunRecord) -> None:
@@ -148,7 +149,7 @@ def put_record(store: JobStore, record: RunRecord) -> None:
 
 
 def put_beginning(store: JobStore, beginning: RunBeginning) -> None:
-    """Put the record of a run's begin, durably. Raises as `put_record`."""
+    """Put the record of a run's start, durably. Raises like `put_record`."""
     _put(store, record_name(beginning.epoch, BEGUN), beginning, beginning.run_id)
 
 
@@ -182,23 +183,25 @@ def _put(store: JobStore, name: str, document: msgspec.Struct, run_id: str) -> N
 
 
 def read_record(fs: FileSystem, store_root: str, epoch: int) -> RunRecord | None:
-    """Return the record of the run of that epoch; None if there is none.
+    """Return the record of the run of `epoch`; None if there is none.
 
     Raises:
-        UnknownVersionError, CorruptError: if it cannot be read. Other records are not affected.
+        UnknownVersionError, CorruptError: if it cannot be read.
     """
     return _read(fs, store_root, record_name(epoch), RunRecord, RECORD_VERSION, "the record of a run")
 
 
 def read_beginning(fs: FileSystem, store_root: str, epoch: int) -> RunBeginning | None:
-    """Return the record of that run's begin; None if there is none. Raises as `read_record`."""
+    """Return the record of the start of the run of `epoch`; None if there is none. Raises like `read_record`."""
     name = record_name(epoch, BEGUN)
     return _read(fs, store_root, name, RunBeginning, BEGINNING_VERSION, "the record of a run's begin")
 
 
 def read_cancel(fs: FileSystem, store_root: str, epoch: int) -> CancelRequest | None:
-    """Return the request to end the run of that epoch; None if there is none. An unreadable request is valid, of
-    unknown origin."""
+    """Return the request to end the run of `epoch`; None if there is none.
+
+    An unreadable request counts as a request of an unknown user.
+    """
     name = record_name(epoch, CANCEL)
     try:
         return _read(fs, store_root, name, CancelRequest, CANCEL_VERSION, "the request to end a run")
@@ -207,8 +210,11 @@ def read_cancel(fs: FileSystem, store_root: str, epoch: int) -> CancelRequest | 
 
 
 def recorded_epochs(fs: FileSystem, store_root: str) -> list[int]:
-    """Return the epochs of runs with records, oldest first. A request to end a run does not count: it may address a
-    rebuild, which has an epoch and no records."""
+    """Return the epochs of runs with records, oldest first.
+
+    A request to end a run does not count as a record, because it may address a rebuild, which has an epoch and no
+    records.
+    """
     records = (record_of(entry.name) for entry in fs.list_folder(f"{store_root}/{RUNS}"))
     return sorted(
         {epoch_and_kind[0] for epoch_and_kind in records if epoch_and_kind is not None and epoch_and_kind[1] != CANCEL}

@@ -2,10 +2,10 @@
 
 <store>/run_tables/run=<run id>/<phase>-<task>-<32 hex>.parquet
 
-Each attempt at a task that has anything to record writes one file when it ends, so that each process needs memory for
-its own part alone. A killed attempt leaves none. If two attempts at a task record the outcome of a dataset, the first
-row that is read counts. Times of reading are in the task states, whose files have the same 32 digits. File names have
-no checksum, as nothing depends on this table.
+Each attempt at a task writes one file when it ends, if it has rows, so that each process needs memory for its own rows
+only. A killed attempt leaves no file. If two attempts at a task record the outcome of a dataset, the first row that is
+read counts. Reading times are in the task states, whose files have the same 32 digits. File names have no checksum,
+because the protocol does not depend on this table.
 """
 
 from __future__ import annotations
@@ -46,17 +46,20 @@ _NO_COUNTS = RunCounts()
 
 
 class RowKind(StrEnum):
-    """The subject of a row."""
+    """What a row describes."""
 
     TASK = "task"
-    """An attempt at a task, with its work units, and its file-system requests for no single dataset."""
+    """An attempt at a task: its work units, and file-system requests that belong to no single dataset."""
     COMMITS = "commits"
-    """A commit pass of the attempt over its buckets, with the datasets that it committed."""
+    """One commit pass of the attempt over its buckets, with the number of committed datasets."""
     DATASET = "dataset"
-    """A dataset in the attempt: from its seal to its publication, and its file-system requests, with its share of
-    joint commits. The begin is 0 if the attempt did not seal it, the end is 0 if the attempt did not publish it."""
+    """A dataset in the attempt, from its seal to its publication, with its file-system requests.
+
+    The requests include the dataset's share of commits of several datasets. The start is 0 if the attempt did not seal
+    the dataset, the end is 0 if the attempt did not publish it.
+    """
     OUTCOME = "outcome"
-    """The outcome of a dataset in the run. The row of a later phase replaces that of an earlier one."""
+    """The outcome of a dataset in the run. A row of a later phase replaces a row of an earlier one."""
 
 
 class DatasetOutcome(StrEnum):
@@ -71,19 +74,19 @@ class DatasetOutcome(StrEnum):
     PARTLY_PUBLISHED = "partly published"
     """Some of the planned work units are published."""
     UNCHANGED = "unchanged"
-    """It had no new records."""
+    """The dataset had no new records."""
     HELD = "held"
-    """It was ready or failed, and the run publishes all datasets or none."""
+    """The dataset was not published, because the job publishes all datasets or none."""
     FAILED = "failed"
-    """Nothing was committed, because of a failure."""
+    """Nothing of the dataset was committed, because of a failure."""
     POSTPONED = "postponed"
-    """Its sequence is pending."""
+    """The dataset's sequence is pending."""
     QUARANTINED = "quarantined"
-    """Its sequence is quarantined."""
+    """The dataset's sequence is quarantined."""
     SKIPPED = "skipped"
-    """It was not planned."""
+    """The dataset was not planned."""
     READ = "read"
-    """It was read, and its outcome is unknown. Never stored."""
+    """The dataset was read, and its outcome is unknown. Never stored."""
 
 
 PUBLISHED_OUTCOMES = frozenset({DatasetOutcome.PUBLISHED, DatasetOutcome.PARTLY_PUBLISHED})
@@ -104,26 +107,26 @@ class TaskIdentity(msgspec.Struct, frozen=True):
     pid: int = 0
     """Process id of the Python worker."""
     daemon_pid: int = 0
-    """Process id of its parent, which is one per executor."""
+    """Process id of the worker's parent. An executor has one such process."""
 
 
 class TableRow(msgspec.Struct, frozen=True):
     """A row of the table. Times are milliseconds since 1970, by the clock of the task's machine."""
 
     row_kind: RowKind
-    """The subject of the row."""
+    """What the row describes."""
     dataset: str = ""
-    """The dataset, if the row is about one."""
+    """The dataset; empty if the row describes a task or a commit pass."""
     bucket: int = -1
-    """Bucket of the dataset in an outcome; otherwise -1."""
+    """Bucket of the dataset, in an OUTCOME row; otherwise -1."""
     began_ms: int = 0
-    """Begin; 0 if unknown."""
+    """Start; 0 if unknown."""
     ended_ms: int = 0
     """End; 0 if unknown."""
     outcome: DatasetOutcome = DatasetOutcome.NONE
     """Outcome of the dataset in the run."""
     kind: str = ""
-    """Kind of the problem; empty if the outcome is none."""
+    """Id of the problem; empty if there is none."""
     reason: str = ""
     """Reason of the problem."""
     counts: RunCounts = RunCounts()
@@ -170,16 +173,16 @@ def put_task_rows(fs: FileSystem, store_root: str, run_id: str, rows: TaskRows) 
 def read_run_table(
     fs: FileSystem, store_root: str, run_id: str, on_error: Callable[[DistcommitError], None] | None = None
 ) -> Iterator[TaskRows]:
-    """Yield the rows of each task attempt, those of the last phase first: the first outcome of a dataset counts.
+    """Yield the rows of each task attempt, the last phase first: the first outcome of a dataset counts.
 
     Args:
         fs: file system of the store.
         store_root: folder of the store.
         run_id: the run's id.
-        on_error: called with the error of a file that cannot be read, which is then skipped; None to raise it.
+        on_error: called with the error of a file that cannot be read, and the file is skipped. None to raise the error.
 
     Raises:
-        UnknownVersionError, CorruptError: if a file cannot be read, without `on_error`.
+        UnknownVersionError, CorruptError: if a file cannot be read and `on_error` is None.
     """
     folder = run_table_folder(store_root, run_id)
     names = [entry.name for entry in fs.list_folder(folder) if run_table_phase(entry.name) in PHASES]
@@ -198,8 +201,8 @@ def read_run_table(
 def encode_task_rows(rows: TaskRows) -> bytes:
     """Return the rows as a Parquet file.
 
-    Arrow arrays are made from buffers. From Python lists Arrow makes them only after it has imported pandas, which
-    costs a new process 0.2 s: as long as its part of a drain.
+    Arrow arrays are made from buffers, because Arrow imports pandas before it makes arrays from Python lists. The
+    import takes a new process 0.2 s, as long as the process's part of a drain.
     """
     task, number = rows.task, len(rows.rows)
     columns: dict[str, Sequence[Any]] = {

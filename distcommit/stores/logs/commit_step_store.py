@@ -1,4 +1,4 @@
-"""The default CommitStepStore: sequences in commit logs, for custom steps outside of jobs.
+"""The default CommitStepStore: sequences in commit logs, for programs that commit steps without a job.
 
 The engine works on the same logs through the same functions.
 """
@@ -49,23 +49,23 @@ _WHO = "LogCommitStepStore"
 class LogCommitStepStore(CommitStepStore):
     """Commit steps in commit logs below one folder, one sub-folder for each job.
 
-    `create` fences, and so does the first operation that changes anything: a process that opened the job earlier can
-    seal nothing any more. Steps that are put are kept in this process until they are sealed. The watermark moves of a
-    sequence's steps (`CommitStep.move`), each for partitions of its own, are merged into one. It is compared at the
-    seal and takes effect in the record that closes.
+    `create` fences the job, and so does the first operation that changes it: a process that opened the job earlier can
+    no longer seal. Steps that are put stay in this process until they are sealed. If several steps of a sequence move
+    the watermark (`CommitStep.move`), each for its own partitions, the moves are joined. The joined move is compared
+    with the stored watermark at the seal, and takes effect in the record that closes the sequence.
 
-    A sequence with a lost step is quarantined by its `commit`, and so is one that processes of `max_attempts` epochs
-    failed to redo. `get_commit_sequence` skips it until it is released. The process that sealed a sequence may retry
-    without limit, and an outage of the target is not counted.
+    `commit` quarantines a sequence with a lost step, and a sequence that processes of `max_attempts` epochs failed to
+    redo. `get_commit_sequence` skips it until it is released. The process that sealed a sequence may retry without
+    limit. An outage of the target does not count.
 
-    A bucket with a corrupt log stops its own datasets alone: operations on them raise CorruptError.
+    A corrupt log of a bucket stops the bucket's own datasets: operations on them raise CorruptError.
 
     Args:
         fs: file system of all folders.
         folder: folder of the stores.
         context: file system and roots of file steps.
         buckets: logs per job, for new stores.
-        max_attempts: failed redos of a sequence before it is quarantined, as a job's `replay.max_attempts`.
+        max_attempts: failed redos of a sequence before it is quarantined, like a job's `replay.max_attempts`.
     """
 
     def __init__(
@@ -76,10 +76,11 @@ class LogCommitStepStore(CommitStepStore):
         self._open: dict[str, OpenStore] = {}
 
     def create(self, store: str, urn: str | None = None) -> bool:
-        """Open the job, creating its store if necessary, and fence it. With `urn`: begin the dataset's steps.
+        """Open and fence the job, creating its store if necessary. With `urn`, start a new list of steps of that
+        dataset.
 
         Raises:
-            FencedError: if another process fenced it at the same moment.
+            FencedError: if another process fenced the job at the same moment.
         """
         if store not in self._open:
             new = not self.exists(store)
@@ -93,7 +94,7 @@ class LogCommitStepStore(CommitStepStore):
         return True
 
     def exists(self, store: str, urn: str | None = None) -> bool:
-        """As the interface. Reads only, and fences nothing."""
+        """Return like the interface. Reads only, without fencing."""
         if urn is not None:
             return self.exists(store) and self._sequence(store, urn) is not None
         return self._fs.status(f"{self._roots(store).store}/{STORE_MARKER}") is not None
@@ -181,15 +182,16 @@ class LogCommitStepStore(CommitStepStore):
         Args:
             store: the job.
             urn: the dataset.
-            how: "retry": its sequence can be committed again; "accept": it counts as done, and its watermark moves;
-                "abandon": it is undone, and its watermark stays; "restart": it is undone, and its watermark is deleted.
+            how: "retry": the sequence can be committed again. "accept": the sequence counts as done, and the watermark
+                moves. "abandon": the sequence is undone, and the watermark stays. "restart": the sequence is undone,
+                and the watermark is deleted.
             user: the operator, for the record.
 
         Raises:
-            ConflictError: if the dataset is neither quarantined nor (except for "retry") being abandoned, or if it
-                cannot be abandoned; it stays quarantined.
-            TransientError: if it is accepted, and data prepared at a target could not be rolled back.
-            DistcommitError: if a step cannot be undone now; "abandon" resumes.
+            ConflictError: if the dataset is neither quarantined nor (except for "retry") being abandoned, or if the
+                sequence cannot be abandoned. The dataset stays quarantined.
+            TransientError: if the sequence is accepted, and data prepared at a target could not be rolled back.
+            DistcommitError: if a step cannot be undone now. Calling again resumes.
         """
         if how not in [*Release]:
             raise ConfigurationError(
@@ -202,7 +204,7 @@ class LogCommitStepStore(CommitStepStore):
             raise _in_doubt_error(store, urn, in_doubt)
 
     def quarantine(self, store: str, urn: str, user: str = "") -> None:
-        """Quarantine a pending sequence until it is released: for one that can never be committed.
+        """Quarantine a pending sequence that can never be committed, until an operator releases it.
 
         Raises:
             ConflictError: if the dataset is not pending.
@@ -214,8 +216,10 @@ class LogCommitStepStore(CommitStepStore):
         return self._state(store, urn).watermark
 
     def _in_unsealed_epoch(self, opened: OpenStore, urn: str) -> OpenStore:
-        """Return the store in an epoch that has not sealed the dataset yet: a process that is not fenced begins a new
-        one for each sequence of a dataset."""
+        """Return the store in an epoch that has not sealed the dataset yet.
+
+        A process that is not fenced takes a new epoch for each further sequence of a dataset.
+        """
         fold = self._log(opened, opened.store.bucket_of(urn)).refresh()
         if fold.state_of(urn).closed_epoch < opened.epoch or fold.state_of(urn).sequence is not None:
             return opened
@@ -242,7 +246,7 @@ class LogCommitStepStore(CommitStepStore):
         return self._state(store, urn).sequence
 
     def _state(self, store: str, urn: str) -> DatasetState:
-        """Return the stored state of a dataset. Fences nothing."""
+        """Return the stored state of a dataset, without fencing."""
         opened = self._open.get(store)
         if opened is not None:
             fold = self._log(opened, opened.store.bucket_of(urn)).refresh()

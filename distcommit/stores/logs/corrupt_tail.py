@@ -1,6 +1,6 @@
-"""Corrupt logs: the readable part of one, and setting the rest aside.
+"""Corrupt logs: read the intact first part of a log, and set the rest aside.
 
-Used by `rebuild` alone, which restores lost newest segments from published files.
+Only `rebuild` uses this module. It restores lost newest segments from published files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_corrupt(log: CommitLog) -> bool:
 
 
 def fold_readable_part(log: CommitLog) -> Fold:
-    """Return the fold of the readable part of a log. Raises as `is_corrupt`."""
+    """Return the state of the log after its readable first part. Raises like `is_corrupt`."""
     if not is_corrupt(log):
         return log.refresh()
     segments, fold = _readable_segments(log), Fold()
@@ -47,15 +47,17 @@ def fold_readable_part(log: CommitLog) -> Fold:
 
 
 def set_corrupt_tail_aside(store: JobStore, log: CommitLog, epoch: int) -> list[str]:
-    """Move the unreadable part of a log, and all segments above it, to `set_aside` in the store. A log that becomes
-    empty is created again. The caller must make sure that no run begins. After a crash the next call resumes: until all
-    are moved the log cannot be read, as none of them is a readable checkpoint.
+    """Move the first unreadable segment of a log and all segments above it to `set_aside` in the store.
+
+    A log that becomes empty is created again. The caller must make sure that no run starts. After a crash the next call
+    resumes. Until all segments are moved the log cannot be read, because none of the remaining ones is a readable
+    checkpoint.
 
     Returns:
         the paths of the moved segments.
 
     Raises:
-        UnknownVersionError: as `is_corrupt`.
+        UnknownVersionError: like `is_corrupt`.
     """
     if not is_corrupt(log):
         return []
@@ -85,7 +87,7 @@ def _readable_segments(log: CommitLog) -> Mapping[int, Segment]:
 
 
 def _readable_end(segments: Mapping[int, Segment]) -> int:
-    """Return the number below which a log can be read from a checkpoint on without a gap; 1 if there is none."""
+    """Return the number below which a log can be read without a gap from a checkpoint on; 1 if there is none."""
     for end in sorted((number + 1 for number in segments if number + 1 not in segments), reverse=True):
         base = max((n for n in segments if n < end and isinstance(segments[n].record, Checkpoint)), default=end)
         if base < end and all(number in segments for number in range(base, end)):

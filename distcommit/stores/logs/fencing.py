@@ -1,4 +1,4 @@
-"""Epochs: a run fences the job log, then its buckets; no older epoch can seal anything from then on."""
+"""Epochs: a run fences the job log, then its buckets. From then on no older run can seal."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ OTHER_STAGING = (
 
 
 def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
-    """Check that store, output and staging belong together, fence the job log, and mark the output with the run's epoch
-    before anything can be published. Costs O(1) operations.
+    """Check that store, output and staging belong together, fence the job log, and mark the output with the run's
+    epoch.
+
+    All of this precedes any publication. Costs O(1) operations.
 
     Args:
         store: the store.
@@ -55,10 +57,10 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
         the run's epoch.
 
     Raises:
-        StaleStoreError: if runs that this store does not know have published into the output, or the output does not
-            know runs that this store knows.
+        StaleStoreError: if the output has markers of runs that the store does not know, or the store knows runs without
+            a marker in the output.
         ConfigurationError: if staging or output belong to another job.
-        FencedError, OutcomeUnknownError, StorageRefusedError: as `fence_job`.
+        FencedError, OutcomeUnknownError, StorageRefusedError: like `fence_job`.
     """
     require_newest(store)
     epoch = fence_job(store, run_id)
@@ -69,7 +71,7 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
 
 
 def require_newest(store: JobStore) -> None:
-    """Claim the job's folders. Raises as `begin_run` if store and output are not the newest of each other."""
+    """Claim the job's folders. Raises like `begin_run` if the store or the output is older than the other one."""
     problem = older_output(store)
     if problem:
         raise StaleStoreError(
@@ -120,9 +122,9 @@ def claim_folders(store: JobStore) -> None:
 
 
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
-    """Mark the end of the run in the output. `clean`: no sequence is left open.
+    """Mark the end of the run in the output. `clean`: the run leaves no sequence open.
 
-    The job log must contain the end before (CUT), so that a store copied in mid-run is detected.
+    Record the end (CUT) in the job log before: a copy of the store made in mid-run is then detected.
     """
     try:
         fold = store.job_log().refresh()
@@ -135,14 +137,14 @@ def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
 
 
 UNFINISHED_REBUILD = "a rebuild that was begun and not finished"
-"""What `newer_runs` returns after an interrupted rebuild, which the same command resumes."""
+"""Result of `newer_runs` after an interrupted rebuild. The same command resumes the rebuild."""
 
 
 def newer_runs(store: JobStore) -> str:
-    """Return what the output shows of runs that the store does not know; empty if the store is the newest.
+    """Return a description of the runs in the output that the store does not know; empty if there are none.
 
-    Marks must be read after the fence with which they are compared, as a rebuild marks before it fences. They must be
-    read before the fold, as a run marks after its records: a run that ends meanwhile does not make a newer store.
+    Call it after the fence, because a rebuild puts its marker before it fences. Call it before the log is read, because
+    a run puts its marker after its records: otherwise a run that ends in the meantime would count as unknown.
     """
     log, fenced = store.job_log(), -1
     while (fold := log.refresh()).fence_epoch != fenced:
@@ -159,9 +161,9 @@ def newer_runs(store: JobStore) -> str:
 
 
 def older_output(store: JobStore) -> str:
-    """Return what the store shows of runs that the output does not know; empty if the output is the newest.
+    """Return a description of the runs in the store that the output does not know; empty if there are none.
 
-    The fold is read before the marks, as a run marks first and then writes its CUT.
+    The log is read before the markers, because a run puts its marker first and then writes its CUT.
     """
     fold = store.job_log().refresh()
     if not fold.began_epoch and not fold.ended_epoch:
@@ -175,8 +177,11 @@ def older_output(store: JobStore) -> str:
 
 
 def is_other_staging(store: JobStore) -> bool:
-    """Return whether pending sequences have staged files in another folder than this one, as if a disk is not mounted:
-    they would count as lost. Logs are read only if the folder is unclaimed; an unreadable log counts as pending."""
+    """Return whether pending sequences have their staged files in another staging folder, as if a disk was not mounted.
+
+    In this folder they would count as lost. The logs are read only if the folder is unclaimed. An unreadable log counts
+    as pending.
+    """
     if not store.job_log().refresh().began_epoch or read_claim(store.fs, store.roots.staging) is not None:
         return False
     return any(
@@ -194,16 +199,17 @@ def _has_open_dataset(log: CommitLog) -> bool:
 
 
 def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
-    """Fence the job log and return the run's epoch: the number of its FENCE, or the successor of the newest epoch if
-    that is higher, as after a rebuild.
+    """Fence the job log and return the run's epoch.
+
+    The epoch is the number of the run's FENCE, or one above the newest epoch if that is higher, as after a rebuild.
 
     Args:
         store: the store.
         run_id: the run's id.
-        moving: whether this moves the store to another generation, or resumes that.
+        moving: whether the caller moves the store to another generation, or resumes such a move.
 
     Raises:
-        FencedError: if another run fenced it at the same moment. This run must end, and not try again.
+        FencedError: if another run fenced the log at the same moment. This run must end, and must not retry.
         ConflictError: if the store is not open in its current generation: see `require_current_generation`.
         OutcomeUnknownError, StorageRefusedError: if the log cannot be written.
     """
@@ -225,10 +231,10 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
 
 
 def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
-    """Fence one bucket's log and return its fold, which contains the fence.
+    """Fence one bucket's log and return its state, which includes the fence.
 
     Raises:
-        FencedError: if a newer run has fenced it.
+        FencedError: if a newer run has fenced the log.
     """
     fold = yield from log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id))
     require_fence(fold, epoch, log.folder)

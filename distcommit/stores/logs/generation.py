@@ -1,4 +1,4 @@
-"""Checks that the open generation of bucket logs is the current one; every writer must pass them."""
+"""Checks that the open generation of bucket logs is the current one. Every writer must pass them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
 
     Args:
         store: the store, as it was opened.
-        fold: a later view of its job log.
+        fold: a later state of its job log.
         moving: whether the caller moves it to another generation.
 
     Raises:
@@ -44,7 +44,7 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
 
 
 def require_not_moved(store: JobStore, fold: Fold) -> None:
-    """Check that a bucket's log has not ended, by a fold of it. Raises as `require_current_generation`."""
+    """Check that a bucket's log has not ended in `fold`. Raises like `require_current_generation`."""
     if not fold.moved_to:
         return
     require_current_generation(store, store.job_log().refresh())

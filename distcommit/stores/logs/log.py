@@ -1,6 +1,7 @@
-"""A commit log: numbered segments in one folder, folded into state, appended by put-if-absent.
+"""A commit log: numbered segments in one folder. A segment is appended by put-if-absent; all segments together give the
+state.
 
-Any process may append at any time; the rules in `protocol.validity` and the numbering decide which records count.
+Any process may append at any time. The rules in `protocol.validity` and the numbering decide which records count.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from distcommit.stores.logs.segment import Segment, checksum_in, encode_segment
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY = 32
-"""Number of segments above the newest checkpoint after which a log is always checkpointed."""
+"""Number of segments above the newest checkpoint after which a new checkpoint is always written."""
 _CHEAP_EVERY, _DATASETS_A_SEGMENT = 8, 32
 _TRIES = 3
 
@@ -57,9 +58,11 @@ class MakeDurable(IoRequest):
 
 
 def checkpoint_every(fold: Fold) -> int:
-    """Return after how many segments to checkpoint a log whose older records are not needed. Each task reads every
-    segment above the newest checkpoint, and the driver reads those of the job log about ten times, so that a checkpoint
-    of few datasets soon pays off."""
+    """Return after how many segments to checkpoint a log whose older records are not needed.
+
+    Each task reads every segment above the newest checkpoint, and the driver reads the job log about ten times. A
+    checkpoint with few datasets therefore saves more than it costs.
+    """
     return min(CHECKPOINT_EVERY, max(_CHEAP_EVERY, len(fold.datasets) // _DATASETS_A_SEGMENT))
 
 
@@ -78,8 +81,10 @@ class CommitLog(LogView):
         self._durable_to = 0
 
     def create(self, beginning: Checkpoint | None = None) -> None:
-        """Create the log: a folder with a checkpoint as segment 1 (empty if none is given), so that a log without
-        segments is a damaged one, never a new one. Idempotent. Durable after a sync of the parent folder."""
+        """Create the log: a folder with a checkpoint as segment 1. Without `beginning` the checkpoint is empty.
+
+        A log without segments is therefore always a damaged one. Idempotent. Durable after a sync of the parent folder.
+        """
         self._fs.make_folders(self.folder)
         genesis = Segment(self.epoch, self._writer_id, beginning or next_record.beginning())
         for attempt in range(_TRIES):
@@ -92,21 +97,21 @@ class CommitLog(LogView):
                     raise
 
     def settle(self, decide: Callable[[Fold], Record | None]) -> BatchedWork[Fold]:
-        """Append the records that `decide` returns until it returns None. Return the fold on which it returned None.
+        """Append the records that `decide` returns, until it returns None. Return the state on which it returned None.
 
-        That fold is durable, whichever writers wrote it, and was read in this call.
+        That state is durable, including records of other writers, and was read in this call.
 
-        `decide` is called on the last known fold, then again after each put, whatever the put's result: a put counts
-        only if the fold shows its effect. So `decide` must depend on the fold alone, and must return None once the
+        `decide` is called on the last known state, and again after each put, whatever the put's result: a put counts
+        only if the state shows its effect. So `decide` must depend on the state alone, and must return None once the
         effect is there or has become impossible.
 
-        Records of other writers are made durable before anything is put above them: after a power loss a folder may
-        keep the later of two names alone, and a log with a gap cannot be read.
+        Records of other writers are made durable before a segment is put above them. After a power loss a folder may
+        keep only the later of two names, and a log with a gap cannot be read.
 
         Raises:
-            OutcomeUnknownError: if puts keep failing without the fold showing their effect.
+            OutcomeUnknownError: if puts keep failing without the state showing their effect.
             StorageRefusedError: if the storage is full, read-only or forbidden, so that nothing was put.
-            CorruptError: as `refresh`.
+            CorruptError: like `refresh`.
         """
         number = unknown = refused = 0
         error: OSError | None = None
@@ -153,8 +158,10 @@ class CommitLog(LogView):
                 ) from error
 
     def _decided(self, decide: Callable[[Fold], Record | None], *, refresh: bool) -> tuple[Fold, Record | None]:
-        """Return a fold and the record decided on it: on the last known fold if the record is valid there, else on a
-        refreshed one."""
+        """Return a state and the record decided on it.
+
+        The last known state is used if the record is valid there, otherwise a refreshed one.
+        """
         fold = self.refresh() if refresh else self.latest()
         record = decide(fold)
         if refresh or (record is not None and valid(record, fold)):
@@ -162,8 +169,11 @@ class CommitLog(LogView):
         return self._decided(decide, refresh=True)
 
     def checkpoint(self, *, at_least: int = CHECKPOINT_EVERY, decided_from: int = 0) -> BatchedWork[None]:
-        """Write the fold as a checkpoint if at least `at_least` segments are above the newest one. Then delete, listed
-        and in ascending order, all segments below the second newest checkpoint. Refreshes only if it writes."""
+        """Write the state as a checkpoint, if at least `at_least` segments are above the newest one.
+
+        Then delete all segments below the second newest checkpoint, in ascending order, as listed. The log is refreshed
+        only if a checkpoint is written.
+        """
         due_checkpoint = partial(next_record.checkpoint, at_least=at_least, decided_from=decided_from)
         if due_checkpoint(self.latest()) is not None:
             yield from self.settle(due_checkpoint)
@@ -179,25 +189,27 @@ class CommitLog(LogView):
             self._fs.delete(f"{self.folder}/{segment_name(number)}")
 
     def sweep_temporary(self) -> None:
-        """Delete the temporary files of crashed writers, as listed last. A live writer whose file is deleted decides
-        again."""
+        """Delete the temporary files of crashed writers, as last listed.
+
+        If a live writer loses its file, its put fails and the writer decides again.
+        """
         self.latest()
         for name in self._temporary:
             self._fs.delete(f"{self.folder}/{name}")
 
     def make_durable(self) -> BatchedWork[None]:
-        """Sync the folder if the fold contains records of other writers. Afterwards the whole fold is durable."""
+        """Sync the folder if the state contains records of other writers. Afterwards the whole state is durable."""
         if self._durable_to < self._last:
             durable_to = self._last
             yield MakeDurable(self._fs, self.folder)
             self._durable_to = durable_to
 
     def _putting(self, path: str, data: bytes) -> BatchedWork[bool]:
-        """Put a segment above durable ones, and return whether it was the first of its number.
+        """Put a segment above durable ones, and return whether this put owns the number.
 
         Raises:
-            NotPutError: if it certainly was not put.
-            OSError: if it is unknown whether it was put.
+            NotPutError: if the segment was certainly not put.
+            OSError: if it is unknown whether the segment was put.
         """
         try:
             yield from self.make_durable()

@@ -1,8 +1,8 @@
-"""Log anchors: heads of the buckets' logs in the job log, by which a log that lost its newest segments is detected.
+"""Log anchors: heads of the bucket logs in the job log. They show whether a bucket log has lost its newest segments.
 
-A run records heads in the job log when it has replayed the buckets and when it ends (CUT); an operator command records
-the head of each log that it has changed (HEADS). Every writer of a bucket checks here first that the log still has the
-segment of its last head. `tests/spec/anchor_model.py` is the model of these rules.
+A run records the heads when it has replayed the buckets and when it ends (CUT). An operator command records the head of
+each log that it has changed (HEADS). Every writer of a bucket first checks that the log still has the segment of its
+last recorded head. The model of these rules is `tests/spec/anchor_model.py`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from distcommit.stores.state.task_states import PastStates
 
 
 def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
-    """Return the fold of a bucket's log, which must be read after the job log.
+    """Return the state of a bucket's log. Read the job log before the call.
 
     Raises:
-        LostTailError: if the log lacks the segment of the bucket's newest head.
+        LostTailError: if the log lacks the segment of the bucket's newest recorded head.
         CorruptError: if the log cannot be read.
     """
     fold, head = log.refresh(), job_fold.heads.get(bucket)
@@ -49,9 +49,12 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
 
 
 def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
-    """Check as `require_head`. If the bucket's newest run died, or no run has checked the bucket since that run ended,
-    also check that the log contains every sequence which that run has published. `past`: past task states, shared by
-    all buckets of the caller."""
+    """Check like `require_head`, and if necessary that the log contains every sequence that its newest run has
+    published.
+
+    The second check is made if that run died, or if no run has checked the bucket since that run ended. `past`: task
+    states of past runs, shared by all buckets of the caller.
+    """
     fold, head = require_head(job_fold, bucket, log), job_fold.heads.get(bucket)
     is_whole = head.is_complete if head is not None else not job_fold.began_epoch  # no run has written a CUT yet
     if fold.fence_epoch <= job_fold.ended_epoch and is_whole:
@@ -76,7 +79,7 @@ def _is_unsealed(state: TaskState, fold: Fold) -> bool:
 
 
 def _published_unsealed(store: JobStore, bucket: int, fold: Fold, past: PastStates) -> Iterator[tuple[TaskState, str]]:
-    """Yield published files of the bucket's newest run that no sequence in its log contains."""
+    """Yield the published files of the bucket's newest run that no sequence in the log contains."""
     for state in past.of(fold.fence_run_id, bucket):
         if state.outcome is not TaskOutcome.FAILED and _is_unsealed(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
@@ -97,14 +100,14 @@ def _lost_tail(bucket: int, log: CommitLog, *, expected: str, actual: str) -> Lo
 
 
 def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_epoch: int) -> None:
-    """After a crash: check that the output contains the effects of sequences which dead runs have finished in a bucket.
+    """After a crash: check that the output contains the effects of sequences that dead runs have finished in a bucket.
 
     Args:
         context: file system and roots of the steps.
         log: log of the bucket.
-        fold: view of it.
-        ended_epoch: the newest run that has marked its end in the output. Effects up to this epoch are not checked, as
-            users may delete them.
+        fold: state of the log.
+        ended_epoch: the newest run that has marked its end in the output. Effects up to this epoch are not checked,
+            because users may delete them.
 
     Raises:
         StaleStoreError: if an effect is missing.
@@ -138,16 +141,18 @@ def require_published(context: StepContext, log: CommitLog, fold: Fold, ended_ep
 
 
 def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
-    """Record in the job log the heads of the buckets' logs after replay. Return the epoch of the run before, if its end
-    is not in the job log, else 0.
+    """Record in the job log the heads of the bucket logs after replay.
 
     Args:
         store: the store.
         epoch: the run's epoch.
         heads: durable heads of the buckets that this run has fenced and checked.
 
+    Returns:
+        the epoch of the previous run if the job log lacks its end, else 0.
+
     Raises:
-        FencedError: if a newer run has begun.
+        FencedError: if a newer run has started.
     """
     log = store.job_log(epoch)
     before = log.refresh()
@@ -158,9 +163,9 @@ def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
 
 
 def record_cut_ended(store: JobStore, epoch: int, heads: Iterable[Head], *, decided_from: int = 0) -> None:
-    """Record in the job log that a run has ended, unless a newer one has begun, and checkpoint if that is due.
+    """Record in the job log that a run has ended, unless a newer one has started, and write a checkpoint if one is due.
 
-    Arguments as of `record_cut_began` and `CommitLog.checkpoint`.
+    Arguments are those of `record_cut_began` and `CommitLog.checkpoint`.
     """
     log = store.job_log(epoch)
     at_least = checkpoint_every(log.refresh())
@@ -173,7 +178,10 @@ def record_cut_ended(store: JobStore, epoch: int, heads: Iterable[Head], *, deci
 
 
 def discard_heads(store: JobStore, epoch: int, user: str) -> None:
-    """Forget all heads, so that the logs count as they are, on an operator's decision. Only for the newest epoch."""
+    """Discard all recorded heads, so that the logs count as they are. An operator decides that.
+
+    Only for the newest epoch.
+    """
     run_alone(store.job_log(epoch).settle(partial(next_record.discard_heads, epoch=epoch, user=user)))
 
 
@@ -201,7 +209,7 @@ def by_hand(store: JobStore, bucket: int, user: str) -> Iterator[CommitLog]:
 
 @contextmanager
 def many_by_hand(store: JobStore, user: str) -> Iterator[Callable[[int], CommitLog]]:
-    """As `by_hand`, for the logs of several buckets, opened one by one with the yielded function."""
+    """Open the logs of several buckets like `by_hand`, one by one with the yielded function."""
     job_log = store.job_log()
     job_fold = job_log.refresh()
     require_current_generation(store, job_fold)

@@ -1,4 +1,4 @@
-"""A commit log as read by one process: segments listed, read and folded."""
+"""A commit log as one process reads it: list, read and apply segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from distcommit.stores.logs.segment import Segment, decode_segment
 
 
 class LogView:
-    """One log. Keeps the fold of the segments it has read; `refresh` updates it.
+    """One log, and its state after the segments that were read. `refresh` reads newer segments.
 
     Args:
         fs: file system of the log.
@@ -33,12 +33,12 @@ class LogView:
         self._own: tuple[int, Segment] | None = None  # the newest segment put by this writer; never read back
 
     def refresh(self) -> Fold:
-        """Return the fold of all segments, up to the newest that existed when this call began or later.
+        """Return the state after all segments that existed when this call started, or later ones.
 
-        A fold is valid only if a listing made after its last read shows nothing above it, and its base still there.
-        Then no checkpoint was newer, so that none of its segments can have been truncated and written again by a
-        zombie. A
-        segment put by this writer is not read: the listing that shows it comes after all reads.
+        A state is valid only if a listing made after its last read shows no segment above it, and still shows the
+        checkpoint that it started from. Then no newer checkpoint existed, so none of its segments can have been deleted
+        and written again by a zombie. A segment put by this writer is not read: the listing that shows it comes after
+        all reads.
 
         Raises:
             CorruptError: if a segment is truncated, foreign or missing.
@@ -73,8 +73,11 @@ class LogView:
                 missing_before = (missing, len(listed))
 
     def latest(self) -> Fold:
-        """Return the fold of the last `refresh`, or refresh if there was none. For callers that have just refreshed,
-        and for appends: on an outdated fold they would put a number that is taken."""
+        """Return the state of the last `refresh`, or refresh if there was none.
+
+        For callers that have just refreshed, and for appends: on an outdated state the put fails because its number is
+        taken.
+        """
         return self._fold if self._fold is not None and self._is_refreshed else self.refresh()
 
     def head(self, bucket: int) -> Head:
@@ -82,8 +85,11 @@ class LogView:
         return Head(bucket, self._last, self._checksums.get(self._last, ""))
 
     def has(self, head: Head) -> bool:
-        """Return whether the log, at the last `refresh`, still had the segment that a head names, or a later
-        checkpoint: segments below a checkpoint may be deleted or damaged."""
+        """Return whether the log, at the last `refresh`, still had the segment that `head` names, or a later
+        checkpoint.
+
+        Segments below a checkpoint may have been deleted.
+        """
         if head.number > self._last:
             return False
         if head.number in self._checksums:
@@ -95,8 +101,10 @@ class LogView:
         return segment is None or segment.checksum == head.checksum
 
     def segments(self) -> Iterator[tuple[int, Segment | DistcommitError]]:
-        """Yield all segments present when this call begins, in order; an unreadable one as its error. A segment that is
-        truncated meanwhile is skipped. The fold is not changed."""
+        """Yield all segments present when this call starts, in order; an unreadable segment as its error.
+
+        A segment that is deleted in the meantime is skipped. The state of this view does not change.
+        """
         for number in sorted(self._numbers()):
             path = f"{self.folder}/{segment_name(number)}"
             try:

@@ -1,9 +1,11 @@
-"""Rebucketing: gives a job another number of buckets, or other names or commit groups of datasets. All logs of the
-current generation are ended, new logs begin with their state, then the job log switches to the new generation. The
-model is `tests/spec/generation_model.py`.
+"""Rebucketing: give a job another number of buckets, or other names or commit groups of datasets.
 
-After a crash anywhere any process can resume: it takes a new epoch and continues the recorded move. A fenced process
-can neither end a log nor switch, and the logs that it may still create are the ones that every other process creates.
+All logs of the current generation are ended, new logs start with their state, then the job log switches to the new
+generation. The model is `tests/spec/generation_model.py`.
+
+After a crash at any point any process can resume: it takes a new epoch and continues the recorded move. A fenced
+process can neither end a log nor switch. The logs that it may still create are the same that every other process
+creates.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ class Move:
 
     Attributes:
         buckets: number of buckets.
-        settings: new values of the fixed settings by which datasets are named or grouped, as the store records them.
-        current_names: maps old names of datasets to new ones, if they change. Follows from the settings.
+        settings: new values of the fixed settings that name or group datasets, as the store records them.
+        current_names: maps old names of datasets to new ones, if they change. The settings determine it.
     """
 
     buckets: int
@@ -59,7 +61,7 @@ class Rebucketed:
 
     Attributes:
         store: the store in its new generation.
-        epoch: epoch of the move; 0 if there was nothing to do.
+        epoch: epoch of the move; 0 if no move was needed.
         datasets: number of datasets in the new logs.
         is_resumed: whether this resumed the move of an earlier command.
     """
@@ -77,7 +79,7 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
         store: the store in its current generation, with the new grouping of datasets.
         move: the target.
         run_id: unique id of this command.
-        report_step: called with each step as it begins.
+        report_step: called with each step as it starts.
 
     Returns:
         the result, with the store in its new generation; durable.
@@ -86,10 +88,11 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
         ConflictError: if a dataset is not idle, or is stopped and gets another name (logs are unchanged except for
             fences), or another move is in progress, or the store's generation is not current.
         ConfigurationError: if the job's sink names no commit group for a dataset.
-        FencedError: if another process has begun since; it resumes the move, or this command must be repeated.
+        FencedError: if another process has started since. That process resumes the move, or this command must be
+            repeated.
         StaleStoreError: if the store is older than its output.
         LostTailError: if a bucket's log has lost its newest segments.
-        CorruptError: if a log cannot be read, or a new log exists with other content, or columns that a renamed dataset
+        CorruptError: if a log cannot be read, a new log exists with other content, or columns that a renamed dataset
             must keep are lost.
     """
     fold = store.job_log().refresh()
@@ -128,7 +131,10 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
 
 
 def _require_whole_logs(store: JobStore, job_fold: Fold) -> None:
-    """Check that no log has lost its tail and that the output is not older: after the move both would go undetected."""
+    """Check that no log has lost its newest segments and that the output is not older than the store.
+
+    After the move neither could be detected.
+    """
     require_current_generation(store, job_fold, moving=True)  # heads belong to the current generation
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
     ended, past = newest_end(read_markers(store.fs, store.roots.output)), PastStates(store.fs, store.roots.store)
@@ -207,7 +213,7 @@ def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
 
 
 def _begin(store: JobStore, epoch: int, move: Move) -> JobStore:
-    """Record the move in the job log, so that nothing else can continue. Return the store in its new generation."""
+    """Record the move in the job log, so that no run can start. Return the store in its new generation."""
     log, generation = store.job_log(epoch), store.generation + 1
     make_beginnings = partial(
         next_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
@@ -224,7 +230,7 @@ def _require_own_fence(store: JobStore, epoch: int) -> None:
 
 
 def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
-    """End a log: no later record in it is valid."""
+    """End a log, so that no later record in it is valid."""
     fold = yield from log.settle(partial(next_record.move, epoch=log.epoch, generation=generation))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
@@ -233,8 +239,11 @@ def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
 
 
 def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) -> int:
-    """Create the new logs, durably, and check that each has exactly the required content: anything else (from a backup
-    or another program) would count from the switch on. Return the number of datasets in them."""
+    """Create the new logs, durably, and check that each has exactly the required content.
+
+    Other content, from a backup or another program, would count after the switch. Return the number of datasets in the
+    logs.
+    """
     logs = _logs(after, epoch)
     make_beginnings = partial(next_record.beginnings, ended, after.buckets, after.bucket_of, move.current_names)
     beginnings = make_beginnings()
@@ -266,8 +275,11 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
 def _rename_schemas(
     after: JobStore, ended: Sequence[Fold], beginnings: list[Checkpoint], named_now: NamedNow
 ) -> dict[str, SchemaIds]:
-    """Copy schemas to the new names of datasets, and return their ids. The numbers use the newest epoch in the ended
-    logs, which never changes, so that a process that resumes writes the same."""
+    """Copy schemas to the new names of datasets, and return their ids.
+
+    The numbers of the copies contain the newest epoch in the ended logs. That epoch never changes, so a process that
+    resumes writes the same copies.
+    """
     before = [state for fold in ended for state in fold.datasets.values()]
     renamed_states = [state for beginning in beginnings for state in beginning.datasets]
     return put_copies(after, plan_copies(after, before, renamed_states, named_now, beginnings[0].fence_epoch))

@@ -30,7 +30,9 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One record and its writer. `epoch`: the writer's, 0 for an operator; `checksum`: as stored, "" before that."""
+    """One record and its writer. `epoch` is the writer's, 0 for an operator. `checksum` is the stored one; empty
+    before.
+    """
 
     epoch: int
     writer_id: str
@@ -85,7 +87,7 @@ def decode_segment(data: bytes, path: str) -> Segment:
 
 
 def checksum_in(data: bytes) -> str:
-    """Return the checksum in a segment's bytes, which covers the record and the writer; "" if there is none."""
+    """Return the checksum in a segment's bytes, which covers record and writer; empty if there is none."""
     header = _HEADER.match(data)
     return header["sum"].decode() if header else ""
 

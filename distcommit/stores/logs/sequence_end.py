@@ -1,4 +1,4 @@
-"""The end of a sequence of the commit step store: closed, lost, or a failed redo."""
+"""The end of a sequence of the commit step store: closed, lost, or redone without success."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ class SequenceEnd:
     def fail(
         self, steps: Sequence[CommitStep], context: StepContext, max_attempts: int, error: DistcommitError
     ) -> DistcommitError:
-        """Count a failed redo, once per epoch, and return the error to be raised.
+        """Count a failed redo, once per epoch, and return the error to raise.
 
-        The commit by the process that sealed the sequence is not a redo. An outage of the target is not counted.
+        A commit by the process that sealed the sequence is not a redo. An outage of the target does not count.
         """
         opened, name = self.opened, self.name
         add_ids(error, bucket=self.bucket)

@@ -1,5 +1,7 @@
-"""Prepared transactions of a quarantined sequence that an operator accepts: they will never be committed, and must be
-rolled back."""
+"""Prepared transactions of a quarantined sequence that an operator accepts.
+
+No run will commit these transactions, so they must be rolled back.
+"""
 
 from __future__ import annotations
 
@@ -25,21 +27,22 @@ from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)
 _NO_UNIT = "accepted"
-"""Stands for the work unit of an attempt without staged files."""
+"""Placeholder for the work unit of an attempt without staged files."""
 
 
 class InDoubt:
-    """The prepared transactions of a sequence, whose attempts are noted as possibly aborted. While the sequence is open
-    the notes mean nothing, and are removed before it is executed. Once it has ended, the next run of the job rolls the
-    transactions back.
+    """The prepared transactions of a sequence. Their attempts get marker files, as attempts that may be aborted.
+
+    While the sequence is open the markers have no effect, and they are deleted before the sequence is executed. Once
+    the sequence has ended, the next run of the job rolls the transactions back.
 
     Args:
         store: store of the sequence.
         sequence: the sequence.
-        committers: committers of its sinks, by sink name. Transactions of other sinks stay prepared.
+        committers: committers of the sequence's sinks, by sink name. Transactions of other sinks stay prepared.
 
     Raises:
-        OSError: if the attempts cannot be noted.
+        OSError: if a marker cannot be written.
     """
 
     def __init__(self, store: JobStore, sequence: SealedSequence, committers: Mapping[str, OpensCommitter]) -> None:
@@ -49,8 +52,11 @@ class InDoubt:
         self._notes = _note_attempts(store, bucket, self._steps) if self._steps else []
 
     def roll_back(self) -> Sequence[SinkCommitStep]:
-        """Roll back the prepared transactions, once the sequence has ended. Return the steps that could not be rolled
-        back now; their notes stay."""
+        """Roll back the prepared transactions, once the sequence has ended.
+
+        Returns:
+            the steps that could not be rolled back now. Their markers stay.
+        """
         remaining = [step for step in self._steps if not _roll_back(step)]
         if not remaining:
             remove_notes(self._store.fs, self._store.roots.staging, self._notes)
@@ -69,7 +75,9 @@ def _roll_back(step: SinkCommitStep) -> bool:
 def _in_doubt_steps(
     store: JobStore, sequence: SealedSequence, committers: Mapping[str, OpensCommitter]
 ) -> Iterator[SinkCommitStep]:
-    """Yield the steps whose sinks leave transactions that can be committed or rolled back by name only."""
+    """Yield the steps of sinks whose transactions stay prepared at the target until they are committed or rolled
+    back.
+    """
     context = StepContext(store.fs, store.roots.staging, store.roots.output, committers, store.store_id)
     for batch in sequence.steps:
         if batch.type_name != SinkCommitStep.type_name:
@@ -85,7 +93,7 @@ def _in_doubt_steps(
 
 
 def _note_attempts(store: JobStore, bucket: int, steps: list[SinkCommitStep]) -> list[NotedAttempt]:
-    """Note all attempts of these steps, durably."""
+    """Write the markers of all attempts of these steps, durably."""
     fs, root, epoch = store.fs, store.roots.staging, steps[0].request.epoch
     staged = {
         attempt_of(folder): folder for group in list_attempts(fs, root, epoch, bucket).values() for folder in group

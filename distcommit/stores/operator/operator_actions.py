@@ -1,8 +1,7 @@
-"""Operator actions on a dataset: release a quarantined sequence or a stopped dataset, or set a watermark. Each is a
-record in the log.
+"""Operator actions on a dataset: release a quarantined sequence or a stopped dataset, or set a watermark.
 
-These records carry no epoch and need no fence, so that they work beside a live run. Afterwards the new head of the
-bucket's log is recorded in the job log (`stores.logs.log_anchors`).
+Each action is a record in the log. The record has no epoch and needs no fence, so an action is possible beside a live
+run. Afterwards the new head of the bucket's log is recorded in the job log (`stores.logs.log_anchors`).
 """
 
 from __future__ import annotations
@@ -84,7 +83,10 @@ def release(
 
 
 def retry_all(store: JobStore, user: str) -> RetryResult:
-    """Let the next run replay every quarantined dataset, with all attempts, and read every stopped one. Idempotent."""
+    """Let the next run replay every quarantined dataset with a full number of attempts, and read every stopped one.
+
+    Idempotent.
+    """
     retried = RetryResult()
     with many_by_hand(store, user) as open_log:
         for bucket in range(store.buckets):
@@ -105,12 +107,13 @@ def retry_all(store: JobStore, user: str) -> RetryResult:
 
 
 def quarantine(store: JobStore, urn: str, user: str) -> None:
-    """Quarantine a pending dataset until an operator releases it: for a sequence that cannot be finished without
-    failing, as with a sink that is gone for good.
+    """Quarantine a pending dataset until an operator releases it.
+
+    For a sequence that can never be finished, for example because its sink was removed.
 
     Raises:
-        ConflictError: if the dataset is not pending, or is held by a run that has not decided to publish: the next run
-            drops the sequence.
+        ConflictError: if the dataset is not pending, or is held by a run that has not decided to publish. In the second
+            case the next run drops the sequence.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         state = log.refresh().state_of(urn)
@@ -132,8 +135,9 @@ def quarantine(store: JobStore, urn: str, user: str) -> None:
 
 
 def retry(store: JobStore, urn: str, user: str) -> None:
-    """Let the next run replay a quarantined dataset's sequence, with all attempts. A dataset that was stopped after too
-    many failed runs is read again, from its watermark.
+    """Let the next run replay a quarantined dataset's sequence, with a full number of attempts.
+
+    A dataset that was stopped after too many failed runs is read again, from its watermark.
 
     Raises:
         ConflictError: if the dataset is neither quarantined nor stopped.
@@ -157,17 +161,19 @@ def accept(
     committers: Mapping[str, OpensCommitter] | None = None,
     not_published: NotPublished = lambda sequence: (),
 ) -> Sequence[CommitStep]:
-    """Declare a quarantined dataset's sequence done as it is: its watermark moves, and the sequence is marked as
-    accepted. Unpublished data is lost. So is data that an unfinished abandon has revoked: `not_published` returns its
+    """Declare a quarantined dataset's sequence done as it is. Its watermark moves, and the sequence is marked as
+    accepted.
+
+    Unpublished data is lost. So is data that an unfinished abandon has revoked: `not_published` returns its
     positions, which are recorded as skipped. Transactions prepared at targets are then rolled back by `committers`.
 
     Returns:
-        steps that could not be rolled back because the target is unavailable; the job's next run rolls them back.
+        steps that could not be rolled back because the target is unavailable. The job's next run rolls them back.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or no longer when this is recorded; or
-            if files that it replaces would be read beside it, as its tombstone is not published: nothing was changed.
-        OSError: if prepared attempts cannot be noted: nothing was changed.
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or if the tombstone of a replacement
+            is not published, so that old and new files would be read together. Nothing was changed.
+        OSError: if the marker of a prepared attempt cannot be written. Nothing was changed.
     """
     with by_hand(store, store.bucket_of(urn), user) as log:
         sequence = _require_status(log, urn, DatasetStatus.QUARANTINED, DatasetStatus.REVOKING)
@@ -183,20 +189,26 @@ def accept(
 
 
 def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
-    """Undo a quarantined dataset's sequence: the next run reads its records again, from the present watermark.
+    """Undo a quarantined dataset's sequence. The next run reads its records again, from the present watermark.
 
-    First no run may execute it any more (REVOKING). Then each target withdraws its commit, in reverse order, as targets
-    that cannot withdraw are committed last; the committer of a sink is one of `committers`, by sink name. If a target
-    refuses, the targets before it allow the commit again. Then staged files are deleted, so that a zombie cannot
-    publish them later, and only then published files. After a crash a repeated call resumes. The model is
-    `tests/spec/abandon_model.py`.
+    First the log records REVOKING, so that no run may execute the sequence any more. Then each target withdraws its
+    commit, in reverse order, because targets that cannot withdraw are committed last. If a target refuses, the targets
+    before it allow the commit again. Then staged files are deleted, so that a zombie cannot publish them later, and
+    last the published files. After a crash a repeated call resumes. The model is `tests/spec/abandon_model.py`.
+
+    Args:
+        store: the job's store.
+        urn: the dataset.
+        user: the operator.
+        committers: committers of the sequence's sinks, by sink name.
 
     Raises:
-        ConflictError: if the dataset is neither quarantined nor being abandoned, or was released or finished meanwhile:
-            nothing was removed; or if a step cannot be abandoned, or a sink cannot withdraw its commit: the dataset
+        ConflictError: if the dataset is neither quarantined nor being abandoned, or was released or finished in the
+            meantime: nothing was removed. Or if a step cannot be abandoned, or a sink cannot withdraw its commit: the
+                dataset
             stays quarantined.
-        SinkUnavailableError: if a sink of its steps is not among `committers`; nothing was changed.
-        DistcommitError: if a step cannot be undone; the dataset stays revoking, and a repeated call resumes.
+        SinkUnavailableError: if a sink of the steps is not among `committers`. Nothing was changed.
+        DistcommitError: if a step cannot be undone. The dataset stays revoking, and a repeated call resumes.
     """
     context = StepContext(store.fs, store.roots.staging, store.roots.output, committers or {}, store.store_id)
     with by_hand(store, store.bucket_of(urn), user) as log:
@@ -205,14 +217,14 @@ def abandon(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
 
 
 def restart(store: JobStore, urn: str, user: str, committers: Mapping[str, OpensCommitter] | None = None) -> None:
-    """Abandon a quarantined dataset's sequence, and delete its watermark and the state of its targets. The next run
-    reads the dataset from its beginning into the target that exists then.
+    """Abandon a quarantined dataset's sequence, and delete its watermark and the state of its targets.
 
-    For a target that is not the one that the store knows, such as a table that was dropped and recreated. If the caller
-    dies between the two actions, the next run quarantines the dataset again.
+    The next run reads the dataset from its beginning into the target that exists then. Use it if the target is not the
+    one that the store knows, such as a table that was dropped and recreated. If the caller dies between the two
+    actions, the next run quarantines the dataset again.
 
     Raises:
-        ConflictError, DistcommitError: as `abandon`.
+        ConflictError, DistcommitError: like `abandon`.
     """
     abandon(store, urn, user, committers)
     set_watermark(store, urn, None, user)
@@ -249,7 +261,9 @@ def _abandon(log: CommitLog, sequence: SealedSequence, context: StepContext, use
 
 
 def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
-    """Return whether all of these may be executed again. Must precede RESTORED, after which a run may try them."""
+    """Return whether all of these steps may be executed again. Call it before RESTORED is recorded, which lets runs
+    try them.
+    """
     try:
         for step in reversed(withdrawn):
             require_success(step_name(step), "allow", step.allow())
@@ -259,8 +273,10 @@ def _allow_again(withdrawn: Sequence[CommitStep]) -> bool:
 
 
 def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: str) -> None:
-    """Set an idle dataset's watermark, in either direction; None deletes it. A run that has planned the dataset cannot
-    seal it any more. Going back publishes records again, going forward skips them: the operator decides that.
+    """Set an idle dataset's watermark, in either direction; None deletes it.
+
+    A run that has planned the dataset cannot seal it any more. Moving back publishes records again, moving forward
+    skips records.
 
     Raises:
         ConflictError: if the dataset has a sequence that is not done.
@@ -280,16 +296,16 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: 
 def set_watermarks(
     store: JobStore, requested: Mapping[str, Watermark], before: Mapping[str, Watermark | None], user: str
 ) -> None:
-    """Set the watermarks of many idle datasets, those of a bucket all or none. After a crash a repeated call resumes.
+    """Set the watermarks of many idle datasets, within each bucket all or none. After a crash a repeated call resumes.
 
     Args:
         store: the job's store.
         requested: the new watermarks, by dataset.
-        before: the watermarks on which the operator decided; a dataset with another one is not changed.
+        before: the watermarks on which the operator decided. A dataset with another watermark is not changed.
         user: the operator.
 
     Raises:
-        ConflictError: if a dataset is not idle, or has moved meanwhile: nothing was done to its bucket.
+        ConflictError: if a dataset is not idle, or its watermark has moved in the meantime. Its bucket is unchanged.
     """
     buckets: dict[int, dict[str, Watermark]] = {}
     for urn, watermark in requested.items():
@@ -312,7 +328,7 @@ def _require_status(log: CommitLog, urn: str, *allowed: DatasetStatus) -> Sealed
 
 
 def _require_published_tombstone(store: JobStore, sequence: SealedSequence) -> None:
-    """Check that the tombstone of a sequence of files is published, if the sequence replaces files."""
+    """Check that the tombstone of a sequence is published, if the sequence replaces files."""
     if any(batch.type_name != FsRenameCommitStep.type_name for batch in sequence.steps):
         return  # it may be of a kind that cannot be abandoned
     context = StepContext(store.fs, store.roots.staging, store.roots.output)
@@ -344,7 +360,7 @@ def _read_again(log: CommitLog, urn: str, failure: ReadFailure, user: str) -> No
 def _act(
     log: CommitLog, action: OperatorAction, sequence: SealedSequence, user: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> Fold:
-    """Append the action if the sequence has the status that it needs. The fold shows whether it had."""
+    """Append the action if the sequence has the required status. The returned state shows whether it had."""
     return run_alone(
         log.settle(
             partial(next_record.operator_decision, action=action, name=_name(sequence), user=user, skipped=skipped)

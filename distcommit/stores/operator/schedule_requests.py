@@ -1,9 +1,9 @@
 """Requests of operators to services that run the job, from any machine that reaches the store.
 
-<store>/schedule/paused.json              the job's schedule is suspended as long as this exists
-<store>/schedule/<32 hex>-trigger.json    run the job once; deleted once a run that began later has its epoch
+<store>/schedule/paused.json              the job's schedule is suspended as long as this file exists
+<store>/schedule/<32 hex>-trigger.json    run the job once; deleted when a run that started later has its epoch
 
-Publishing does not depend on them.
+Publishing does not depend on these files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REQUEST_VERSION = 1
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True):
-    """A request. `requested_by`: who asked; `at_ms`: when, in milliseconds since 1970."""
+    """A request. `requested_by`: the user; `at_ms`: the time, in milliseconds since 1970."""
 
     version: int
     requested_by: str
@@ -34,16 +34,19 @@ class ScheduleRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequests:
-    """All present requests. `paused`: the request to suspend the schedule, if any; `triggers`: names of requested
-    runs."""
+    """All present requests. `paused`: the request to suspend the schedule, if any; `triggers`: names of requests for
+    a run.
+    """
 
     paused: ScheduleRequest | None = None
     triggers: frozenset[str] = frozenset()
 
 
 def read_requests(fs: FileSystem, store_root: str) -> ScheduleRequests:
-    """Return the present requests, at the cost of one listing, or one read more if paused. An unreadable pause is
-    valid, of unknown origin."""
+    """Return the present requests. Costs one listing, and one read if the job is paused.
+
+    An unreadable pause counts as a pause by an unknown user.
+    """
     folder = f"{store_root}/{SCHEDULE}"
     names = {entry.name for entry in fs.list_folder(folder)}
     paused = _read_pause(fs, f"{folder}/{PAUSED}") if PAUSED in names else None
@@ -60,7 +63,7 @@ def _read_pause(fs: FileSystem, path: str) -> ScheduleRequest | None:
 
 
 def paused_by(fs: FileSystem, store_root: str) -> str:
-    """Return who has paused the job; empty if it is not paused, or that is unknown."""
+    """Return the user who has paused the job; empty if it is not paused, or if the user is unknown."""
     try:
         paused = read_requests(fs, store_root).paused
     except OSError:
@@ -78,7 +81,7 @@ def put_pause(store: JobStore, user: str, at_ms: int) -> bool:
 
 
 def delete_pause(store: JobStore) -> bool:
-    """Resume the job's schedule, durably. Return False if it was not paused. Raises as `put_pause`."""
+    """Resume the job's schedule, durably. Return False if it was not paused. Raises like `put_pause`."""
     folder = f"{store.roots.store}/{SCHEDULE}"
     try:
         deleted = store.fs.delete(f"{folder}/{PAUSED}")
@@ -90,10 +93,10 @@ def delete_pause(store: JobStore) -> bool:
 
 
 def put_trigger(store: JobStore, user: str, at_ms: int) -> str:
-    """Request a run, durably. Raises as `put_pause`.
+    """Request a run, durably. Raises like `put_pause`.
 
     Returns:
-        the name of the request, which is among `Asked.triggers` until it is taken.
+        the name of the request, which `read_requests` reports in `triggers` until a service has taken it.
     """
     name = trigger_name(uuid.uuid4().hex)
     _put(store, name, ScheduleRequest(REQUEST_VERSION, user, at_ms))

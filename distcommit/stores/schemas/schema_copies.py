@@ -1,11 +1,11 @@
 """Copies of stored schemas for datasets that get new names.
 
-Schemas of several datasets that become one may have the same numbers. So each copy gets a new number, of the epoch of
-the move (which no run has), in the order in which the originals were put. The newest of all is then current, as it was
-for each dataset. Existing files are kept, and copies are durable before anything names them: a repeated move puts the
-same.
+Schemas of several datasets that become one dataset may have the same numbers. So each copy gets a new number, with the
+epoch of the move, which no run has. The copies keep the order of their originals, so the newest schema stays the
+current one. Existing files are kept, and copies are durable before the log names them, so a repeated move puts the same
+files.
 
-Ids of a schema registry are the same under any name, and are not copied.
+Ids of a schema registry do not depend on the dataset's name, and are not copied.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _copy_of(
 
 
 def _read(store: JobStore, source: DatasetState, converter: str) -> dict[int, Mapping[str, Any] | None]:
-    """Return a dataset's schemas of a converter by id; None for an id of a registry."""
+    """Return a dataset's schemas of a converter by id; None in place of a schema for an id of a registry."""
     by_urn: dict[int, Mapping[str, Any] | None] = {}
     folder = schema_folder(store.roots.store, source.dataset_urn, converter)
     for number in source.schemas.get(converter, ()):

@@ -1,11 +1,11 @@
-"""The schema history: schemas that converters have inferred or met, numbered by dataset and converter.
+"""The schema history: schemas that converters have inferred or received, numbered by dataset and converter.
 
 <store>/schemas/<dataset>/<converter>/<number>.json
 
-All tasks of a run use the same schemas: the first task to put a number defines it, and others read it. The numbers of a
-run begin at its epoch times a thousand. A sequence records the numbers of its records, as it does registry ids, so that
-they become known with DONE. A number whose sequence was never done is unknown to later runs, and is deleted when one
-puts its first. A converter that uses a registry puts the registry's ids, for the run alone, as `{"id": ID}`. For
+All tasks of a run use the same schemas: the first task to put a number defines its schema, and the other tasks read it.
+The numbers of a run start at its epoch times 1000. A sequence records the numbers that its records use, and later runs
+know a number once such a sequence is done. If the sequence was never done, a later run deletes the number when it puts
+its first schema. A converter with a schema registry puts the registry's ids, for the run alone, as `{"id": ID}`. For
 renamed datasets see `stores.schemas.schema_copies`.
 """
 
@@ -82,7 +82,7 @@ class SchemaStore:
     read: dict[str, StoredSchema] = field(default_factory=dict)
 
     def of(self, dataset_urn: str, converter: str) -> InferredSchemaStore:
-        """Return the schemas of a dataset and a converter."""
+        """Return the schema store of a dataset and a converter."""
         return _DatasetSchemas(self, dataset_urn, converter, schema_folder(self.store_root, dataset_urn, converter))
 
 
@@ -116,7 +116,7 @@ class _DatasetSchemas:
         return self.store.read[path].schema
 
     def put_next(self, after: int, schema: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """Put the successor of schema `after`, durably, unless another task has.
+        """Put the successor of schema `after`, durably, unless another task has put one.
 
         Returns:
             the number and the schema that is stored under it.
@@ -141,7 +141,7 @@ class _DatasetSchemas:
         return number, self.schema(number)
 
     def _delete_unsealed(self, newest: int, first: int) -> None:
-        """Delete schemas of later runs whose sequences were never done."""
+        """Delete newer schemas whose sequences were never done."""
         for entry in self.store.fs.list_folder(self.folder):
             number = number_of(lasting_name(entry.name))  # of temporary files, too
             if number is not None and newest < number < first:

@@ -1,4 +1,4 @@
-"""Snapshots for readers: how far each dataset is published, and what has expired since.
+"""Snapshots for readers: the published epoch and watermark of each dataset, and what has expired since.
 
-Must not name anything that is not durable. Start reading at `snapshots`.
+A snapshot must not refer to files that are not durable. Start reading at `snapshots`.
 """

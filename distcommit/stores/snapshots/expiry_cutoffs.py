@@ -1,9 +1,9 @@
-"""Expiry cutoffs: requests to expire old files, durable before any file is deleted. For operators, and for readers that
-miss expired files.
+"""Expiry cutoffs: requests to expire old files, durable before any file is deleted.
 
 <store>/expiry_requests/<number>.json
 
-Tombstones name the files of a dataset that have expired; nothing else depends on these documents.
+They explain to operators, and to readers that miss files, which files have expired. The protocol does not depend on
+them: tombstones list the expired files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ExpiryRequest(msgspec.Struct, frozen=True):
         version: format version.
         cutoff_ms: files published before this time expire, in milliseconds since 1970.
         requested_ms: time of the request, in milliseconds since 1970.
-        requested_by: who asked.
+        requested_by: the user.
         after_epoch: newest run at that time. Readers of snapshots of epochs up to this one may miss files.
     """
 
@@ -71,7 +71,7 @@ def newest_expiry_request(store: JobStore) -> ExpiryRequest | None:
 
 
 def readable_expiry_request(store: JobStore) -> ExpiryRequest | None:
-    """Return the newest cutoff; None also if it cannot be read, as nothing depends on it."""
+    """Return the newest cutoff; None if there is none or it cannot be read."""
     try:
         return newest_expiry_request(store)
     except (DistcommitError, OSError) as error:
@@ -80,7 +80,7 @@ def readable_expiry_request(store: JobStore) -> ExpiryRequest | None:
 
 
 def expiry_note(store: JobStore, is_older: Callable[[ExpiryRequest], bool]) -> str:
-    """Return a text for an error that a reader misses expired files; empty if nothing is known to have expired.
+    """Return a text for an error that a reader misses expired files; empty if no files are known to have expired.
 
     Args:
         store: the job's store.

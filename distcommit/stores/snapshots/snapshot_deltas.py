@@ -1,10 +1,10 @@
-"""Snapshot deltas: the datasets of a bucket that differ from the deltas before.
+"""Snapshot deltas: the datasets of a bucket that have changed since the previous delta.
 
 <store>/snapshots/deltas/<epoch>-<bucket>-<number>-<checksum>.json
 
-The owner of the bucket writes them, immutable, when it reports the bucket's log head. The delta chain of a bucket is a
-base with all of its datasets and at most eight deltas; then a new base follows. So a run writes little if it changes
-few datasets, and nothing if it changes none.
+The owner of the bucket writes a delta when it reports the bucket's log head; the file never changes. The delta chain of
+a bucket is a base with all of its datasets and at most eight deltas; then a new base follows. A run that changes few
+datasets writes little, and a run that changes none writes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SnapshotDelta(msgspec.Struct, frozen=True):
         version: format version.
         bucket: the bucket.
         is_base: whether it contains all datasets of the bucket.
-        datasets: done epoch and watermark by dataset URN; those that differ from the deltas before if not a base.
+        datasets: done epoch and watermark by dataset URN. If this is not a base, only datasets that have changed.
     """
 
     version: int
@@ -145,7 +145,9 @@ def write_snapshot_entry(
 def _next_delta(
     store: JobStore, former: BucketSnapshot | None, bucket: int, datasets: dict[str, DatasetSnapshot]
 ) -> tuple[SnapshotDelta, tuple[str, ...]]:
-    """Return the next delta, and the names of the deltas before it. An unreadable chain is replaced by a new base."""
+    """Return the next delta, and the names of the deltas before it. If the chain cannot be read, the next delta is a
+    base.
+    """
     base = SnapshotDelta(DELTA_VERSION, bucket, True, datasets)
     if former is None or not former.deltas or len(former.deltas) >= _MAX_CHAIN:
         return base, ()

@@ -1,12 +1,11 @@
-"""Snapshots, by which readers see whole commits only: of one dataset, or of all datasets at one point.
+"""Snapshots: readers that use them see whole commits only, of one dataset or of all datasets at one point.
 
 <store>/snapshots/<epoch>-<phase>.json     the manifest of a snapshot: for each bucket the head of its log and the delta
                                       chain (`stores.snapshots.snapshot_deltas`) with the state of its datasets
 
-A run puts a manifest before it writes CUT to the job log. A manifest is valid if its CUT is the newest in the fold of
-the
-job log, or if it is the parent of a valid one: a fenced run's manifest is in no chain of parents. Files that readers of
-a retained snapshot need are deleted only after its manifest, durably. `tests/spec/cut_model.py` is the model.
+A run puts a manifest before it writes CUT to the job log. A manifest is valid if its CUT is the newest one in the job
+log, or if it is the parent of a valid manifest. So the manifest of a fenced run is never valid. Files that readers of a
+retained snapshot need are deleted only after the manifest, durably. The model is `tests/spec/cut_model.py`.
 """
 
 from __future__ import annotations
@@ -45,8 +44,9 @@ _TRIES = 3
 
 
 class SnapshotBucket(msgspec.Struct, frozen=True):
-    """A bucket in a snapshot. `epoch`: the run that wrote the entry, this one or an earlier one; `snapshot`: the
-    entry."""
+    """A bucket in a snapshot. `epoch`: the run that wrote the entry, this run or an earlier one. `snapshot`: the
+    entry.
+    """
 
     epoch: int
     snapshot: BucketSnapshot
@@ -60,10 +60,11 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
         epoch: epoch of the run.
         phase: which CUT of the run.
         run_id: the run's id.
-        time_ms: time of the snapshot, in milliseconds since 1970; never before its parent's.
+        time_ms: time of the snapshot, in milliseconds since 1970; never before the parent's.
         generation: generation of the bucket logs.
-        parent: the previous snapshot; None if the chain starts here.
-        repeats_parent: whether it repeats its parent, as a decided job is not published completely, or may not be.
+        parent: the previous snapshot; None if a new chain starts here.
+        repeats_parent: whether it has the content of its parent, because the datasets of an all-or-none job are not, or
+            may not be, published completely.
         is_settled: whether no bucket had an open sequence.
         buckets: entries by bucket.
     """
@@ -81,7 +82,7 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> SnapshotName:
-        """Its epoch and phase."""
+        """Epoch and phase."""
         return self.epoch, self.phase
 
 
@@ -119,7 +120,7 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
 
 
 def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[SnapshotManifest]:
-    """Yield the valid manifests that are retained, the newest first. Raises as `read_snapshot_manifest`."""
+    """Yield the valid, retained manifests, the newest first. Raises like `read_snapshot_manifest`."""
     name = newest_snapshot_name(fold)
     while name is not None and (root := read_snapshot_manifest(fs, store_root, name)) is not None:
         yield root
@@ -127,8 +128,10 @@ def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[Sna
 
 
 def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
-    """Return the parent of the next manifest: valid, readable and of this generation; None if the chain starts
-    again."""
+    """Return the parent of the next manifest; None if a new chain must start.
+
+    The parent is valid, readable and of this generation.
+    """
     try:
         name = newest_snapshot_name(fold)
         root = read_snapshot_manifest(store.fs, store.roots.store, name) if name else None
@@ -149,7 +152,8 @@ def prepare_snapshots(store: JobStore) -> None:
 def put_snapshot(
     store: JobStore, epoch: int, run_id: str, phase: CutPhase, snapshots: Iterable[BucketSnapshot], now_ms: int
 ) -> None:
-    """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Must precede the CUT.
+    """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Call it before the CUT is
+    recorded.
 
     Args:
         store: the store.
@@ -157,11 +161,11 @@ def put_snapshot(
         run_id: the run's id.
         phase: which CUT.
         snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
-            entry keeps the one of the previous snapshot.
+            entry keeps the entry of the previous snapshot.
         now_ms: milliseconds since 1970.
 
     Raises:
-        DistcommitError: if it cannot be put.
+        DistcommitError: if the manifest cannot be put.
     """
     fold = store.job_log(epoch).refresh()
     if fold.fence_epoch != epoch:
@@ -187,8 +191,10 @@ def put_snapshot(
 def _next_buckets(
     store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, snapshots: Mapping[int, BucketSnapshot]
 ) -> tuple[dict[int, SnapshotBucket], bool]:
-    """Return the buckets of the next snapshot, and whether it repeats the previous one because it would otherwise show
-    a part of a decided job."""
+    """Return the buckets of the next snapshot, and whether it repeats the previous one.
+
+    It repeats the previous one if it would otherwise show a part of an all-or-none job.
+    """
     former = before.buckets if before else {}
     missing = [bucket for bucket in range(store.buckets) if bucket not in snapshots]
     repeats = any(entry.decided_open for entry in snapshots.values())
@@ -222,18 +228,19 @@ def _put(store: JobStore, root: SnapshotManifest) -> None:
 
 
 def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = False) -> None:
-    """Delete all manifests but the newest `keep`, durably, then the deltas that none of these names. Must follow a CUT
-    of the run. Files of newer runs are left alone. If a valid manifest cannot be read, everything is left alone, as the
-    files that it needs are unknown, and only readers need them.
+    """Delete all manifests but the newest `keep`, durably, then the deltas that the remaining manifests do not use.
+
+    Call it after a CUT of the run. Files of newer runs are not touched. If a valid manifest cannot be read, nothing is
+    deleted, because the files that it uses are unknown.
 
     Args:
         store: the job's store.
         epoch: the run's epoch.
         keep: number of snapshots to retain.
-        is_to_come: whether the run has put none yet, so that one less of the existing ones is retained.
+        is_to_come: whether the run will put another snapshot, so that one less of the existing ones is retained.
 
     Raises:
-        DistcommitError, OSError: if deletion fails; nothing that a retained snapshot needs was deleted.
+        DistcommitError, OSError: if a deletion fails. All files of retained snapshots still exist.
     """
     fs, root_folder = store.fs, store.roots.store
     manifests: list[SnapshotManifest] = []
@@ -268,21 +275,21 @@ def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come
 
 
 def delete_snapshots(store: JobStore) -> None:
-    """Delete all snapshots, durably, because files that they need will be deleted. The next run starts a new chain."""
+    """Delete all snapshots, durably, before files that they use are deleted. The next run starts a new chain."""
     delete_tree(store.fs, f"{store.roots.store}/{SNAPSHOTS}")
     store.fs.sync([store.roots.store], store.roots.store)
 
 
 @dataclass(frozen=True, slots=True)
 class OldestSnapshot:
-    """The oldest retained snapshot, read on first use. Files of its datasets must not be deleted."""
+    """The oldest retained snapshot, read on first use. Files of the datasets in it must not be deleted."""
 
     store: JobStore
     _known: dict[int, Mapping[str, int]] = field(default_factory=dict)
     _root: list[SnapshotManifest | None] = field(default_factory=list)
 
     def done_epoch(self, bucket: int, urn: str) -> int:
-        """Return the dataset's done epoch in it; 0 if that is unknown."""
+        """Return the dataset's done epoch in this snapshot; 0 if it is unknown."""
         if bucket not in self._known:
             self._known[bucket] = self._done_epochs(bucket)
         return self._known[bucket].get(urn, 0)

@@ -1,4 +1,4 @@
 """The state of one job: its store, lock, plans, task states and small files.
 
-Must not change a commit log. Start reading at `job_store`.
+This package must not change commit logs. Start reading at `job_store`.
 """

@@ -1,4 +1,4 @@
-"""Small files of a job that cannot be read: finding them and setting them aside.
+"""Unreadable small files of a job: find them and set them aside.
 
 These are the store's marker, its newest record of settings, and the claims of staging and output. A run needs each of
 them, and `distcommit store rebuild` restores each from the others and the job file.
@@ -44,7 +44,7 @@ def unreadable_files(store: JobStore) -> Iterator[Unreadable]:
 
 
 def is_damaged(error: Exception) -> bool:
-    """Return whether stored bytes were altered; bytes of another format version were not."""
+    """Return whether the error shows altered bytes. Bytes of another format version are not damaged."""
     return isinstance(error, CorruptError) and not isinstance(error, UnknownVersionError)
 
 
@@ -63,7 +63,7 @@ def set_file_aside(fs: FileSystem, roots: Roots, path: str, run_id: str) -> None
 
 
 def record_restored(fs: FileSystem, roots: Roots, path: str) -> None:
-    """Record, beside each copy of a file in `set_aside`, that the file was restored. The file must be durable."""
+    """Record that a file in `set_aside` was restored, beside each copy. The restored file must be durable."""
     for copy in _copies_without_file(fs, roots, path):
         fs.put_if_absent(f"{copy}{_REPLACED}", b"")
 
@@ -74,7 +74,7 @@ def is_only_set_aside(fs: FileSystem, roots: Roots, path: str) -> bool:
 
 
 def _copies_without_file(fs: FileSystem, roots: Roots, path: str) -> Iterator[str]:
-    """Yield the paths of copies after which the file was not restored."""
+    """Yield the paths of copies in `set_aside` whose original was not restored afterwards."""
     base, name = set_aside_root(roots.store), _name_aside(path)
     for run in fs.list_folder(base):
         names = {entry.name for entry in fs.list_folder(f"{base}/{run.name}")} if run.is_folder else set()

@@ -1,4 +1,4 @@
-"""Small JSON files: readable, versioned, and closed by a checksum line that covers everything above it.
+"""Small JSON files: readable, versioned, with a checksum in the last line that covers the bytes above it.
 
 {"version": 1, ...}
 xxh3 0123456789abcdef
@@ -42,7 +42,7 @@ def decode_document(
     error_id: str = "",
     todo: str = _RESTORE,
 ) -> Document:
-    """Decode a document of that version. `subject`, `path`, `error_id` and `todo` are for the error.
+    """Decode a document of `version`. The error uses `subject`, `path`, `error_id` and `todo`.
 
     Raises:
         UnknownVersionError: if the document is undamaged and of another version.

@@ -1,4 +1,4 @@
-"""The probe of a file system for the abilities that the protocol needs, before a store is created."""
+"""The probe of a file system for the abilities that the protocol needs, made before a store is created."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ _PROBE_TRIES = 3
 
 
 def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, probe_id: str) -> None:
-    """Check the abilities that the protocol needs: put-if-absent, rename without replacing, staging and output on one
-    file system, case-sensitive names; and all others for a file system of a kind that was never tested.
+    """Check the abilities that the protocol needs, before a store is created.
 
-    A missing file is retried: another process that creates the same store may have swept this one's probes.
+    These are put-if-absent, rename without replacing, staging and output on one file system, and case-sensitive names.
+    A kind of file system that was never tested is checked for all other abilities as well.
+
+    If a file of the probe is missing, the probe is repeated, because another process that creates the same store may
+    have deleted the file.
 
     Raises:
-        ConfigurationError: naming the missing ability.
+        ConfigurationError: with the missing ability.
     """
     roots = (store, staging, output)
     for root in roots:  # probes of a creation that crashed
@@ -46,7 +49,7 @@ def probe_file_system(fs: FileSystem, store: str, staging: str, output: str, pro
 
 
 def _delete_probe(fs: FileSystem, probe: str) -> None:
-    """Delete a probe, and ignore failures: probes are not looked for once the store exists."""
+    """Delete a file of the probe. Failures are ignored, because no code looks for the file once the store exists."""
     try:
         fs.delete(probe)
     except OSError:  # the first delete may have succeeded, with its answer lost
@@ -88,7 +91,7 @@ def _basic_problem(fs: FileSystem, roots: Sequence[str], probes: Sequence[str]) 
 
 
 def _full_problem(fs: FileSystem, folder: str) -> ConfigurationError | None:
-    """Return the problem that the file system's own probe finds; see `ProbedFileSystem`."""
+    """Return the problem that the file system's own probe reports; see `ProbedFileSystem`."""
     if not isinstance(fs, ProbedFileSystem):
         return None
     try:

@@ -1,10 +1,10 @@
-"""The job lock: politeness between healthy runs of one job. Safety depends on epochs, not on the lock.
+"""The job lock: keeps two healthy runs of one job apart. Safety depends on epochs, not on the lock.
 
-Lock records are numbered and put if absent, so that of two contenders one wins; the newest record is in force. The
+Lock records are numbered and put if absent, so that one of two contenders wins. The newest record is valid. The
 holder renews its lease with a newer record. A contender takes over if the lease has expired, or if the holder's process
 on the same machine is dead.
 
-A run that does not take the lock keeps such records in its own folder, as a sign of life.
+A run without the lock keeps such records in its own folder, as a sign of life.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class JobLock:
     Args:
         fs: file system of the store.
         store_root: folder of the store.
-        run_id: id of the run that takes it.
+        run_id: id of the run that takes the lock.
         lease_ttl_s: seconds from the last renewal to the end of the lease.
         clock: the clock.
-        shared: only give a sign of life, without excluding other runs.
+        shared: give a sign of life only, without excluding other runs.
 
     Raises:
-        LockHeldError: on entering, if a live run holds the lock; names run, host and last renewal.
+        LockHeldError: on entering, if a live run holds the lock; with its run, host and last renewal.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class JobLock:
 
 
 def _renewal(holder: LockRecord, clock: Clock) -> str:
-    """Return the age of a holder's lease, even if its clock is ahead of this machine's."""
+    """Return the age of a holder's lease. Works if the holder's clock is ahead of this machine's."""
     seconds = (clock.now_ms() - holder.renewed_ms) / 1000
     if seconds < 0:
         return f"lease renewed by a clock that is {-seconds:.0f} s ahead of the clock here"
@@ -154,8 +154,7 @@ def _renewal(holder: LockRecord, clock: Clock) -> str:
 
 
 def holders(fs: FileSystem, store_root: str) -> dict[str, LockRecord]:
-    """Return the lock holder, and runs that give a sign of life without holding it, by run id, dead ones too. Reads
-    only."""
+    """Return the lock holder, and the runs with a sign of life, by run id. Dead runs are included. Reads only."""
     records = (_newest(fs, folder)[1] for folder in _folders(fs, store_root))
     return {holder.run_id: holder for holder in records if holder is not None}
 
@@ -167,7 +166,7 @@ def is_held(fs: FileSystem, store_root: str, clock: Clock) -> bool:
 
 
 def is_alive(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether the holder is alive, as far as is visible from this machine."""
+    """Return whether the holder seems to be alive, seen from this machine."""
     if holder.released:
         return False
     if holder.host == socket.gethostname() and _process_start(holder.pid) != holder.process_start:
@@ -177,17 +176,21 @@ def is_alive(holder: LockRecord, clock: Clock) -> bool:
 
 
 def is_renewal_late(holder: LockRecord, clock: Clock) -> bool:
-    """Return whether a live holder is late with its renewal, which is due after a third of the lease: it is dead on
-    another machine, frozen, or cut off from the store."""
+    """Return whether a live holder is late with its renewal, which is due after a third of the lease.
+
+    It may be dead on another machine, frozen, or cut off from the store.
+    """
     return is_alive(holder, clock) and clock.now_ms() - holder.renewed_ms > holder.lease_ttl_s * 500
 
 
 def release_late_lock(fs: FileSystem, store_root: str, run_id: str, clock: Clock) -> bool:
-    """Take the lock, or the sign of life, from a run that is late with its renewal, so that others may begin at once.
-    Safe, as safety depends on epochs: if the run wakes, it finds the lock taken over and continues until it is fenced.
+    """Take the lock, or the sign of life, from a run that is late with its renewal, so that other runs can start at
+    once.
+
+    This is safe because safety depends on epochs: if the late run wakes, it continues until it is fenced.
 
     Returns:
-        whether it was taken.
+        whether the lock was taken.
     """
     for folder in _folders(fs, store_root):
         number, holder = _newest(fs, folder)
@@ -223,7 +226,7 @@ def _numbers(fs: FileSystem, folder: str) -> list[int]:
 
 
 def _process_start(pid: int) -> str:
-    """Return when a process of this machine started, in kernel ticks; "" if it does not exist or there is no /proc."""
+    """Return the start time of a process on this machine in kernel ticks; empty if it or /proc does not exist."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

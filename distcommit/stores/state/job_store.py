@@ -6,9 +6,9 @@
 <store>/log/bucket=<b>/<number>.seg                       bucket logs of the first generation
 <store>/log/generations/<g>/bucket=<b>/<number>.seg       bucket logs of generation g, with other buckets
 <store>/task_states/, plans/       Parquet tables, by run and by the partition that owns the buckets
-<store>/runs/<epoch>.json          records of runs: see `stores.history.run_records`; nothing depends on them
+<store>/runs/<epoch>.json          records of runs, for diagnosis: see `stores.history.run_records`
 <store>/schemas/                   inferred schemas: see `stores.schemas.schema_history`
-<store>/lock/, progress/           politeness and display; nothing depends on them
+<store>/lock/, progress/           job lock and display; correctness does not depend on them
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class JobStore:
         buckets: number of buckets in this generation.
         store_id: unique id of the store.
         groups: rule that gives each dataset its bucket.
-        generation: generation of the bucket logs; once another is current, nothing can be written to them.
+        generation: generation of the bucket logs. Once another generation is current, these logs are read-only.
     """
 
     fs: FileSystem
@@ -98,7 +98,7 @@ class JobStore:
         return self.groups.bucket_of(urn, self.buckets)
 
     def planning_bucket(self, urn: str) -> int:
-        """Return the bucket whose owner plans the dataset, or reports why it cannot be planned."""
+        """Return the bucket whose owner plans the dataset, or records why it cannot be planned."""
         return self.groups.planning_bucket(urn, self.buckets)
 
     def job_log(self, epoch: int = 0) -> CommitLog:
@@ -191,7 +191,10 @@ def _in_current_generation(store: JobStore) -> JobStore:
 
 
 def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
-    """Raise if the output has published files: a new store does not know them, and they would be published again."""
+    """Raise an error if the output has published files.
+
+    A new store does not know these files, and their records would be published again.
+    """
     owner = read_claim(fs, roots.output)
     if owner is not None:
         raise wrong_owner_error(roots.output, owner, job)
@@ -211,7 +214,7 @@ def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
 
 
 def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
-    """Open the store without knowing its job, for reading only. Raises as `open_store`."""
+    """Open the store without knowing its job, for reading only. Raises like `open_store`."""
     path = f"{roots.store}/{STORE_MARKER}"
     try:
         marker = _decode(fs.read(path), path)
@@ -224,7 +227,7 @@ def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
 
 
 def has_store(fs: FileSystem, roots: Roots) -> bool:
-    """Return whether a store exists, of any job."""
+    """Return whether a store exists, of this or another job."""
     return fs.status(f"{roots.store}/{STORE_MARKER}") is not None
 
 
@@ -242,7 +245,7 @@ def read_marker(fs: FileSystem, roots: Roots, *, repairable: bool) -> StoreMarke
     """Return the store's marker; None if there is none, or if it is damaged and `repairable`.
 
     Raises:
-        UnknownVersionError, CorruptError: as `open_store`.
+        UnknownVersionError, CorruptError: like `open_store`.
     """
     path = f"{roots.store}/{STORE_MARKER}"
     try:
@@ -285,7 +288,9 @@ def _decode(data: bytes, path: str) -> StoreMarker:
 
 
 def remove_store(fs: FileSystem, folder: str) -> None:
-    """Delete a store. After a crash the next creation finishes the deletion; the rest is never opened."""
+    """Delete a store. After a crash the next creation finishes the deletion. A partly deleted store cannot be
+    opened.
+    """
     fs.put_if_absent(f"{folder}/{_REMOVED}", b"")
     fs.delete(f"{folder}/{STORE_MARKER}")
     fs.sync([folder], folder)  # the store must be gone before any of its content is

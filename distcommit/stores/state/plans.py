@@ -1,5 +1,7 @@
-"""The plan of a run: work units in Parquet tables, one per partition for all buckets that it owns. The manifest, put
-last, makes the plan valid."""
+"""The plan of a run: work units in Parquet tables, one file per partition for all buckets that it owns.
+
+The manifest, put last, makes the plan valid.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ MANIFEST_VERSION = 1
 
 
 class LentUnits(msgspec.Struct, frozen=True, array_like=True):
-    """A range of a bucket's plan that another partition than the owner reads.
+    """A range of a bucket's plan that a partition reads which does not own the bucket.
 
     Attributes:
-        partition: the partition that reads work units which begin in the range.
+        partition: the partition that reads the work units whose start is in the range.
         bucket: the bucket.
-        begin: load before the range in the bucket's plan, large work units left out.
-        end: load before the end of the range.
+        begin: sum of loads before the range in the bucket's plan, without large work units.
+        end: sum of loads before the end of the range.
     """
 
     partition: int
@@ -58,8 +60,13 @@ class Manifest(msgspec.Struct, frozen=True):
 def write_plans(
     fs: FileSystem, store_root: str, run_id: str, plans: Mapping[int, Sequence[DatasetPlan]]
 ) -> dict[int, str]:
-    """Write the plans of one or more buckets as one uniquely named file, durably. It is valid once a manifest names it.
-    Work unit ids must contain their bucket. Return the file's name for each bucket."""
+    """Write the plans of one or more buckets as one uniquely named file, durably.
+
+    The file becomes valid when a manifest names it. Work unit ids must contain their bucket.
+
+    Returns:
+        the file's name for each bucket.
+    """
     folder = _folder(store_root, run_id)
     fs.make_folders(folder)
     data = encode_plan([plan for listed in plans.values() for plan in listed])
@@ -70,7 +77,7 @@ def write_plans(
 
 
 class PlanReader:
-    """Reads the plans of buckets, and caches the last file, as neighbouring buckets mostly share it. Thread-safe.
+    """Reads the plans of buckets. Caches the last file, because neighbouring buckets mostly share it. Thread-safe.
 
     Args:
         fs: file system of the store.
@@ -106,7 +113,7 @@ class PlanReader:
 
 
 def put_manifest(fs: FileSystem, store_root: str, manifest: Manifest) -> None:
-    """Put the manifest, durably. From then on its datasets may be sealed."""
+    """Put the manifest, durably. Afterwards its datasets may be sealed."""
     folder = _folder(store_root, manifest.run_id)
     fs.make_folders(folder)
     fs.put_if_absent(f"{folder}/{MANIFEST}", encode_document(manifest))
@@ -117,8 +124,8 @@ def read_manifest(fs: FileSystem, store_root: str, run_id: str) -> Manifest:
     """Return the manifest of a run.
 
     Raises:
-        FileNotFoundError: if none was put.
-        UnknownVersionError, CorruptError: if it is not one that this version writes.
+        FileNotFoundError: if the run has none.
+        UnknownVersionError, CorruptError: if this version did not write it.
     """
     path = f"{_folder(store_root, run_id)}/{MANIFEST}"
     return decode_document(fs.read(path), Manifest, MANIFEST_VERSION, "a plan's manifest", path)

@@ -1,9 +1,9 @@
-"""Notes of the work units that tasks are about to read. Tasks write them once a worker has died.
+"""Marker files of the work units that tasks are about to read. Tasks write them once a worker has died.
 
     <store>/reading/run=<run id>/<writer>-<number>.json
 
-The note with the highest number of a writer counts. Notes are closed but not synced: they survive the death of a
-process or a container, not a power loss. Nothing that is published depends on them.
+The marker with the highest number of a writer counts. Markers are closed but not synced: they survive the death of a
+process or a container, but not a power loss. Publishing does not depend on them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ NOTE_VERSION = 1
 
 
 class ReadingNote(msgspec.Struct, frozen=True):
-    """The work unit that a task is about to read.
+    """The marker of the work unit that a task is about to read.
 
     Attributes:
         version: format version.
         epoch: epoch of the run.
-        dataset_urn: its dataset.
-        work_unit_id: its id, unique in a plan.
-        low: its first positions.
-        expected_high: its planned end. With `low`, a later run finds the work units that read the same positions.
+        dataset_urn: the dataset.
+        work_unit_id: the work unit's id, unique in a plan.
+        low: first positions of the work unit.
+        expected_high: planned end of the work unit. With `low`, a later run finds work units that read the same
+            positions.
         is_alone: whether it is the only work unit of its task, because a worker had died while reading it.
-        has_died: whether it was read alone in an earlier run, whose processes all died. It is not read in this run.
+        has_died: whether an earlier run, whose processes all died, was reading it alone. This run does not read it.
     """
 
     version: int
@@ -48,12 +49,14 @@ class ReadingNote(msgspec.Struct, frozen=True):
     has_died: bool = False
 
     def is_of(self, unit: WorkUnit) -> bool:
-        """Return whether it is of a work unit of the same run."""
+        """Return whether this is the marker of `unit`, a work unit of the same run."""
         return (self.work_unit_id, self.dataset_urn) == (unit.work_unit_id, unit.dataset_urn)
 
     def overlaps(self, unit: WorkUnit) -> bool:
-        """Return whether a work unit of another run reads some of the same positions. A work unit without positions
-        reads the same as another one without."""
+        """Return whether a work unit of another run reads some of the same positions.
+
+        Two work units without positions count as overlapping.
+        """
         if unit.dataset_urn != self.dataset_urn or unit.low.incarnation != self.low.incarnation:
             return False
         own, noted = _partitions(unit.low, unit.expected_high), _partitions(self.low, self.expected_high)
@@ -66,7 +69,7 @@ class ReadingNote(msgspec.Struct, frozen=True):
 
 
 class ReadingNotes:
-    """Writes the notes of one attempt at a task.
+    """Writes the markers of one attempt at a task.
 
     Args:
         fs: file system of the store.

@@ -110,3 +110,39 @@ def test_unknown_run_ends_with_exit_code_2(store: JobStore, job_file: Path) -> N
     result = invoke("runs", job_file, "99", "--json")
     assert (result.exit_code, last_json(result)["error"]["id"]) == (2, "RUN_UNKNOWN")
     assert invoke("runs", job_file, "soon").exit_code == 2
+
+
+def record_start(store: JobStore, epoch: int, config: dict[str, object]) -> None:
+    run_id = f"20260102T000000-{epoch:012d}"
+    append(store, None, Fence(epoch, run_id))
+    facts = structs.replace(samples.RUN_BEGINNING.facts, config=config)
+    put_beginning(store, structs.replace(samples.RUN_BEGINNING, epoch=epoch, run_id=run_id, facts=facts))
+
+
+def test_settings_of_a_run_are_shown_and_compared_with_another_run(store: JobStore, job_file: Path) -> None:
+    record_start(store, 11, {"job": "t", "source": {"type": "kafka", "topics": "a"}, "converters": [{"type": "json"}]})
+    record_start(store, 12, {"job": "t", "source": {"type": "kafka", "topics": HOSTILE}, "converters": []})
+    shown = invoke("runs", job_file, "11", "--settings")
+    assert shown.exit_code == 0
+    assert ["source.topics", "a"] in [line.split() for line in shown.stdout.splitlines()]
+    document = last_json(invoke("runs", job_file, "12", "--compare", "11", "--json"))
+    assert (document["epoch"], document["compared_epoch"]) == (12, 11)
+    assert {row["setting"]: (row["value"], row["compared_value"]) for row in document["settings"]} == {
+        "source.topics": (HOSTILE, "a"),
+        "converters": ([], None),
+        "converters.0.type": (None, "json"),
+    }
+    compared = invoke("runs", job_file, "12", "--compare", "11")
+    assert "source.topics" in compared.stdout
+    assert "job" not in compared.stdout.split()
+    assert not DANGEROUS & set(compared.stdout)
+    assert "have the same settings" in invoke("runs", job_file, "11", "--compare", "11").stdout
+
+
+@pytest.mark.parametrize("arguments", [("--settings",), ("--compare", "3"), ("99", "--settings")])
+def test_settings_without_a_recorded_run_are_an_error(
+    store: JobStore, job_file: Path, arguments: tuple[str, ...]
+) -> None:
+    result = invoke("runs", job_file, *arguments)
+    assert result.exit_code == 2
+    assert "EPOCH" in result.output or "RUN_UNKNOWN" in result.output

@@ -17,6 +17,7 @@ RENAMED: Mapping[str, str] = {
     "source.late": "source.on_late_file",
     "source.changed": "source.on_changed_file",
     "source.answer_s": "source.response_timeout_s",
+    "fork.otherwise": "fork.unmatched",
 }
 """New names by old ones, as dotted keys from the top of the job file. Only the last key differs."""
 REPLACED: Mapping[str, str] = {

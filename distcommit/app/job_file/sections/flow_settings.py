@@ -17,7 +17,7 @@ from distcommit.core.interfaces.sink import SinkSettings
 from distcommit.core.interfaces.source import SourceSettings
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 from distcommit.core.work import ERRORS, MAIN_BRANCH
-from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
+from distcommit.pipeline.task_flow import DROP, REJECT, Branch, Check, Stage, TaskFlow
 
 ConverterSection = Annotated[Converter, PlainValidator(partial(validated, "converter"))]
 RowCheckerSection = Annotated[RowCheckerSettings, PlainValidator(partial(validated, "row_checker"))]
@@ -40,7 +40,7 @@ def _branch_name(name: str) -> str:
         raise SettingError(
             "must be named with at most 64 letters, digits, _ and -, the first one a letter or digit", actual=repr(name)
         )
-    if name in (MAIN_BRANCH, ERRORS):
+    if name in (MAIN_BRANCH, ERRORS, REJECT, DROP):
         raise SettingError("must not have this name, which is reserved", actual=repr(name), remedy="rename the branch")
     return name
 
@@ -83,9 +83,15 @@ class BranchSettings(ChainSettings):
 
 
 class ForkSettings(SettingsModel, arbitrary_types_allowed=True):
-    """The fork operator, and the branches."""
+    """The fork operator, and the branches.
+
+    Attributes:
+        unmatched: records that the operator sends to no branch are rejected (`reject`), filtered and counted as such
+            (`drop`), or go to the branch of this name. The operator cannot send other records to this branch.
+    """
 
     operator: Annotated[ForkOperator, PlainValidator(partial(validated, "fork"))]
+    unmatched: str = REJECT
     branches: dict[Annotated[str, AfterValidator(_branch_name)], BranchSettings] = Field(min_length=1)
 
     @rule
@@ -128,9 +134,17 @@ class ForkSettings(SettingsModel, arbitrary_types_allowed=True):
             )
 
     @rule
+    def _unmatched_is_known(self) -> Iterator[SettingError]:
+        if self.unmatched not in (REJECT, DROP, *self.branches):
+            names = ", ".join(self.branches)
+            yield SettingError(
+                f"must be {REJECT}, {DROP} or one of the branches {names}", "unmatched", actual=repr(self.unmatched)
+            )
+
+    @rule
     def _operator_names_branches(self) -> Iterator[SettingError]:
         try:
-            self.operator.check_branches(list(self.branches))
+            self.operator.check_branches([name for name in self.branches if name != self.unmatched])
         except ValueError as error:
             yield SettingError(f"must name its branches: {error}")
 
@@ -142,9 +156,9 @@ def _fork(_: str, value: Any) -> ForkSettings:
         return value
     if not isinstance(value, Mapping):
         raise SettingError("must be a section with type, branches and the settings of its type")
-    operator = {key: each for key, each in value.items() if key != "branches"}
-    branches = {"branches": value["branches"]} if "branches" in value else {}
-    return ForkSettings.model_validate({"operator": operator, **branches})
+    own = ("branches", "unmatched")
+    operator = {key: each for key, each in value.items() if key not in own}
+    return ForkSettings.model_validate({"operator": operator, **{key: value[key] for key in own if key in value}})
 
 
 ForkSection = Annotated[ForkSettings, PlainValidator(partial(_fork, "fork"))]
@@ -192,7 +206,7 @@ class FlowSettings(ChainSettings):
             )
             for name, branch in fork.branches.items()
         )
-        return TaskFlow(self.source, branches, stages, fork.operator, self.on_rejected)
+        return TaskFlow(self.source, branches, stages, fork.operator, self.on_rejected, fork.unmatched)
 
     def _at_sink(self, sink: SinkSettings) -> tuple[Stage, ...]:
         """Return the check of records that a sink can't take, as the last stage before it."""

@@ -1,4 +1,4 @@
 """Protobuf messages by registered schemas: compiler, layout and decoders.
 
-Must not ask a registry. Start reading at `schema`, then `layout`.
+This package must not send requests to a registry. Start reading at `schema`, then `layout`.
 """

@@ -40,7 +40,6 @@ POSTGRESQL = "sink: {type: postgresql, url: 'postgresql://h/a', %s}"
 EMAIL = "alerts: {on_loss: true, emails: [{host: h, sender: a, recipients: [b], %s}]}"
 FORK = "fork: {type: all, branches: {%s}}"
 TO_KAFKA = "sink: {type: kafka, brokers: b, topic: %s, ledger: l}"
-FIRST_MATCH = "fork: {type: first_match, when: {a: {column: c, op: is_null}}, branches: {a: {}, b: {}}, %s}"
 
 BAD: dict[str, Bad] = {
     # the whole job
@@ -106,6 +105,9 @@ BAD: dict[str, Bad] = {
     ),
     "ForkSettings._operator_names_branches": Bad(
         "▶fork: {type: by_schema, requires: {a: [x]}, branches: {a: {}, b: {}}}", "fork", "must name its branches"
+    ),
+    "ForkSettings._unmatched_is_known": Bad(
+        "fork: {type: all, branches: {a: {}, b: {}}, ▶unmatched: c}", "fork.unmatched", "must be reject, drop or one of"
     ),
     # sections of the job
     "CommitSettings._job_level_is_full": Bad(
@@ -360,8 +362,5 @@ BAD: dict[str, Bad] = {
     ),
     "RowCount._has_limit": Bad(
         "task_checkers: [{type: row_count, min: 2, ▶max: 1}]", "task_checkers.0.max", "must not be less than min (2)"
-    ),
-    "ByCondition._has_one_rule_for_each_branch": Bad(
-        FIRST_MATCH % "▶otherwise: a", "fork.otherwise", "must not be a branch of when"
     ),
 }

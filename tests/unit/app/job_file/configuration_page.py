@@ -80,9 +80,11 @@ _PARTS: Mapping[Section, tuple[str, str]] = {
     ),
     "fork": (
         "Forks",
-        "The section `fork`. Beside what stands here it has `branches`: by name, what a job without a fork has of\n"
-        "`converters`, `row_checkers`, `sink` and `task_checkers`, and `optional` (`false`): whether the others\n"
-        "commit if this branch fails; its records then go to its error branch.",
+        "The section `fork`. Each type also has `branches`: by name, the `converters`, `row_checkers`, `sink` and\n"
+        "`task_checkers` of a branch, and `optional` (`false`): whether the other branches commit if this branch\n"
+        "fails; its records then go to its error branch. And each type has `unmatched`: records that the fork sends\n"
+        "to no branch are rejected (`reject`, the default), dropped and counted (`drop`), or go to the branch of this\n"
+        "name, which the fork's own rules must not use.",
     ),
     "sink": (
         "Sinks",

@@ -251,7 +251,7 @@ def marked(tree: Any, place: Place) -> str:
 def test_former_name_of_a_setting_is_one_problem_that_names_the_new_one(old: str, tmp_path: Path) -> None:
     *above, key = old.split(".")
     new = {**RENAMED, **REPLACED}[old]
-    values: dict[str, object] = {"observing": {}, "kept_cuts": 2, "late": "read", "changed": "fail"}
+    values: dict[str, object] = {"observing": {}, "kept_cuts": 2, "late": "read", "changed": "fail", "otherwise": "a"}
     section: Any = {}
     tree: dict[str, Any] = {"job": "j", "paths": yaml.safe_load(DEFAULTS["paths"])["paths"]}
     files = {"type": "files", "paths": ["/a/{dataset}/*"], "format": "csv"}
@@ -263,6 +263,8 @@ def test_former_name_of_a_setting_is_one_problem_that_names_the_new_one(old: str
         "watermark": {"field": "f", "type": "time", "since": "s", "lookback": 0},
     }
     tree["source"] = remainder if key == "answer_s" else files
+    if above == ["fork"]:
+        tree["fork"] = {"type": "all", "branches": {"a": {}}}
     section = tree.setdefault(above[0], {}) if above else tree
     section[key] = values.get(key, 9)
     text = marked(tree, (*above, key))

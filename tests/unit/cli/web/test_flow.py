@@ -37,7 +37,7 @@ FORKED: Mapping[str, Any] = {
     "fork": {
         "type": "first_match",
         "when": {"dear": {"column": "price", "op": ">=", "value": 1000}},
-        "otherwise": "cheap",
+        "unmatched": "cheap",
         "branches": {
             "dear": {
                 "sink": {"type": "files", "format": "avro"},
@@ -120,7 +120,7 @@ def test_outcome_of_rejected_records_is_shown_for_each_construct(tmp_path: Path)
         "expects price not null; else only counted",
     ]
     assert result.fork is not None
-    assert result.fork.on_rejected == "sent nowhere: the work unit fails"
+    assert result.fork.on_rejected == "unmatched: to branch cheap"
     fates = ["not passed: the attempt fails", "not passed: only reported"]
     assert [part.on_rejected for part in dear.parts[1:]] == fates
     assert [part.on_rejected for part in cheap.parts[:3]] == [
@@ -141,6 +141,7 @@ def test_outcome_of_rejected_records_is_shown_for_each_construct(tmp_path: Path)
         ({"row_checkers": [{"type": "not_null", "columns": ["key"]}]}, True),
         ({"fork": {"type": "all", "branches": {"x": {}}}}, False),
         ({"fork": {"type": "all", "branches": {"x": {}}}, "on_rejected": "divert"}, True),
+        ({"fork": {"type": "all", "branches": {"x": {}}, "unmatched": "drop"}, "on_rejected": "divert"}, False),
     ],
 )
 def test_error_branch_is_shown_only_if_a_construct_diverts_records(
@@ -174,7 +175,7 @@ def test_settings_of_the_job_file_are_shown_without_defaults(tmp_path: Path) -> 
     assert result.parts[0].settings == "brokers: '127.0.0.1:1', topics: [a, b]"
     assert result.parts[2].settings == "columns: [id]"
     assert result.fork is not None
-    assert result.fork.settings == "when: {dear: {column: price, op: '>=', value: 1000}}, otherwise: cheap"
+    assert result.fork.settings == "when: {dear: {column: price, op: '>=', value: 1000}}"
     assert [branch.parts[-1].settings for branch in result.branches] == ["min: 1", ""]
 
 

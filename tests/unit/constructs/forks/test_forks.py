@@ -99,20 +99,16 @@ def test_conditions_follow_three_valued_sql_logic(
     assert instance.answers(batch, "fork").to_pylist() == [meets(condition, row) for row in batch.to_pylist()]
 
 
-@given(conditions=st.lists(CONDITIONS, min_size=1, max_size=3), rows=ROWS, rest=st.booleans())
+@given(conditions=st.lists(CONDITIONS, min_size=1, max_size=3), rows=ROWS)
 def test_first_match_and_every_match_route_by_the_conditions(
-    conditions: list[dict[str, Any]], rows: list[tuple[int | None, int | None]], rest: bool
+    conditions: list[dict[str, Any]], rows: list[tuple[int | None, int | None]]
 ) -> None:
     when = {f"{number}": condition for number, condition in enumerate(conditions)}
-    batch, branches = batch_of(rows), [*when, *(["rest"] if rest else [])]
-    settings = {"when": when, "otherwise": "rest" if rest else None}
+    batch = batch_of(rows)
     met = [[branch for branch in when if meets(when[branch], row)] for row in batch.to_pylist()]
-    otherwise = {"rest"} if rest else set()
-    first = sent({"type": "first_match", **settings}, batch, branches)
-    assert first == [set(branch_names[:1]) or otherwise for branch_names in met]
-    assert sent({"type": "every_match", **settings}, batch, branches) == [
-        set(branch_names) or otherwise for branch_names in met
-    ]
+    first = sent({"type": "first_match", "when": when}, batch, [*when])
+    assert first == [set(branch_names[:1]) for branch_names in met]
+    assert sent({"type": "every_match", "when": when}, batch, [*when]) == [set(branch_names) for branch_names in met]
 
 
 @given(condition=CONDITIONS, rows=ROWS)
@@ -153,12 +149,11 @@ def test_by_schema_routes_schemas_to_branches_with_the_required_columns() -> Non
     ],
 )
 def test_condition_that_can_not_be_evaluated_raises(name: str, condition: dict[str, Any], message: str) -> None:
-    instance, batch = fork({"type": name, "when": {"x": condition}, "otherwise": "y"}), batch_of([(1, 1)])
-    assert instance.accepts("y", batch.schema)
+    instance, batch = fork({"type": name, "when": {"x": condition}}), batch_of([(1, 1)])
     with pytest.raises(ConfigurationError, match=f"construct={name}.*{message}"):
         instance.accepts("x", batch.schema)
     with pytest.raises(ConfigurationError, match=f"construct={name}.*{message}"):
-        instance.choose(batch, ["x", "y"])
+        instance.choose(batch, ["x"])
 
 
 @pytest.mark.parametrize(
@@ -186,7 +181,7 @@ def test_invalid_condition_is_rejected(condition: dict[str, Any], message: str) 
     ("settings", "branches"),
     [
         ({"type": "all"}, ["a"]),
-        ({"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "b"}, ["b", "a"]),
+        ({"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}}, ["a"]),
         ({"type": "by_schema", "requires": {"a": []}}, ["a"]),
     ],
 )
@@ -197,8 +192,8 @@ def test_rules_for_existing_branches_are_accepted(settings: dict[str, Any], bran
 @pytest.mark.parametrize(
     "settings",
     [
-        {"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "b"},
-        {"type": "every_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "b"},
+        {"type": "first_match", "when": {name: {"column": "a", "op": "is_null"} for name in "ab"}},
+        {"type": "every_match", "when": {name: {"column": "a", "op": "is_null"} for name in "ab"}},
         {"type": "by_schema", "requires": {"a": [], "b": []}},
     ],
 )
@@ -208,11 +203,6 @@ def test_unknown_branches_and_branches_without_a_rule_are_rejected(settings: dic
         instance.check_branches(["a", "c"])
     with pytest.raises(ValueError, match=r"other: c receives nothing"):
         instance.check_branches(["a", "b", "c"])
-
-
-def test_branch_with_two_rules_is_rejected() -> None:
-    with pytest.raises(ValueError, match="otherwise must not be a branch of when"):
-        fork({"type": "first_match", "when": {"a": {"column": "a", "op": "is_null"}}, "otherwise": "a"})
 
 
 def test_class_that_is_not_a_fork_operator_raises() -> None:

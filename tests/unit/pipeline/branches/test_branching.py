@@ -33,7 +33,7 @@ from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import run_work_unit
-from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
+from distcommit.pipeline.task_flow import DROP, REJECT, Branch, Check, Stage, TaskFlow
 from distcommit.schemas.limits import MOST_LEVELS
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
@@ -231,14 +231,27 @@ DOUBLING = Stage("table", Table(((0,), (1, 2), (1, 3), (), (4, 4), None)), on_fa
 
 
 @pytest.mark.thorough
-@given(shared=CHAINS, fork=st.none() | FORKS, batches=BATCHES, file_bytes=st.sampled_from([1, 1 << 20]))
-@example((), {"hourly": (ALL, (DIVERTING,)), "daily": (ALL, (DOUBLING, DIVERTING))}, [[1, 2, 3], [3, 0]], 1)
-@example((DOUBLING, DIVERTING), {"hourly": (ALL, ()), "daily": (frozenset({1, 4}), ())}, [[0, 1, 2, 3, 4, 5]], 1 << 20)
-@example((FILTERING,), {"hourly": (ALL, ()), "daily": (ALL, ())}, [[1, 2], [3]], 1)
+@given(
+    shared=CHAINS,
+    fork=st.none() | FORKS,
+    unmatched=st.sampled_from([REJECT, DROP, "spare"]),
+    batches=BATCHES,
+    file_bytes=st.sampled_from([1, 1 << 20]),
+)
+@example((), {"hourly": (ALL, (DIVERTING,)), "daily": (ALL, (DOUBLING, DIVERTING))}, REJECT, [[1, 2, 3], [3, 0]], 1)
+@example(
+    (DOUBLING, DIVERTING),
+    {"hourly": (ALL, ()), "daily": (frozenset({1, 4}), ())},
+    REJECT,
+    [[0, 1, 2, 3, 4, 5]],
+    1 << 20,
+)
+@example((FILTERING,), {"hourly": (ALL, ()), "daily": (ALL, ())}, DROP, [[1, 2], [3]], 1)
 @settings(max_examples=250, deadline=None)
 def test_in_each_branch_each_record_is_published_rejected_or_filtered(
     shared: tuple[Stage, ...],
     fork: dict[str, tuple[frozenset[int], tuple[Stage, ...]]] | None,
+    unmatched: str,
     batches: list[list[int]],
     file_bytes: int,
 ) -> None:
@@ -248,7 +261,8 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
     else:
         operator = ByValue({name: values for name, (values, _) in fork.items()})
         branches = tuple(Branch(sink, name, chain) for name, (_, chain) in fork.items())
-        flow = TaskFlow(source_of(batches), branches, shared, operator, "divert")
+        spare = (Branch(sink, unmatched),) if unmatched == "spare" else ()
+        flow = TaskFlow(source_of(batches), (*branches, *spare), shared, operator, "divert", unmatched)
     records = [value for batch in batches for value in batch]
     state, fs = run_flow(flow, records)
     assert state.error == ""
@@ -259,12 +273,13 @@ def test_in_each_branch_each_record_is_published_rejected_or_filtered(
     for offset, value in enumerate(records, 10):
         values = Chain(shared).of([value])
         if values is not None and fork is not None:
-            nowhere = any(not any(item in operator.to[name] for name in fork) for item in values)
-            values = None if nowhere else values
+            nowhere = [item for item in values if not any(item in operator.to[name] for name in fork)]
+            values = None if nowhere and unmatched == REJECT else values
         for branch in flow.branches:
             own = values
             if values is not None and fork is not None:
-                own = Chain(tuple(branch.stages)).of([item for item in values if item in operator.to[branch.name]])
+                sent = [item for item in values if item in operator.to.get(branch.name, ())]
+                own = Chain(tuple(branch.stages)).of(nowhere if branch.name == "spare" else sent)
             outcome[branch.name][offset] = "rejected" if own is None else "published" if own else "filtered"
             expected.setdefault(branch.name, Counter()).update(own or ())
     assert {name: counts for name, counts in published.values.items() if counts} == {
@@ -319,6 +334,20 @@ def test_records_rejected_by_a_branch_are_in_its_own_error_branch() -> None:
         ("", "early", 5, 5, 1, 0),
         ("hourly", "picky", 2, 1, 1, 0),
     }
+
+
+def test_dropped_records_are_counted_as_filtered_by_the_fork() -> None:
+    fork = ByValue({"hourly": frozenset({1, 2}), "daily": frozenset({2, 3})})
+    branches = (Branch(FileSink(compression="none"), "hourly"), Branch(FileSink(compression="none"), "daily"))
+    flow = TaskFlow(source_of([[0, 1, 2, 3], [4, 5]]), branches, fork=fork, unmatched=DROP)
+    state, fs = run_flow(flow, [0, 1, 2, 3, 4, 5])
+    assert (state.outcome, state.error) == (TaskOutcome.SUCCEEDED, "")
+    assert [(item.construct, item.records_in, item.records_out, item.filtered) for item in state.constructs] == [
+        ("fork", 6, 4, 3)
+    ]
+    published = read(state, fs)
+    assert published.rejected == {}
+    assert published.values == {"hourly": Counter([1, 2]), "daily": Counter([2, 3])}
 
 
 @dataclass(frozen=True)

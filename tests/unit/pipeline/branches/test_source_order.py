@@ -257,8 +257,8 @@ ROW_CHECKERS: Mapping[str, Mapping[str, Any]] = {
 FORKS: Mapping[str, Mapping[str, Any]] = {
     "all": {},
     "by_schema": {"requires": {"a": ["note"], "b": ["x"]}},
-    "every_match": {"when": {"a": WHERE}, "otherwise": "b"},
-    "first_match": {"when": {"a": WHERE}, "otherwise": "b"},
+    "every_match": {"when": {"a": WHERE, "b": {"not": WHERE}}},
+    "first_match": {"when": {"a": WHERE, "b": {"not": WHERE}}},
     "python": {"class": "tests.contract.test_forks:ByParity"},
 }
 REGISTRY = ("avro", "json_schema", "protobuf")
