@@ -31,7 +31,7 @@ Result = TypeVar("Result", bound=msgspec.Struct)
 _WIDTH_IN_FILES = 100
 _KEPT_LINES = 20
 _EXPLAINED_BY_JVM = frozenset({"PROCESS_LOST", "SPARK_SETTINGS_INVALID", "UNEXPECTED_ERROR"})
-"""Errors whose cause may be in what the JVM and C libraries printed last."""
+"""Ids of errors for which the last output of the JVM and of C libraries is printed."""
 _NOISE = re.compile(
     r"^\s|^$|^Traceback |^\w+Error$|^-{20}|^Exception occurred during|Using incubator modules|log4j profile"
     r"|[Dd]efault log level|adjust logging level|Setting Spark log level|NativeCodeLoader"
@@ -43,8 +43,8 @@ _NOISE = re.compile(
 class Terminal:
     """The stdout and stderr of one command.
 
-    File descriptor 2, to which Spark's JVM and C libraries write, is redirected to a buffer. If Spark fails,
-    the last lines of the buffer are printed. With `verbose`, it is not redirected.
+    Spark's JVM, C libraries and Python warnings write to file descriptor 2, which is redirected to a buffer. If Spark
+    fails, the last lines of the buffer are printed. With `verbose`, the descriptor is not redirected.
 
     Args:
         as_json: whether results are printed as one line of JSON.
@@ -58,8 +58,10 @@ class Terminal:
 
     @contextlib.contextmanager
     def command(self, *, lasts: bool = False) -> Iterator[None]:
-        """Run a command. An error ends the process with one line on stderr and its exit code. SIGTERM and
-        SIGHUP are handled like Ctrl-C. With `lasts`, for commands that run for days, stderr is not buffered."""
+        """Run a command. An error is printed as one line on stderr and ends the process with its exit code.
+
+        SIGTERM and SIGHUP end the command like Ctrl-C. `lasts`: the command runs for days, so stderr is not buffered.
+        """
         with contextlib.nullcontext() if lasts else self._quiet(), self._logging(), interrupted_by_signals():
             code = 0
             try:
@@ -75,7 +77,9 @@ class Terminal:
             sys.exit(code)
 
     def watched(self, look: Callable[[], Result], *, every_s: float) -> Iterator[Result]:
-        """Yield the results of `look`: once, or every `every_s` seconds, on a terminal from its top."""
+        """Yield results of `look`: one, or with `every_s` one every so many seconds. A terminal is cleared before
+        each.
+        """
         while True:
             result = look()
             if every_s and not self.as_json and self.out.is_terminal:
@@ -86,7 +90,7 @@ class Terminal:
             time.sleep(every_s)
 
     def show(self, result: Result, view: Callable[[Result], RenderableType]) -> None:
-        """Print a result: as one line of JSON, or by `view`, with all control characters escaped."""
+        """Print a result, as one line of JSON or by `view`. Control characters are escaped."""
         if self.as_json:
             sys.stdout.write(_as_json(result) + "\n")
             sys.stdout.flush()
@@ -94,7 +98,9 @@ class Terminal:
             self.out.print(view(_printable(result)), crop=False)  # a command is a line, however long
 
     def say(self, text: str) -> None:
-        """Print a line of narration, to stderr if stdout is for JSON. A line without indent is a heading."""
+        """Print a line of narration to stdout, or to stderr if stdout is for JSON. A line without indentation is a
+        heading.
+        """
         console, text = self.err if self.as_json else self.out, printable(text)
         if console.is_terminal and text.startswith(" "):
             plain = text.lstrip()
@@ -128,7 +134,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Redirect descriptor 2 to a buffer, also for child processes and for what libraries print; `err` stays."""
+        """Redirect descriptor 2 to a buffer, also for child processes. `err` still prints to the original stderr."""
         try:
             descriptor = -1 if self.verbose else sys.stderr.fileno()
         except (OSError, ValueError, AttributeError):  # stderr of a test is not a file

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, user: str) -> None:
-    """Commit a micro-batch, as `Job.on_batch` describes."""
+    """Commit a micro-batch; see `Job.on_batch`."""
     query_id, source = query_id_of(batch), folders.config.source
     command = f"batch {batch_id} of query {query_id}"
     with (

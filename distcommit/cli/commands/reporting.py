@@ -21,14 +21,14 @@ from distcommit.core.storage_errors import storage_error
 
 
 class ReportResult(msgspec.Struct, frozen=True):
-    """A page of a run.
+    """A written report.
 
     Attributes:
-        report: path of the page.
+        report: path of the HTML page.
         epoch: epoch of the run.
         status: status of the run.
-        datasets: how many datasets the page lists.
-        datasets_omitted: how many more it counts only.
+        datasets: number of datasets that the page lists.
+        datasets_omitted: number of datasets that the page only counts.
         size_bytes: size of the page.
     """
 
@@ -41,7 +41,7 @@ class ReportResult(msgspec.Struct, frozen=True):
 
 
 class UiResult(msgspec.Struct, frozen=True):
-    """Address of the served pages."""
+    """The URL at which the pages are served."""
 
     url: str
 
@@ -96,7 +96,7 @@ def ui(
 
 
 def _write(output: Path, data: bytes) -> None:
-    """Write a file atomically: an existing page stays until the new one is complete."""
+    """Replace a file atomically."""
     unfinished = output.with_name(f".{output.name}-{uuid.uuid4().hex}")
     try:
         unfinished.write_bytes(data)

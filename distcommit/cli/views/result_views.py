@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from distcommit.app.preview import PreviewResult, ShownTable
 
 REJECTED_SHOWN = 5
-"""Datasets that are named with their rejected records."""
+"""Maximum number of datasets that are named with their rejected records."""
 _SHOWN = 300
-"""Characters shown of one log record; --json has all."""
+"""Maximum characters of one log record in the table; --json has all."""
 
 
 def run_view(result: RunResult) -> RenderableType:
@@ -81,13 +81,13 @@ def run_view(result: RunResult) -> RenderableType:
 
 
 def rejected_view(records: int, by_dataset: Mapping[str, int], folder: str, command: str) -> RenderableType:
-    """Show how many records a run has rejected, of which datasets, and where they are.
+    """Show how many records a run has rejected, of which datasets, and the folder that has them.
 
     Args:
-        records: their number.
-        by_dataset: the numbers of the first datasets.
-        folder: the folder of their files.
-        command: the command that processes them again.
+        records: number of rejected records.
+        by_dataset: numbers of the first datasets.
+        folder: folder of the error files.
+        command: command that processes the records again.
     """
     named = [f"{dataset} ({count:,})" for dataset, count in by_dataset.items() if count]
     of = f" of {', '.join(named)}{', ...' if len(named) == REJECTED_SHOWN else ''}" if named else ""
@@ -148,7 +148,7 @@ def log_view(result: LogResult) -> RenderableType:
 
 
 def import_view(result: ImportResult) -> RenderableType:
-    """Show each dataset whose watermark was set or kept, and the positions left out."""
+    """Show each dataset whose watermark was set or kept, and the unused positions."""
     listed = [row for row in result.rows if row.action != "same"]
     table = new_table("dataset", ">watermark", ">next offset there", "action")
     for row in listed[:LISTED]:
@@ -173,7 +173,7 @@ def import_view(result: ImportResult) -> RenderableType:
 
 
 def compare_view(result: CompareResult) -> RenderableType:
-    """Show the verdict, and the partitions that differ or have different positions."""
+    """Show the verdict, and the partitions whose positions or records differ."""
     summary = (
         "the same offsets are published, up to the lower position" if result.is_by_files else "the positions are equal"
     )
@@ -260,7 +260,7 @@ def demo_view(result: DemoResult) -> RenderableType:
 
 
 def convert_view(result: ConvertResult) -> RenderableType:
-    """Show each property with its setting, then those not converted, with the reason."""
+    """Show each converted property with its setting, then the others with the reason."""
     table = new_table("where", "property", "setting")
     for row in result.translated:
         table.add_row(Text(row.location), Text(row.name), Text(row.setting + (f" ({row.note})" if row.note else "")))
@@ -335,7 +335,7 @@ def _replayed(totals: RunCounts) -> str:
 
 
 def _notes(notes: Reasons) -> dict[str, str]:
-    """Return notes on datasets that are in order, by kind: how many, which, and why."""
+    """Return notes on committed datasets by kind: the number of datasets, the first names and the text."""
     by_kind: dict[str, list[str]] = {}
     for cause in notes.causes():
         count, first = len(cause.subjects), ", ".join(cause.subjects[:3])

@@ -65,7 +65,7 @@ def _in_a_row(runs: int) -> str:
 
 
 def cancel_view(result: CancelResult) -> RenderableType:
-    """Show the runs that were asked to end."""
+    """Show the runs that were requested to end."""
     if not result.runs and result.ended:
         verdict = good_verdict("nothing to cancel", "no run of the job is alive")
     elif result.ended:
