@@ -168,7 +168,7 @@ class Schedule:
         return self._with(name, replace(self.entries[name], is_unresponsive=is_unresponsive))
 
     def record_late_begin(self, name: str, moment: Moment) -> Schedule:
-        """Record a run that began after the schedule had stopped waiting for it."""
+        """Record that a job executes its order to run only now, because its storage did not respond before."""
         return self._with(
             name, replace(self.entries[name], began_ms=moment.steady_ms, end_requested_ms=None, is_unresponsive=False)
         )

@@ -159,7 +159,7 @@ class Lineage:
         )
 
     def _rows(self, run_id: str) -> list[TableRow]:
-        """Return the run's recorded datasets; empty if its table can't be read."""
+        """Return the published datasets that the run has recorded, at most `MOST_DATASETS`."""
         published: dict[str, TableRow] = {}
         try:
             for rows in read_run_table(self._store.fs, self._store.roots.store, run_id):
