@@ -153,16 +153,13 @@ class Job(StoredJob):
         """Let the next run replay a quarantined dataset, or read a stopped one.
 
         Raises:
-            ConfigurationError: if the store does not know the dataset.
-            ConflictError: if the dataset is neither quarantined nor stopped.
+            ConfigurationError, ConflictError: if the store does not know the dataset, or it is neither.
         """
         operator_actions.retry(open_for_operator(self._folders, urn), urn, username())
 
     def accept(self, urn: str) -> None:
-        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost.
-
-        Data that the sequence has prepared at a target is rolled back. If the target is unavailable, the next run does
-        that.
+        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. Data that it prepared
+        at a target is rolled back, by the next run if the target is unavailable.
         """
         store, committers = open_for_operator(self._folders, urn), self.config.task_flow().committers
         lost_ranges = partial(not_published, store, self.config.task_flow(), username())
@@ -171,14 +168,8 @@ class Job(StoredJob):
             logger.warning("the next run rolls back the prepared records: %s", ", ".join(map(repr, prepared_steps)))
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
-        """Roll back the sequence of a quarantined dataset. The next run reads its records again.
-
-        Args:
-            urn: the dataset.
-            restart: whether the next run reads the dataset from its beginning.
-
-        Raises:
-            ConflictError: if the dataset is not quarantined, or its commit can't be rolled back.
+        """Roll back the sequence of a quarantined dataset. The next run reads its records again or, with `restart`, the
+        dataset from its beginning. Raises ConflictError if it is not quarantined, or can't be rolled back.
         """
         act = operator_actions.restart if restart else operator_actions.abandon
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
@@ -238,8 +229,7 @@ class Job(StoredJob):
 
         Raises:
             ConfigurationError: naming each invalid line. Nothing was written.
-            ConflictError: if a dataset of either job is not idle, or changed meanwhile.
-            LockHeldError: if a run of the other job is alive.
+            ConflictError, LockHeldError: if a dataset of either job is not idle, or a run of the other job is alive.
         """
         if file is None or group is not None or not is_job_file(file):
             return self._import(read_positions(self.config, file, group), overwrite=overwrite, dry_run=dry_run)
@@ -305,9 +295,7 @@ class Job(StoredJob):
         )
 
     def rebucket(self, buckets: int | None = None, observer: Observer = _NOBODY) -> RebucketResult:
-        """Change the number of buckets, or the names or groups of datasets. Finishes an interrupted change. See
-        `rebucket_job`.
-        """
+        """Change the number of buckets, or the names or groups of datasets. See `rebucket_job`."""
         return rebucket_job(self._folders, buckets, observer)
 
 

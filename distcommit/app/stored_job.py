@@ -165,10 +165,8 @@ class StoredJob:
         return result
 
     def steps(self, dataset: str | None = None, *, most: int = 0) -> StepsResult:
-        """Return the open sequences with the state of each commit step.
-
-        Raises:
-            ConfigurationError: if there is no store, or it does not know the dataset.
+        """Return the open sequences with the state of each commit step. Raises ConfigurationError if there is no store,
+        or it does not know the dataset.
         """
         store = self.open_store(create=False)
         return read_steps(store, _step_context(self.config, store), dataset, most)
@@ -177,7 +175,6 @@ class StoredJob:
         """Return what the next run would do with each open sequence. A live run is ignored.
 
         Raises:
-            ConfigurationError: if there is no store, or it does not know the dataset.
             DistcommitError: the error with which the next run would end before its replay.
         """
         from distcommit.app.inspection.blocked_buckets import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
@@ -214,11 +211,7 @@ class StoredJob:
         return read_runs(self.open_store(create=False), SystemClock())
 
     def recorded_run(self, epoch: int) -> RecordedRun:
-        """Return the records of one run.
-
-        Raises:
-            ConfigurationError: if there is no store, or no record of the run.
-        """
+        """Return the records of one run. Raises ConfigurationError if there is no store, or no record of the run."""
         return read_run(self.open_store(create=False), epoch, SystemClock())
 
     def report(self, epoch: int | None = None, *, lag: bool = False) -> RunReport:
@@ -273,16 +266,15 @@ class StoredJob:
             )
 
     def compare(self, file: Path | None = None, *, group: str | None = None) -> CompareResult:
-        """Compare with the positions of another system, or with the output of another job.
-
-        During a live run, differences may be due to the run.
+        """Compare with the positions of another system, or with the output of another job. A live run causes
+        differences.
 
         Args:
             file: a CSV file, a Gobblin export, or the job file of another job (`.yaml`).
             group: a Kafka consumer group, instead of a file.
 
         Raises:
-            ConfigurationError: if a file is invalid, or outputs are to be compared and their records have no offsets.
+            ConfigurationError: if a file is invalid, or records of compared outputs have no offsets.
         """
         from distcommit.app.auditing.ledgers import require_audited  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it

@@ -62,8 +62,7 @@ def import_watermarks(
         dry_run: whether to write nothing.
 
     Raises:
-        ConfigurationError: if positions are invalid for their dataset, or omit partitions that have one. Nothing was
-            written.
+        ConfigurationError: if positions are invalid, or omit partitions that have one. Nothing was written.
         ConflictError: if a dataset has an open sequence (nothing was written), or changed meanwhile.
     """
     states = stored_states(store) if store is not None else {}
