@@ -7,59 +7,59 @@ executes it, `protocol` holds the rules. Importing this package must not import 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from distcommit.core.errors import DistcommitError, RecordError
-from distcommit.core.interfaces.committer import (
-    AlreadyCommitted,
-    CommitRequest,
-    Committed,
-    FailedForGood,
-    RetryLater,
-    SealRequest,
-    SinkCommitter,
-)
-from distcommit.core.interfaces.constructs import (
-    BranchCounts,
-    Converted,
-    Converter,
-    ForkOperator,
-    RowChecker,
-    TaskCheck,
-    TaskChecker,
-)
-from distcommit.core.interfaces.extract_description import Extract, TableType
-from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.interfaces.sink import (
-    AttemptIdentity,
-    Origin,
-    Prepared,
-    Sink,
-    SinkWriter,
-    StagingArea,
-)
-from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
-from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
-from distcommit.core.provenance import Provenance
-from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
-from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.sinks.base import ledgers
-from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
-from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.sinks.base.writer_sink import RecordWriter, WriterSink
-from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.steps.registry import register
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.sequence import CommitSequence, CommitStepStore
-from distcommit.steps.watermark import HighWatermarkCommitStep
-from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 
 if TYPE_CHECKING:
     from distcommit.app.job import Job
     from distcommit.app.reading.data_source import register_data_source
     from distcommit.app.reading.readers import Snapshot, read
+    from distcommit.core.errors import DistcommitError, RecordError
+    from distcommit.core.interfaces.committer import (
+        AlreadyCommitted,
+        CommitRequest,
+        Committed,
+        FailedForGood,
+        RetryLater,
+        SealRequest,
+        SinkCommitter,
+    )
+    from distcommit.core.interfaces.constructs import (
+        BranchCounts,
+        Converted,
+        Converter,
+        ForkOperator,
+        RowChecker,
+        TaskCheck,
+        TaskChecker,
+    )
+    from distcommit.core.interfaces.extract_description import Extract, TableType
+    from distcommit.core.interfaces.ledger import LedgerRow
+    from distcommit.core.interfaces.sink import (
+        AttemptIdentity,
+        Origin,
+        Prepared,
+        Sink,
+        SinkWriter,
+        StagingArea,
+    )
+    from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
+    from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
+    from distcommit.core.provenance import Provenance
+    from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
+    from distcommit.core.watermark import Watermark
+    from distcommit.core.work import DatasetPlan, WorkUnit
+    from distcommit.fs.posix_calls.local import LocalFileSystem
+    from distcommit.sinks.base import ledgers
+    from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
+    from distcommit.sinks.base.committer_sink import CommitterSink
+    from distcommit.sinks.base.writer_sink import RecordWriter, WriterSink
+    from distcommit.sinks.databases.table_committer import RefusedError
+    from distcommit.steps.registry import register
+    from distcommit.steps.rename import FsRenameCommitStep
+    from distcommit.steps.sequence import CommitSequence, CommitStepStore
+    from distcommit.steps.watermark import HighWatermarkCommitStep
+    from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 
 __all__ = [
     "AggregatedCommitter",
@@ -120,21 +120,44 @@ __all__ = [
     "register_data_source",
 ]
 
+_MODULES = {
+    "app.job": "Job",
+    "app.reading.data_source": "register_data_source",
+    "app.reading.readers": "Snapshot read",
+    "core.errors": "DistcommitError RecordError",
+    "core.interfaces.committer": "AlreadyCommitted CommitRequest Committed FailedForGood RetryLater SealRequest"
+    " SinkCommitter",
+    "core.interfaces.constructs": "BranchCounts Converted Converter ForkOperator RowChecker TaskCheck TaskChecker",
+    "core.interfaces.extract_description": "Extract TableType",
+    "core.interfaces.ledger": "LedgerRow",
+    "core.interfaces.sink": "AttemptIdentity Origin Prepared Sink SinkWriter StagingArea",
+    "core.interfaces.source": "Extraction Extractor Source SourceState",
+    "core.interfaces.steps": "CommitStep Lost StepContext Verdict",
+    "core.provenance": "Provenance",
+    "core.records.fixed_settings": "FixedSetting SourceFact",
+    "core.watermark": "Watermark",
+    "core.work": "DatasetPlan WorkUnit",
+    "fs.posix_calls.local": "LocalFileSystem",
+    "sinks.base.aggregated_commit": "AggregatedCommitter",
+    "sinks.base.committer_sink": "CommitterSink",
+    "sinks.base.ledgers": "ledgers",
+    "sinks.base.writer_sink": "RecordWriter WriterSink",
+    "sinks.databases.table_committer": "RefusedError",
+    "steps.registry": "register",
+    "steps.rename": "FsRenameCommitStep",
+    "steps.sequence": "CommitSequence CommitStepStore",
+    "steps.watermark": "HighWatermarkCommitStep",
+    "stores.logs.commit_step_store": "LogCommitStepStore",
+}
+"""Public names by module. Each module is imported on first use: importing the package itself takes no time, so that the
+command handles Ctrl-C from its first moment."""
+
 
 def __getattr__(name: str) -> object:
-    """Import `Job`, `read` and `Snapshot` on first use, because they import sources, sinks and file systems."""
-    if name == "Job":
-        from distcommit.app.job import Job  # noqa: PLC0415
-
-        return Job
-    if name in ("read", "Snapshot"):
-        from distcommit.app.reading import readers  # noqa: PLC0415
-
-        return getattr(readers, name)
-    if name == "register_data_source":
-        from distcommit.app.reading.data_source import register_data_source  # noqa: PLC0415
-
-        return register_data_source
+    for module, names in _MODULES.items():
+        if name in names.split():
+            imported = import_module(f"distcommit.{module}")
+            return getattr(imported, name, imported)  # `ledgers` is a module
     if name == "Cut":
         raise AttributeError("distcommit.Cut was renamed: use distcommit.Snapshot")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,15 @@
 """`python -m distcommit` is the command `distcommit`."""
 
-from distcommit.cli.main import main
+from distcommit.cli.process import command_process
+
+
+def main() -> None:
+    """Run the command line as the whole process: the console entry point."""
+    with command_process():
+        from distcommit.cli.main import main as command_line  # noqa: PLC0415 - Ctrl-C may come while it is imported
+
+        command_line()
+
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""A job in Python: `Job.from_file(path).run()`, and its other commands as methods."""
+"""Run and operate a job from Python: `Job.from_file(path).run()`."""
 
 from __future__ import annotations
 
@@ -49,18 +49,19 @@ logger = logging.getLogger(__name__)
 
 
 class Job(StoredJob):
-    """An ingestion job that can be run and acted on."""
+    """A job that can be run and operated. Each method is a command of `distcommit`."""
 
     def run(self, observer: Observer | None = None) -> RunResult:
-        """Replay pending sequences, then ingest new data. Datasets are committed as they become complete.
+        """Replay pending sequences, then ingest new records. Each dataset is committed when all of its work units are
+        read.
 
         Args:
             observer: receives the run's events.
 
         Raises:
-            ConfigurationError: before anything is done, if the job can't run as configured.
+            ConfigurationError: if the job can't run as configured; nothing was changed.
             LockHeldError: if another run of the job is alive.
-            FencedError: if a newer run took over. It replays what this one had sealed.
+            FencedError: if a newer run took over. The newer run replays the sealed sequences of this one.
         """
         from distcommit.app.running.run_context import open_checked_run  # noqa: PLC0415 - what only looks needs no Spark
 
@@ -73,29 +74,31 @@ class Job(StoredJob):
     def on_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Commit a micro-batch of a streaming query: `stream.writeStream.foreachBatch(job.on_batch)`.
 
-        With a source of type `micro_batch` each row goes to the dataset that it names, exactly once: a query that is
-        restarted from its checkpoint repeats its last micro-batch, and what was committed of it is skipped. So it must
-        be called once for each micro-batch, with all of its rows: rows of a second call would be skipped as committed.
-        With any other source the micro-batch only triggers a run.
+        With a source of type `micro_batch`, each row is published exactly once, in the dataset that the row names.
+        After a restart from its checkpoint, the query repeats its last micro-batch, and committed datasets of it are
+        skipped. Therefore call this once for each micro-batch, with all of its rows: rows of a second call would be
+        skipped. With any other source, a micro-batch only triggers a run.
 
         Raises:
-            TransientError: if not all datasets of the micro-batch are committed. The query ends, and commits the rest
-                when it is started again.
-            ConfigurationError, LockHeldError, FencedError: as `run`.
+            TransientError: if some datasets of the micro-batch are not committed. The query ends. When it is started
+                again, it commits the others.
+            ConfigurationError, LockHeldError, FencedError: see `run`.
         """
         from distcommit.app.running.micro_batch import commit_micro_batch  # noqa: PLC0415 - what only looks needs no Spark
 
         commit_micro_batch(self._folders, batch, batch_id, username())
 
     def recover(self, observer: Observer | None = None, *, dataset: str = "") -> RecoverResult:
-        """Replay pending sequences and ingest nothing. Raises as `run`.
+        """Replay pending sequences and ingest nothing.
 
         Args:
             observer: receives the run's events.
-            dataset: replay only this one. The others stay pending, and no attempt of theirs is counted.
+            dataset: URN of the only dataset to replay; empty for all. Other datasets stay pending, and their attempts
+                are not counted.
 
         Raises:
             ConfigurationError: if the store does not know the dataset; no run began.
+            LockHeldError, FencedError: see `run`.
         """
         from distcommit.app.running.run_context import open_run  # noqa: PLC0415 - what only looks needs no Spark
 
@@ -109,13 +112,13 @@ class Job(StoredJob):
             return result
 
     def reprocess(self, urn: str, observer: Observer | None = None) -> RunResult:
-        """Read the rejected records of a dataset again with the current flow: see `reprocess_dataset`."""
+        """Process the rejected records of a dataset again, with the current converters and checkers."""
         from distcommit.app.admin.reprocess import reprocess_dataset  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_dataset(self._folders, self._session, urn, username(), observer)
 
     def reprocess_all(self, observer: Observer | None = None) -> RunResult:
-        """Read the rejected records of all datasets again in one run: see `app.admin.reprocess`."""
+        """Process the rejected records of all datasets again in one run."""
         from distcommit.app.admin.reprocess import reprocess_all  # noqa: PLC0415 - what only looks needs no Spark
 
         return reprocess_all(self._folders, self._session, username(), observer)
@@ -128,7 +131,7 @@ class Job(StoredJob):
         dry_run: bool = False,
         keep_snapshots: bool = False,
     ) -> ExpireResult:
-        """Delete published files older than an age such as `90d`: see `expire_job`."""
+        """Delete published files that are older than an age such as `90d`. See `expire_job`."""
         return expire_job(
             self._folders,
             self._session,
@@ -140,11 +143,11 @@ class Job(StoredJob):
         )
 
     def cancel(self, *, wait_s: float = 60, on_request: Callable[[int], None] = lambda _: None) -> CancelResult:
-        """Cancel the job's live runs, on any machine, and wait for their end: see `cancel_runs`."""
+        """Cancel the job's live runs on any machine, and wait for their ends. See `cancel_runs`."""
         return cancel_runs(self.open_store(create=False), username(), SystemClock(), wait_s, on_request)
 
     def request_service(self, wish: ServiceRequest, *, wait_s: float = 0) -> ServiceRequestResult:
-        """Pause, resume or trigger the job in its service: see `app.admin.service_requests`."""
+        """Pause or resume the job in its service, or trigger a run."""
         return request_service(self.open_store(create=False), wish, username(), SystemClock(), wait_s)
 
     def retry(self, urn: str) -> None:
@@ -156,8 +159,9 @@ class Job(StoredJob):
         operator_actions.retry(open_for_operator(self._folders, urn), urn, username())
 
     def accept(self, urn: str) -> None:
-        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. What is prepared for it
-        at a target is rolled back, by the next run if the target can't be reached."""
+        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. Data that it prepared
+        at a target is rolled back, by the next run if the target is unavailable.
+        """
         store, committers = open_for_operator(self._folders, urn), self.config.task_flow().committers
         lost_ranges = partial(not_published, store, self.config.task_flow(), username())
         prepared_steps = operator_actions.accept(store, urn, username(), committers, lost_ranges)
@@ -165,11 +169,8 @@ class Job(StoredJob):
             logger.warning("the next run rolls back the prepared records: %s", ", ".join(map(repr, prepared_steps)))
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
-        """Take the sequence of a quarantined dataset back. The next run reads its records again or, with `restart`, the
-        dataset from its beginning.
-
-        Raises:
-            ConflictError: if the dataset is not quarantined, or its commit can't be taken back.
+        """Roll back the sequence of a quarantined dataset. The next run reads its records again or, with `restart`, the
+        dataset from its beginning. Raises ConflictError if it is not quarantined, or can't be rolled back.
         """
         act = operator_actions.restart if restart else operator_actions.abandon
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
@@ -179,37 +180,37 @@ class Job(StoredJob):
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
-        """Take back all sequences that can't be finished: see `abandon_all`."""
+        """Roll back the sequences of all quarantined datasets. See `app.admin.releases`."""
         release = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
 
     def release_plan(self, release: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
-        """Return what a release would do to a dataset, or to all that wait for one (None). Nothing is changed.
+        """Return the effects of a release on one dataset, or on all that need one (None). Nothing is changed.
 
         Raises:
-            ConfigurationError: as `steps`.
-            DistcommitError, OSError: those that the release would raise before it changes anything.
+            ConfigurationError: if there is no store, or it does not know the dataset.
+            DistcommitError, OSError: the errors with which the release would end before it changes anything.
         """
         store = self._folders.opened()
         closed = closed_buckets(store, urn)
         return plan_release(self.status(), self.steps(urn), release, urn, closed=closed, bucket_of=store.bucket_of)
 
     def quarantine(self, urn: str) -> None:
-        """Quarantine a pending dataset until it is released. Raises ConflictError if it is not pending."""
+        """Quarantine a pending dataset until an operator releases it. Raises ConflictError if it is not pending."""
         operator_actions.quarantine(open_for_operator(self._folders, urn), urn, username())
 
     def set_watermark(self, urn: str, positions: Mapping[str, Position] | None, *, new: bool = False) -> None:
-        """Set the positions of an idle dataset, forwards or backwards. None deletes its watermark.
+        """Set the positions of an idle dataset, forwards or backwards.
 
         Args:
             urn: the dataset.
-            positions: the next position to read, by partition. Partitions that are not named lose theirs.
-            new: whether the dataset is one that no run has read yet.
+            positions: the next position to read by partition; None deletes the watermark. Other partitions lose theirs.
+            new: whether no run has read the dataset yet.
 
         Raises:
-            ConfigurationError: if the store does not know the dataset, or these are not its positions; nothing was
+            ConfigurationError: if the store does not know the dataset, or the positions are invalid for it. Nothing was
                 written.
-            ConflictError: if it has a sequence that is not done.
+            ConflictError: if the dataset has an open sequence.
         """
         store = self._folders.opened()
         record_settings(store, self._folders.fixed_settings())
@@ -218,13 +219,18 @@ class Job(StoredJob):
     def import_watermarks(
         self, file: Path | None = None, *, group: str | None = None, overwrite: bool = False, dry_run: bool = False
     ) -> ImportResult:
-        """Set the watermarks of datasets that have none to the positions of another system: of a CSV, a Gobblin export,
-        a Kafka consumer group, or another job (its file ends in .yaml). Repeatable after a crash.
+        """Set the watermarks of datasets that have none, to the positions of another system. Can be repeated after a
+        crash.
+
+        Args:
+            file: a CSV file, an export of Gobblin's state store, or the job file of another job (`.yaml`).
+            group: a Kafka consumer group, instead of a file.
+            overwrite: whether to replace existing watermarks.
+            dry_run: whether to write nothing.
 
         Raises:
-            ConfigurationError: naming each line that can't be used; nothing was written.
-            ConflictError: if a dataset, also of the other job, is not idle, or moved meanwhile.
-            LockHeldError: if a run of the other job is alive.
+            ConfigurationError: naming each invalid line. Nothing was written.
+            ConflictError, LockHeldError: if a dataset of either job is not idle, or a run of the other job is alive.
         """
         if file is None or group is not None or not is_job_file(file):
             return self._import(read_positions(self.config, file, group), overwrite=overwrite, dry_run=dry_run)
@@ -247,25 +253,25 @@ class Job(StoredJob):
     def rebuild(
         self, *, accept_gaps: bool = False, keep_watermarks: bool = False, dry_run: bool = False
     ) -> RebuildResult:
-        """Restore a store that is lost or older than its output from the published files.
+        """Rebuild a lost or outdated store from the published files.
 
         Args:
-            accept_gaps: record gaps between the offsets of files as skipped (compacted topics have such gaps).
-                Otherwise a gap is a problem, and nothing is written.
-            keep_watermarks: read no file, and continue from the state of an older store. What was published since is
-                published again, unless an operator sets the watermarks first.
+            accept_gaps: record gaps between the offsets of files as skipped; compacted topics have such gaps. Otherwise
+                a gap is a problem, and nothing is written.
+            keep_watermarks: read no files, and keep the state of an outdated store. Records that were published since
+                are published again, unless an operator sets the watermarks first.
             dry_run: only report.
 
         Raises:
-            ConfigurationError: if the job's records have no offsets, or the folders are another job's.
-            ConflictError: if the store is the newest one, or a run is alive.
+            ConfigurationError: if the job's records have no offsets, or the folders belong to another job.
+            ConflictError: if the store is not outdated, or a run is alive.
         """
         return rebuild_job(
             self._folders, username(), accept_gaps=accept_gaps, keep_watermarks=keep_watermarks, dry_run=dry_run
         )
 
     def repair(self, observer: Observer | None = None, *, dry_run: bool = False) -> RepairResult:
-        """Apply the repairs that are safe to automate, and report the other problems: see `repair_job`."""
+        """Apply the repairs that are safe to automate, and report the remaining problems. See `repair_job`."""
 
         def abandon(urns: Sequence[str]) -> str:
             for urn in urns:
@@ -290,13 +296,12 @@ class Job(StoredJob):
         )
 
     def rebucket(self, buckets: int | None = None, observer: Observer = _NOBODY) -> RebucketResult:
-        """Change the number of buckets, or the names or groups of datasets, or finish such a move: see
-        `rebucket_job`."""
+        """Change the number of buckets, or the names or groups of datasets. See `rebucket_job`."""
         return rebucket_job(self._folders, buckets, observer)
 
 
 def _store_of(other: Job, job: Job) -> JobStore:
-    """Open the store of another job, whatever settings it was filled with."""
+    """Open the store of another job. Its fixed settings may differ from that job's file."""
     fs, roots = other._folders.roots()
     if other.config.paths.store == job.config.paths.store:
         raise ConfigurationError(
@@ -308,7 +313,7 @@ def _store_of(other: Job, job: Job) -> JobStore:
 
 
 def username() -> str:
-    """Return the user of this process, and its machine."""
+    """Return this process's user and machine, as `user@host`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # as in a container whose user has no name

@@ -1,4 +1,4 @@
-"""The stored state of a job, which can be read without Spark from any machine that reaches the store."""
+"""Read the stored state of a job, without Spark, on any machine that reaches the store."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _NEWEST_RUNS, _NEWEST_SHOWN = 20, 5
 
 
 class StoredJob:
-    """An ingestion job whose state can be read. Rarely used modules are imported when needed, to keep `status` fast.
+    """A job whose stored state can be read. Rarely used modules are imported on demand, so that `status` starts fast.
 
     Args:
-        config: the job.
-        session: a Spark session to use. Without one each run uses the open session of this process, or starts its own
-            and stops it.
-        path: the job's file.
-        overrides: of settings, for commands in messages.
-        throwaway: whether its folders are deleted after one run.
-        tree: the content of the file, without substitutions.
-        unset: settings with variables that are not set: the variable by the dotted key.
+        config: the job's configuration.
+        session: a Spark session for runs. Without one, a run uses the active session of this process, or starts one and
+            stops it.
+        path: the job file.
+        overrides: settings that override the job file, for commands in messages.
+        throwaway: whether the job's folders are deleted after one run.
+        tree: the content of the job file before variables are substituted.
+        unset: names of unset environment variables by dotted setting.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class StoredJob:
         *,
         needs_variables: bool = True,
     ) -> Self:
-        """Return the job of a YAML file, with overrides such as `section.key=value`.
+        """Return the job of a YAML file.
 
         Args:
-            path: the file.
-            overrides: of settings.
-            session: as of the class.
-            needs_variables: whether all variables of the environment that the file names must be set. Otherwise only
-                methods that use a setting with such a variable raise ConfigurationError: for reading stored state.
+            path: the job file.
+            overrides: overrides of settings, each as `section.key=value`.
+            session: a Spark session for runs; see the class.
+            needs_variables: whether all environment variables that the file names must be set. If not, only methods
+                that use a setting with an unset variable raise ConfigurationError.
 
         Raises:
             ConfigurationError: if the file is invalid.
@@ -101,25 +101,24 @@ class StoredJob:
         return cls(config, session, path=Path(path), overrides=overrides, tree=tree, unset=unset_variables(tree))
 
     def within(self, session: SparkSession) -> Self:
-        """Return the job with a Spark session that is shared with others."""
+        """Return the job with a shared Spark session."""
         other = copy(self)
         other._session = session
         return other
 
     def roots(self) -> tuple[FileSystem, Roots]:
-        """Return the file system of the job's folders, and the folders, whether there is a store or not."""
+        """Return the file system and the paths of the job's folders, even if there is no store yet."""
         return self._folders.roots()
 
     def command(self, name: str) -> str:
-        """Return a command on the job, quoted for a shell."""
+        """Return the shell command `distcommit NAME` for this job, with its overrides."""
         return command_for(self._folders)(name)
 
     def status(self, *, idle: bool = True) -> StatusResult:
-        """Return the state of each dataset, the newest runs, and the problems with their commands. Nothing is changed;
-        a live run may be in progress.
+        """Return datasets, newest runs and problems with their commands. Only reads; safe beside a live run.
 
         Args:
-            idle: whether idle datasets that could be read are listed; otherwise they are only counted.
+            idle: whether to list idle datasets without read failures. Otherwise they are only counted.
 
         Raises:
             ConfigurationError: if there is no store.
@@ -145,11 +144,14 @@ class StoredJob:
         return partial(self.config.task_flow().published_in, output=self.config.paths.output)
 
     def datasets(self, query: Query = _ALL, *, lag: bool = False) -> DatasetsResult:
-        """Return the datasets that match `query`. Raises as `status`.
+        """Return the datasets that match `query`.
 
         Args:
-            query: which datasets.
-            lag: ask the source how far each is behind; this machine must reach it.
+            query: the filter, order and limit.
+            lag: ask the source how far each dataset is behind; this machine must reach the source.
+
+        Raises:
+            ConfigurationError: if there is no store.
         """
         store = self.open_store(create=False)
         newest = read_runs(store, SystemClock(), newest=1).runs if query.read else []
@@ -164,19 +166,17 @@ class StoredJob:
         return result
 
     def steps(self, dataset: str | None = None, *, most: int = 0) -> StepsResult:
-        """Return the sealed sequences that are not closed, with the state of each step.
-
-        Raises:
-            ConfigurationError: if there is no store, or it does not know the dataset.
+        """Return the open sequences with the state of each commit step. Raises ConfigurationError if there is no store,
+        or it does not know the dataset.
         """
         store = self.open_store(create=False)
         return read_steps(store, _step_context(self.config, store), dataset, most)
 
     def replay_plan(self, dataset: str | None = None) -> ReplayPlan:
-        """Return what the next run's replay would do, as if no run were alive. Raises as `steps`.
+        """Return what the next run would do with each open sequence. A live run is ignored.
 
         Raises:
-            DistcommitError: the error with which such a run would not begin.
+            DistcommitError: the error with which the next run would end before its replay.
         """
         from distcommit.app.inspection.dry_runs.blocked_buckets import open_runnable_store, unrecoverable_buckets  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.dry_runs.replay_plan import plan_replay  # noqa: PLC0415
@@ -196,7 +196,7 @@ class StoredJob:
         return verify_store(self.open_store(create=False))
 
     def sweeps(self) -> SweepResult:
-        """Return the files that the next run would delete. Raises as `replay_plan`."""
+        """Return the orphaned files that the next run would delete. Raises the errors of `replay_plan`."""
         from distcommit.app.inspection.dry_runs.blocked_buckets import open_runnable_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps  # noqa: PLC0415
 
@@ -212,22 +212,18 @@ class StoredJob:
         return read_runs(self.open_store(create=False), SystemClock())
 
     def recorded_run(self, epoch: int) -> RecordedRun:
-        """Return the records of the run of an epoch.
-
-        Raises:
-            ConfigurationError: if there is no store, or no such run is recorded.
-        """
+        """Return the records of one run. Raises ConfigurationError if there is no store, or no record of the run."""
         return read_run(self.open_store(create=False), epoch, SystemClock())
 
     def report(self, epoch: int | None = None, *, lag: bool = False) -> RunReport:
         """Return the report of a run.
 
         Args:
-            epoch: the run's; None: of the newest.
-            lag: ask the source how far each dataset is behind now; this machine must reach it.
+            epoch: the run's epoch; None for the newest run.
+            lag: ask the source how far each dataset is behind now; this machine must reach the source.
 
         Raises:
-            ConfigurationError: if there is no store, or no such run is recorded.
+            ConfigurationError: if there is no store, or no record of the run.
         """
         from distcommit.app.inspection.reports.run_report import add_job_status, make_report  # noqa: PLC0415 - few ask for it
 
@@ -240,7 +236,7 @@ class StoredJob:
         return add_job_status(report, store, self.status(idle=False), self.command("run"))
 
     def log(self, *, bucket: int | None = None, dataset: str | None = None) -> LogResult:
-        """Return the records of the job log, of a bucket's log, or those that concern a dataset.
+        """Return the records of the job log, or of a bucket's log, or those that concern a dataset.
 
         Raises:
             ConfigurationError: if there is no store, or no such bucket.
@@ -250,15 +246,14 @@ class StoredJob:
         return read_log(self.open_store(create=False), bucket=bucket, dataset=dataset)
 
     def audit(self, *, deep: bool = False) -> AuditResult:
-        """Check whether each offset below the watermarks is published exactly once, or as often as the job's delivery
-        allows.
+        """Check that each offset below the watermarks is published exactly once, or at least once if the job is
+        configured so.
 
         Args:
-            deep: read every record instead of the files' metadata, and have targets count the rows that their readers
-                see.
+            deep: read every record instead of the files' metadata, and have targets count their visible rows.
 
         Raises:
-            ConfigurationError: if there is no store, or a sink of the job reports no commits: its target must be asked.
+            ConfigurationError: if there is no store, or a sink of the job can't report its commits.
         """
         from distcommit.app.auditing.audit import audit_store  # noqa: PLC0415 - few ask for it
         from distcommit.app.auditing.ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
@@ -273,11 +268,15 @@ class StoredJob:
             )
 
     def compare(self, file: Path | None = None, *, group: str | None = None) -> CompareResult:
-        """Compare with the positions of another system, or with the output of another job (`file` ends in .yaml). While
-        runs are alive, the result may differ.
+        """Compare with the positions of another system, or with the output of another job. A live run causes
+        differences.
+
+        Args:
+            file: a CSV file, a Gobblin export, or the job file of another job (`.yaml`).
+            group: a Kafka consumer group, instead of a file.
 
         Raises:
-            ConfigurationError: if it is another job and the records have no offsets, or a file is invalid.
+            ConfigurationError: if a file is invalid, or records of compared outputs have no offsets.
         """
         from distcommit.app.auditing.ledgers import require_audited  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
@@ -295,7 +294,7 @@ class StoredJob:
         return compare_positions(store, read_positions(self.config, file, group))
 
     def open_store(self, *, create: bool) -> JobStore:
-        """Open the job's store, and create it if `create`."""
+        """Open the job's store. If `create` and there is none, create it."""
         return self._folders.open_store(create=create)
 
 
@@ -305,7 +304,7 @@ def _step_context(config: JobConfig, store: JobStore) -> StepContext:
 
 
 def _lags(folders: JobFolders, store: JobStore, urns: Iterable[str]) -> Iterable[Lag]:
-    """Ask the source how far datasets are behind their stored watermarks."""
+    """Ask the source how far datasets are behind their watermarks."""
     folders.require_variables("source")
     requested = set(urns)
     states: dict[str, DatasetState] = {}

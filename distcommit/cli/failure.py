@@ -23,21 +23,21 @@ class Failure(msgspec.Struct, frozen=True):
     """An error as `--json` prints it, below the key `error`."""
 
     id: str
-    """Of the catalogue: stable, such as `JOB_FILE_INVALID`."""
+    """Stable id in the error catalogue, such as `JOB_FILE_INVALID`."""
     title: str
     text: str
-    """The error with its id (of an unexpected error: its class), without the remedy."""
+    """The id and the error without its remedy. An unexpected error has its class name instead of an id."""
     cause: str
-    """The innermost cause; that of the catalogue if the error states none."""
+    """The innermost cause that the error states, or else the cause in the catalogue."""
     action: str
-    """The remedy; that of the catalogue if the error has none."""
+    """The remedy that the error states, or else the action in the catalogue."""
     command: str
-    """The command that resolves it or shows more; empty if there is none."""
+    """The `distcommit` command that resolves the error or shows more; empty if there is none."""
     exit_code: int
 
     @property
     def line(self) -> str:
-        """The text and the remedy, once."""
+        """The text, and the remedy unless the text already ends with it."""
         ends = self.id == _UNEXPECTED or self.text.endswith(self.action)
         return self.text if ends else f"{self.text}. To do: {self.action}"
 
@@ -51,9 +51,9 @@ class FailureDocument(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the failure of a command that an error has ended.
+    """Return what a command prints for the error that ended it.
 
-    Spark passes an executor's error on as the text of a traceback, from which its class and its text are read.
+    Spark passes an error of an executor on as the text of a traceback. Its class and text are parsed from there.
     """
     if isinstance(error, DistcommitError):
         return _of_catalogue(error, error.exit_code)
@@ -72,8 +72,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def causes_beside(failure: Failure, error: BaseException) -> Iterator[str]:
-    """Yield the line of the innermost error that caused this one, unless the failure's line has it already. Errors of
-    libraries may be their own cause."""
+    """Yield the innermost cause of an error as one line, unless the failure's line already has it."""
     inner, chain = error, {id(error)}
     while inner.__cause__ is not None and id(inner.__cause__) not in chain:
         inner = inner.__cause__
@@ -90,7 +89,7 @@ def causes_beside(failure: Failure, error: BaseException) -> Iterator[str]:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an error; empty if it is in a JVM that has ended."""
+    """Return the text of an error; empty if the text is in a JVM that has ended."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - any error of py4j

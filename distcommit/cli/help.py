@@ -1,4 +1,4 @@
-"""Help of commands: an example first, then all that a screen of 24 lines and 80 columns holds."""
+"""Help of commands: an example first. Each page fits a screen of 24 lines and 80 columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TERMS = """\
   quarantined  skipped by runs until `distcommit dataset release`
 """
 RECORDS_LOST = 7
-"""Exit code of `run` if it committed everything and the source had lost records."""
+"""Exit code of `run` if it committed everything, but the source had deleted records before they were read."""
 EXIT_CODES = """\
   0  success
   1  incomplete: datasets failed, were skipped or are still pending
@@ -29,7 +29,7 @@ EXIT_CODES = """\
   5  stored data is corrupt or lost
   6  the audit (or the demo) is not exact, or the compared positions differ
   7  the run committed everything; the source had deleted records before they were read
-130  interrupted, or ended by `distcommit cancel`
+130  interrupted (Ctrl-C, SIGTERM, closed terminal), or ended by `distcommit cancel`
 """
 
 
@@ -45,12 +45,12 @@ class HelpedCommand(TyperCommand):
         self.format_options(ctx, formatter)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return what the usage line names after the command."""
+        """Return the words of the usage line after the command."""
         arguments = (parameter for parameter in self.get_params(ctx) if parameter.param_type_name == "argument")
         return ["[OPTIONS]", *(_usage(argument) for argument in arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, each with what it is for."""
+        """Write arguments and options with their help texts."""
         parameters: Sequence[Any] = self.get_params(ctx)
         shown = [parameter for parameter in parameters if not parameter.hidden]
         arguments = [(_metavar(item), item.help) for item in shown if item.param_type_name == "argument"]
@@ -62,7 +62,7 @@ class HelpedCommand(TyperCommand):
 
 
 def write_example(formatter: Any, example: str) -> None:
-    """Write the first lines of help: the command as a user types it."""
+    """Write the first lines of help: an example that can be copied into a shell."""
     formatter.write(f"Example: {example}\n\n")
 
 

@@ -1,4 +1,4 @@
-"""The command `distcommit`: its commands and groups. `cli.commands` has what each command does."""
+"""The command line `distcommit`: its groups and commands, which `cli.commands` implements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from distcommit.cli.renamed_commands import reject_renamed
 
 
 class _Entry(NamedTuple):
-    """A command. `module`: the module of `cli.commands`, and its function; `example`: as a user types it."""
+    """A command: `module:function` below `cli.commands`, and the arguments of its example."""
 
     module: str
     example: str
@@ -81,8 +81,7 @@ COMMANDS: Mapping[str, _Entry | _Entries] = {
 
 
 class _Commands(Mapping[str, Any]):
-    """Commands of a group by name. Each is imported when it is asked for, so that a command waits for its own imports
-    only."""
+    """The commands of a group by name. A command's module is imported on first access, because imports take time."""
 
     def __init__(self, entries: Mapping[str, _Entry | _Entries], prefix: str) -> None:
         self._entries, self._prefix = entries, prefix
@@ -117,12 +116,12 @@ def _built(name: str, entry: _Entry, line: str) -> HelpedCommand:
 
 
 class _Group(TyperGroup):
-    """Commands whose help begins with an example and lists each in one line."""
+    """A group of commands. Its help begins with an example and lists each command in one line."""
 
     example = ""
 
     def with_commands(self, entries: Mapping[str, _Entry | _Entries], line: str, example: str) -> _Group:
-        """Set the commands. `line`: what is typed before a command's name."""
+        """Set the commands. `line`: the words that precede a command's name in a shell."""
         self.commands: Any = _Commands(entries, line)
         self.example = example
         return self
@@ -138,7 +137,7 @@ class _Group(TyperGroup):
 
 
 def commands_by_name() -> Mapping[str, Any]:
-    """Return all commands by name; the name of a command in a group follows the name of the group."""
+    """Return all commands by their full names, such as `dataset list`."""
     group: Any = typer.main.get_command(app)
     results: dict[str, Any] = {}
     for name, command in group.commands.items():
@@ -191,7 +190,7 @@ def _top(
 
 
 def main() -> None:
-    """Run the command line, or complete one for a shell: the console entry point."""
+    """Run the command line, or complete one for a shell. Other signals and streams: `distcommit.__main__`."""
     if "_DISTCOMMIT_COMPLETE" in os.environ:
         completion_init()
     app(prog_name="distcommit")

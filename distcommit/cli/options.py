@@ -1,7 +1,7 @@
-"""Options that commands share, and decorators that open a command's job.
+"""Options that commands share, and decorators that turn functions into commands.
 
-A command is a function of a terminal, mostly of a job, and of its own options; it returns its exit code. The
-decorators add the shared options, open the job and end the process with that code.
+A command's function takes a terminal, mostly a job, and its own options, and returns an exit code. The decorator adds
+the shared options, opens the job and ends the process with the exit code.
 """
 
 from __future__ import annotations
@@ -48,48 +48,50 @@ FromGroup = Annotated[str | None, typer.Option("--kafka-group", metavar="NAME", 
 
 
 def on_job(act: Callable[Concatenate[Terminal, Job, _Own], int | None]) -> Callable[..., None]:
-    """Make a command of a function that runs or changes a job."""
+    """Turn a function that runs or changes a job into a command."""
     return _command(act, _opened_job, options=2)
 
 
 def on_job_state(act: Callable[Concatenate[Terminal, Job, _Own], int | None]) -> Callable[..., None]:
-    """Make a command of a function that uses the job's store. Variables that the job file names for other settings may
-    be unset."""
+    """Turn a function that uses the job's store into a command. Environment variables that the job file names for other
+    settings may be unset.
+    """
     return _command(act, _opened_state, options=2)
 
 
 def on_stored_job(act: Callable[Concatenate[Terminal, StoredJob, _Own], int | None]) -> Callable[..., None]:
-    """Make a command of a function that reads what a job has stored. It imports nothing that runs jobs."""
+    """Turn a function that only reads a job's stored state into a command. Such a command imports no Spark."""
     return _command(act, _opened_stored_job, options=2)
 
 
 def on_job_file(act: Callable[Concatenate[Terminal, Path, _Own], int | None]) -> Callable[..., None]:
-    """Make a command of a function of a job file, whose settings no option overrides."""
+    """Turn a function of a job file's path into a command without the option `--set`."""
     return _command(act, _named_job_file, options=2)
 
 
 def on_unread_job_file(
     act: Callable[Concatenate[Terminal, Path, Sequence[str], _Own], int | None],
 ) -> Callable[..., None]:
-    """Make a command of a function of a job file, which may be invalid, and of overrides."""
+    """Turn a function of a job file's path and its overrides into a command. The file may be invalid."""
     return _command(act, _unread_job_file, options=3)
 
 
 def without_job(act: Callable[Concatenate[Terminal, _Own], int | None]) -> Callable[..., None]:
-    """Make a command of a function that needs no job."""
+    """Turn a function that needs no job into a command."""
     return _command(act, _with_terminal, options=1)
 
 
 def as_service(act: Callable[Concatenate[Terminal, Sequence[str], _Own], int | None]) -> Callable[..., None]:
-    """Make a command of a function that serves jobs for days; the second argument overrides their settings."""
+    """Turn a function that serves jobs for days into a command. Its second argument has overrides of all job files."""
     return _command(act, _terminal_for_days, options=2)
 
 
 def _command(
     act: Callable[..., int | None], opened: Callable[..., AbstractContextManager[tuple[Any, ...]]], options: int
 ) -> Callable[..., None]:
-    """Return a function with the parameters of `opened` beside those of `act`, without the first `options`, which the
-    context manager that `opened` returns yields."""
+    """Return `act` as a function with the options of `opened` and its own. The context manager of `opened` yields the
+    first `options` arguments of `act`.
+    """
     own = list(inspect.signature(act, eval_str=True).parameters.values())[options:]
     shared = list(inspect.signature(opened, eval_str=True).parameters.values())
     first = [parameter for parameter in shared if parameter.default is parameter.empty]
@@ -135,8 +137,9 @@ def _opened_state(
 def _opened_stored_job(
     job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
 ) -> Iterator[tuple[Any, ...]]:
-    """Open a job with garbage collection all but off: results have hardly any cycles, and collecting at the usual
-    thresholds takes a third of the time."""
+    """Open a job with rare garbage collection, which would otherwise take a third of the time: results have few
+    cycles.
+    """
     usual = gc.get_threshold()
     gc.set_threshold(100_000)
     try:

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: two live lines on a terminal, else a plain line every 30 seconds."""
+"""Progress of a run on stderr: two live lines on a terminal, otherwise a plain line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _RATE_OVER_S = 5.0
 _ACTIVITIES_SHOWN = 5
 _TIME = " · time: "
 _BESIDE = 12
-"""Columns of a terminal that the spinner, or the seconds, and the clock take."""
+"""Columns of the terminal that the spinner (or the seconds) and the clock occupy."""
 _PLAIN_WIDTH = 80
 _SETTLED_S = 3.0
-"""Seconds of reading after which the time left is estimated."""
+"""Seconds of reading after which the remaining time is estimated."""
 
 
 @contextmanager
@@ -31,9 +31,9 @@ def shown_progress(console: Console, first: str = "start Spark", unit: str = "")
     """Show the progress of a run until the block ends.
 
     Args:
-        console: where to show it.
-        first: names the phase before the first event.
-        unit: of the sizes that the source plans: `records`, `bytes`, or empty.
+        console: the console to print to.
+        first: name of the phase before the first event.
+        unit: unit of the sizes that the source plans: `records`, `bytes`, or empty.
     """
     if console.is_terminal:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -79,7 +79,7 @@ class Target:
     _began_s: float = 0
 
     def observe(self, event: Event, now_s: float) -> None:
-        """Take the plan's counts, and the beginning of reading."""
+        """Store the counts of the plan, and the time at which reading begins."""
         match event:
             case PhaseEnded(phase="plan", counts=counts):
                 self.datasets = counts.datasets_planned
@@ -147,8 +147,10 @@ class _PlainLines:
 
 
 def describe(phase: str, progress: Progressed, target: Target, now_s: float, width: int = 0) -> str:
-    """Return one line: the phase, the work done and planned, and the time left. `width`: the longest line (0: any). If
-    it is too short, last parts are left out."""
+    """Return one line: the phase, the finished and planned work, and the remaining time.
+
+    If the line would exceed `width` columns (0: no limit), its last parts are left out.
+    """
     parts = []
     if progress.tasks_running or progress.tasks_finished:
         if progress.counts.failures:
@@ -185,9 +187,11 @@ def _duration(seconds: float) -> str:
 
 
 def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: float, width: int = 0) -> str:
-    """Return one line: the reading rate of all tasks and of each, and the activities that take their time; empty before
-    a record was read. `width`: the longest line (0: any). If it is too short, tasks are left out first, then the
-    activities with the least time."""
+    """Return one line: the reading rate in total and per task, and the most time-consuming activities.
+
+    The line is empty before the first record. If it would exceed `width` columns (0: no limit), the rates per task are
+    left out first, then the activities with the least time.
+    """
     if not progress.counts.records_read:
         return ""
     rate, tasks = f"{records_per_s:,.0f} records/s, {bytes_per_s / 1e6:,.1f} MB/s", ""
@@ -202,7 +206,7 @@ def describe_speed(progress: Progressed, records_per_s: float, bytes_per_s: floa
 
 
 def _shares(spent: Mapping[str, float], most: int) -> str:
-    """Return the activities that took most of the time, in percent."""
+    """Return the activities that took most of the time, with their percentages."""
     total = sum(spent.values())
     largest = sorted(spent.items(), key=lambda item: -item[1])
     shares = [(activity, round(100 * seconds / total)) for activity, seconds in largest if total > 0]

@@ -1,4 +1,4 @@
-"""Former names of commands and options: each ends with an error that names the new one."""
+"""Former names of commands and options. Using one is an error that names the new name."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _RENAMED = {
     "convert-gobblin": "migrate convert-gobblin",
 }
 _RENAMED_OPTIONS = {("schedule", "--look"): "--poll", ("dataset", "--when-unread"): "--keep-snapshots"}
-"""New names of options by command and former name."""
+"""New names of options, by group of commands and former name."""
 
 
 def reject_renamed(words: Sequence[str]) -> None:
-    """End the process with exit code 2 if a command line has the former name of a command or an option."""
+    """End the process with exit code 2 if a command line uses the former name of a command or an option."""
     if not words:
         return
     with Terminal(as_json="--json" in words, verbose=False).command():

@@ -7,10 +7,8 @@ import json
 import logging
 import os
 import re
-import signal
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -24,16 +22,20 @@ from rich.text import Text
 
 from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.cli.failure import FailureDocument, causes_beside, failure_of, text_of
-from distcommit.core.errors import ConflictError, escaped_in_json, printable
+from distcommit.cli.process import INTERRUPTED, has_reader, interrupted_by_signals, output_stream
+from distcommit.core.errors import escaped_in_json, printable
 from distcommit.core.redaction import redacted
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 
 _WIDTH_IN_FILES = 100
 _KEPT_LINES = 20
+_EXPLAINED_BY_JVM = frozenset({"PROCESS_LOST", "SPARK_SETTINGS_INVALID", "UNEXPECTED_ERROR"})
+"""Ids of errors for which the last output of the JVM and of C libraries is printed."""
 _NOISE = re.compile(
-    r"^\s*$|^\s+at |^\s+\.\.\. \d+ more|Using incubator modules|log4j profile|[Dd]efault log level"
-    r"|adjust logging level|NativeCodeLoader|Your hostname|SPARK_LOCAL_IP|sun\.misc\.Unsafe"
+    r"^\s|^$|^Traceback |^\w+Error$|^-{20}|^Exception occurred during|Using incubator modules|log4j profile"
+    r"|[Dd]efault log level|adjust logging level|Setting Spark log level|NativeCodeLoader"
+    r"|Your hostname|SPARK_LOCAL_IP|sun\.misc\.Unsafe"
     r"|^WARNING: (Please consider|A terminally|Use --|A restricted|java\.lang|Restricted)"
 )
 
@@ -41,8 +43,8 @@ _NOISE = re.compile(
 class Terminal:
     """The stdout and stderr of one command.
 
-    File descriptor 2, to which Spark's JVM and C libraries write, is redirected to a buffer. If the command fails, the
-    last lines of the buffer are printed. With `verbose`, it is not redirected.
+    Spark's JVM, C libraries and Python warnings write to file descriptor 2, which is redirected to a buffer. If Spark
+    fails, the last lines of the buffer are printed. With `verbose`, the descriptor is not redirected.
 
     Args:
         as_json: whether results are printed as one line of JSON.
@@ -51,20 +53,21 @@ class Terminal:
 
     def __init__(self, *, as_json: bool, verbose: bool) -> None:
         self.as_json, self.verbose = as_json, verbose
-        self._stderr: IO[str] = sys.stderr
         self._noise: IO[bytes] | None = None
         self.out, self.err = _console(sys.stdout), _console(sys.stderr)
 
     @contextlib.contextmanager
     def command(self, *, lasts: bool = False) -> Iterator[None]:
-        """Run a command. An error ends the process with one line on stderr and its exit code. SIGTERM is handled like
-        Ctrl-C. With `lasts`, for commands that run for days, stderr is not buffered."""
-        with contextlib.nullcontext() if lasts else self._quiet(), self._logging(), _ended_by_sigterm():
+        """Run a command. An error is printed as one line on stderr and ends the process with its exit code.
+
+        SIGTERM and SIGHUP end the command like Ctrl-C. `lasts`: the command runs for days, so stderr is not buffered.
+        """
+        with contextlib.nullcontext() if lasts else self._quiet(), self._logging(), interrupted_by_signals():
             code = 0
             try:
                 yield
             except KeyboardInterrupt:
-                code = 130
+                code = INTERRUPTED
                 self.err.print("[red]interrupted[/]; the next run replays what was sealed")
             except (SystemExit, GeneratorExit):
                 raise
@@ -74,18 +77,20 @@ class Terminal:
             sys.exit(code)
 
     def watched(self, look: Callable[[], Result], *, every_s: float) -> Iterator[Result]:
-        """Yield the results of `look`: once, or every `every_s` seconds, on a terminal from its top."""
+        """Yield results of `look`: one, or with `every_s` one every so many seconds. A terminal is cleared before
+        each.
+        """
         while True:
             result = look()
             if every_s and not self.as_json and self.out.is_terminal:
                 self.out.clear()
             yield result
-            if not every_s:
+            if not every_s or not has_reader(sys.stdout):
                 return
             time.sleep(every_s)
 
     def show(self, result: Result, view: Callable[[Result], RenderableType]) -> None:
-        """Print a result: as one line of JSON, or by `view`, with all control characters escaped."""
+        """Print a result, as one line of JSON or by `view`. Control characters are escaped."""
         if self.as_json:
             sys.stdout.write(_as_json(result) + "\n")
             sys.stdout.flush()
@@ -93,7 +98,9 @@ class Terminal:
             self.out.print(view(_printable(result)), crop=False)  # a command is a line, however long
 
     def say(self, text: str) -> None:
-        """Print a line of narration, to stderr if stdout is for JSON. A line without indent is a heading."""
+        """Print a line of narration to stdout, or to stderr if stdout is for JSON. A line without indentation is a
+        heading.
+        """
         console, text = self.err if self.as_json else self.out, printable(text)
         if console.is_terminal and text.startswith(" "):
             plain = text.lstrip()
@@ -111,7 +118,7 @@ class Terminal:
         if self.verbose:
             trace = printable(redacted("".join(traceback.format_exception(error))), lines=True)
             self.err.print(trace, markup=False, highlight=False, end="")
-        elif not isinstance(error, ConflictError):
+        elif failure.id in _EXPLAINED_BY_JVM:
             for line in self._last_noise():
                 self.err.print(Text(f"  | {printable(redacted(line), lines=True)}", style="dim"), soft_wrap=True)
         problems = error.problems if isinstance(error, JobFileError) else ()
@@ -127,24 +134,24 @@ class Terminal:
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
-        """Redirect descriptor 2 to a buffer, also for child processes; Python's own stderr stays."""
+        """Redirect descriptor 2 to a buffer, also for child processes. `err` still prints to the original stderr."""
         try:
-            visible = -1 if self.verbose else sys.stderr.fileno()
+            descriptor = -1 if self.verbose else sys.stderr.fileno()
         except (OSError, ValueError, AttributeError):  # stderr of a test is not a file
-            visible = -1
-        if visible != 2:
+            descriptor = -1
+        if descriptor != 2:
             yield
             return
-        with tempfile.TemporaryFile() as noise, os.fdopen(os.dup(2), "w", buffering=1, errors="replace") as stderr:
-            python_stderr, sys.stderr = sys.stderr, stderr
-            self._noise, self.err = noise, _console(stderr)
-            python_stderr.flush()
+        with tempfile.TemporaryFile() as noise, os.fdopen(os.dup(2), "w", buffering=1, errors="replace") as visible:
+            sys.stderr.flush()
+            self._noise, self.err = noise, _console(output_stream(visible, "stderr"))
             os.dup2(noise.fileno(), 2)
             try:
                 yield
             finally:
-                os.dup2(stderr.fileno(), 2)
-                sys.stderr, self._noise, self.err = python_stderr, None, _console(python_stderr)
+                sys.stderr.flush()
+                os.dup2(visible.fileno(), 2)
+                self._noise, self.err = None, _console(sys.stderr)
 
     def _last_noise(self) -> list[str]:
         if self._noise is None:
@@ -225,26 +232,6 @@ def _printable(value: Any) -> Any:
             return type(value)(map(_printable, value))
         case _:
             return value
-
-
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Handle SIGTERM like SIGINT until the block ends, so that Spark cancels its jobs. This works even if SIGINT is
-    ignored, as it is in background commands of a script. Only the main thread can set the handler."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _console(file: IO[str]) -> Console:

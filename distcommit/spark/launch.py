@@ -8,18 +8,18 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import msgspec
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import TaskContext
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
-from distcommit.core.errors import ConfigurationError, ProcessLostError
+from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError
 from distcommit.core.redaction import redacted
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.engine.driver.launch import JobFailedError, Result
@@ -132,6 +132,15 @@ class SparkLaunch:
                     " increase their memory (spark.executor.memoryOverhead, spark.executor.memory)",
                 ) from error
             raise JobFailedError(str(error), failure_text(str(error)) or type(error).__name__) from error
+        except (Py4JNetworkError, ConnectionError) as error:
+            raise TransientError(  # not a ProcessLostError, after which further jobs of the run are launched
+                "the JVM of Spark died",
+                id="PROCESS_LOST",
+                job=function.__name__,
+                found=f"{type(error).__name__}: {error}",
+                todo="run again: sealed commits are replayed. If it dies again, look for a killed Java process in"
+                " the machine's log, and increase spark.driver.memory",
+            ) from error
         return [from_msgpack(report, kind) for report in reports]
 
     def _by_rdd(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
@@ -143,9 +152,10 @@ class SparkLaunch:
         try:
             return context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(call.in_task).collect()
         finally:
-            context.removeJobTag(tag)
-            for name, value in before.items():
-                context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it
+            with suppress(Py4JError, ConnectionError):  # of a JVM that has died: the first error says more
+                context.removeJobTag(tag)
+                for name, value in before.items():
+                    context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it
 
     def _over_connect(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         rows = self.spark.range(0, tasks, 1, tasks).mapInArrow(call.in_arrow, "report binary").collect()

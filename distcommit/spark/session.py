@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, TransientError
 from distcommit.core.redaction import redacted
+from distcommit.core.support.installation import install_command
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.spark.given_settings import given_settings, is_submitted, master_of, report_overridden
 from distcommit.spark.java import check_java
@@ -174,11 +175,11 @@ def is_alive(spark: SparkSession) -> bool:
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session. An error is only logged, because a session whose JVM is dead cannot be stopped."""
+    """Stop a session. An error is only logged, because a session whose JVM has died needs no stop."""
     try:
         spark.stop()
     except Exception:
-        logger.warning("the Spark session could not be stopped", exc_info=True)
+        logger.info("the Spark session could not be stopped", exc_info=True)
 
 
 def _open_remote(url: str) -> SparkSession:
@@ -191,7 +192,7 @@ def _open_remote(url: str) -> SparkSession:
             id="PACKAGE_MISSING",
             remote=url,
             found=_first_line(error),
-            todo="pip install 'distcommit[connect]'",
+            todo=f"run `{install_command('connect')}`",
         ) from error
     except Exception as error:
         raise ConfigurationError(

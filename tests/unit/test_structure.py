@@ -190,6 +190,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "app/demo/story.py": "what its commands print",
     "app/gobblin/properties.py": "Gobblin's job files",
     "app/reading/readers.py": "the endings by which Spark's readers know a format",
+    "core/support/installation.py": "pip's record of an installation",
     "sinks/delta/tables.py": "Delta's log",
     "sinks/files/footer.py": "the endings of formats",
     "sinks/files/time_folders.py": "time folders, which a job file configures",

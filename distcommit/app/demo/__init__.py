@@ -1,2 +1,4 @@
-"""The demo: a real job on an embedded Kafka broker, killed in the middle of its commit, resumed, and counted. Must not
-be needed by any job, nor count by the product's own code alone. Start reading at `story`."""
+"""The demo: a job on an embedded Kafka broker is killed in mid-commit and resumed, and its records are counted.
+
+Jobs must not import it. Start reading at `story`.
+"""

@@ -46,24 +46,22 @@ class BrokerError(RuntimeError):
 
 
 class MockBroker:
-    """A mock Kafka cluster of one broker, in a process of its own on loopback.
+    """A mock Kafka cluster of one broker, in a process of its own on the loopback interface.
 
-    The process is the leader of a session of its own, so that a signal to the process group of
-    a job does not reach it. It ends when its standard input reaches end of file, which the
-    operating system sees to even if the process that started it is killed. It keeps every
-    record in memory, and at most 5 MB and 100,000 records of a partition: it silently drops the
-    oldest record batches beyond that.
+    The process leads its own session, so that a signal to the process group of a job does not reach it. It ends at end
+    of file on its standard input, even if its parent is killed. It has all records in memory, at most 5 MB and 100,000
+    records a partition; beyond that it silently drops the oldest batches.
 
     Attributes:
         bootstrap_servers: ``host:port`` for the ``bootstrap.servers`` of any Kafka client.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
-        """Take over a child process that has just been started; use `start` instead.
+        """Use `start` instead.
 
         Args:
-            process: The child process, with pipes on its standard input and output.
-            stderr: The file that the child writes its standard error to.
+            process: the started child process, with pipes on its standard input and output.
+            stderr: the file to which the child writes its standard error.
         """
         self._process = process
         self._stderr = stderr
@@ -147,7 +145,6 @@ class MockBroker:
         self._stderr.close()
 
     def __enter__(self) -> MockBroker:
-        """Return the broker itself."""
         return self
 
     def __exit__(
@@ -156,11 +153,10 @@ class MockBroker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the broker, whether or not the block raised."""
         self.close()
 
     def _reply(self, timeout_s: float) -> dict[str, Any]:
-        """Read the child's next line, a JSON object, and raise what it reports as an error."""
+        """Return the child's next line, a JSON object. Raises BrokerError if the object is an error."""
         stdout = self._process.stdout
         if stdout is None or stdout.closed:
             raise BrokerError("the mock broker is closed")
@@ -180,7 +176,7 @@ class MockBroker:
         return reply
 
     def _last_words(self) -> str:
-        """Last line of the child's standard error, or its exit status if it wrote none."""
+        """Return the last line of the child's standard error, or its exit status if there is none."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_TIMEOUT_S)
         lines: list[bytes] = []
@@ -193,10 +189,9 @@ class MockBroker:
 
 
 class _MockCluster:
-    """librdkafka's mock cluster in this process; its threads end with the process."""
+    """librdkafka's mock cluster in this process. Its threads end with the process."""
 
     def __init__(self, broker_count: int) -> None:
-        """Create the cluster; raises BrokerError if librdkafka refuses."""
         # Opening the extension module finds the functions of the librdkafka it links to.
         library = ctypes.CDLL(confluent_kafka.cimpl.__file__)
         pointer, text, integer = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
@@ -226,12 +221,11 @@ class _MockCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Comma-separated ``host:port`` of the brokers."""
         address: bytes = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster)
         return address.decode()
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Create one topic; raises BrokerError if it exists or the name or count is bad."""
+        """Create one topic. Raises BrokerError if it exists, or its name or partition count is invalid."""
         if not name or partitions < 1:
             raise BrokerError(f"topic {name!r} cannot have {partitions} partitions")
         create = self._library.rd_kafka_mock_topic_create

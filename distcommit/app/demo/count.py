@@ -15,7 +15,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.sinks.files.footer import Footer
 
 CHECKSUM_MODULUS = 1 << 64
-"""The checksum of a set of records is a sum modulo this."""
+"""Modulus of the sum that is the checksum of a set of records."""
 
 
 class Published:
@@ -52,7 +52,7 @@ def _topic(file: pq.ParquetFile, path: Path) -> str:
 
 
 def _positions(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return one number for each record: its partition and offset."""
+    """Return one number for each record, made from its partition and offset."""
     partitions = table["kafka_partition"].to_numpy().astype(np.int64)
     offsets: npt.NDArray[np.int64] = table["kafka_offset"].to_numpy()
     positions: npt.NDArray[np.int64] = partitions * (1 << 48) + offsets

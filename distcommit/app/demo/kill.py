@@ -1,6 +1,7 @@
 """Kill a run of the demo in the middle of its commit.
 
-Spark's Python daemon leaves its parent's process group. So a run is a session of its own, whose processes /proc lists.
+Spark's Python daemon leaves its parent's process group. Therefore a run has its own session, whose processes are found
+in /proc.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.state.job_store import JobStore
 
 ENOUGH_PENDING = 3
-"""Sealed datasets that make a kill worthwhile."""
+"""Number of sealed datasets from which the run is killed."""
 
 _IDLE_POLL_S = 0.02
 _COMMIT_POLL_S = 0.001
@@ -37,13 +38,14 @@ _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
 class RunProcess:
-    """`python -m distcommit ...` in a session of its own, with all that it starts: JVM, Python daemon and workers.
-    Leaving the `with` block kills all of it.
+    """The command `python -m distcommit ...` in its own session, with its JVM, Python daemon and workers.
+
+    Leaving the `with` block kills all of these processes.
 
     Args:
-        arguments: of `distcommit`.
+        arguments: arguments of `distcommit`.
         stdout, stderr: files for its output.
-        niceness: of all of it, so that its watcher is faster.
+        niceness: niceness of all processes, so that the watcher is faster.
 
     Raises:
         ConfigurationError: if this machine has no /proc.
@@ -93,7 +95,7 @@ class RunProcess:
         return processes_of_session(self._process.pid)
 
     def freeze(self) -> None:
-        """Stop all processes. None of them is running when this returns."""
+        """Stop all processes. Returns when none is running."""
         for pid in self._known:  # at once; a look at all of /proc takes longer
             if _is_of_session(pid, self._process.pid):
                 _signal(pid, signal.SIGSTOP)
@@ -110,7 +112,6 @@ class RunProcess:
             time.sleep(0)
 
     def thaw(self) -> None:
-        """Continue all processes."""
         for pid in self.processes():
             _signal(pid, signal.SIGCONT)
 
@@ -132,26 +133,27 @@ class RunProcess:
 
 @dataclass(frozen=True, slots=True)
 class CommitSnapshot:
-    """The pending sequences of a frozen run, and where their files are."""
+    """The pending sequences of a frozen run, and the locations of their files."""
 
     pending: int
     published: int
     staged: int
     half_published: int
-    """Datasets with some files published and some staged."""
+    """Number of datasets with some files published and some staged."""
     untouched: int
     watermarks_unchanged: bool
-    """Whether all watermarks still are those that the sequences were planned on."""
+    """Whether no watermark has moved since the sequences were planned."""
 
     def is_mid_commit(self, least_share: float) -> bool:
-        """Return whether replay would have work after a kill now, and would find at least this share of the files
-        done."""
+        """Return whether a kill now would leave work for a replay, with at least `least_share` of the files
+        published.
+        """
         files = self.published + self.staged
         return self.pending >= ENOUGH_PENDING and self.staged > 0 and self.published > least_share * files
 
 
 class CommitWatcher:
-    """Reads a job's store while a run works on it."""
+    """Reads a job's store while a run uses it."""
 
     def __init__(self, store: JobStore) -> None:
         self._context = StepContext(store.fs, store.roots.staging, store.roots.output)
@@ -160,11 +162,11 @@ class CommitWatcher:
         self._old_epoch = self._job_log.refresh().fence_epoch
 
     def run_has_begun(self) -> bool:
-        """Return whether a run has begun since the watcher was made."""
+        """Return whether a run has begun since the watcher was created."""
         return self._job_log.refresh().fence_epoch > self._old_epoch
 
     def pending(self) -> list[DatasetState]:
-        """Return the datasets with a sequence that a run has sealed since then and not closed."""
+        """Return the datasets whose sequence was sealed since the watcher was created and is still open."""
         return [
             state
             for log in self._logs
@@ -175,11 +177,11 @@ class CommitWatcher:
         ]
 
     def committed(self) -> int:
-        """Return how many datasets any run has committed."""
+        """Return the number of datasets that any run has committed."""
         return sum(1 for log in self._logs for state in log.refresh().datasets.values() if state.done_epoch)
 
     def snapshot(self) -> CommitSnapshot:
-        """Return where the files of pending sequences are. Exact only while the run is frozen or dead."""
+        """Return the files of pending sequences. Exact only while the run is frozen or dead."""
         states = self.pending()
         counts = [self._counts(state) for state in states]
         return CommitSnapshot(
@@ -205,15 +207,16 @@ class CommitWatcher:
 def kill_in_mid_commit(
     run: RunProcess, watcher: CommitWatcher, timeout_s: float = math.inf, least_share: float = 0
 ) -> CommitSnapshot | None:
-    """Kill the run when some files of its sealed sequences are published and some are not.
+    """Kill the run when some files of its sealed sequences are published and others are not.
 
-    As soon as sequences are pending, the run is frozen and inspected, and continued for an instant if it is too early.
+    As soon as sequences are pending, the run is frozen and inspected. If it is too early, the run continues for a
+    moment.
 
     Args:
         run: the run.
-        watcher: made before the run began.
-        timeout_s: how long to wait; None for no limit.
-        least_share: the least share of published files.
+        watcher: a watcher that was created before the run began.
+        timeout_s: maximum seconds to wait.
+        least_share: minimum share of published files.
 
     Returns:
         the state at the kill; None if the run ended by itself.
@@ -250,7 +253,7 @@ def processes_of_session(session_id: int) -> list[int]:
 
 
 def _session(session_id: int) -> Mapping[int, str]:
-    """Return the live processes of a session, each with its state's letter."""
+    """Return the live processes of a session with the letters of their states."""
     processes: dict[int, str] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():

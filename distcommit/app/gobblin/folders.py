@@ -1,4 +1,4 @@
-"""Map Gobblin's folders to the job's."""
+"""Conversion of Gobblin's folders to the job's folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OURS = "a folder of this job's own below it: nobody else's files may be there"
 
 
 def put_folders(job: Translation, name: str) -> None:
-    """Set `paths`: this job's own folders below Gobblin's, which jobs share, on one file system."""
+    """Set `paths` to folders of this job only, below the Gobblin folders, which several jobs share."""
     folder = re.sub(r"[^\w.-]+", "_", name)
     default = job.pop("fs.uri")
     output = job.pop("data.publisher.final.dir")

@@ -1,4 +1,4 @@
-"""The properties of a Gobblin job: of its own file, of included files, and of the folders above."""
+"""The properties of a Gobblin job: from its own file, included files, and the folders above."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.installation import install_command
 
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
 _UNPRINTABLE = re.compile(r"[\0-\x08\x0e-\x1f]")
@@ -18,7 +19,7 @@ _INCLUDE = "include"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property, and its place: `line` counts from 1."""
+    """One property with its file and line (from 1)."""
 
     name: str
     value: str
@@ -27,11 +28,11 @@ class Property:
 
     @property
     def location(self) -> str:
-        """The file's name and the line."""
+        """The name of the file and the line."""
         return f"{self.file.name}:{self.line}"
 
     def wrong(self, problem: str, *, expected: str = "", todo: str = "") -> ConfigurationError:
-        """Return the error that the property is invalid."""
+        """Return an error that the property is invalid."""
         return ConfigurationError(
             problem,
             id="GOBBLIN_JOB_INVALID",
@@ -44,19 +45,18 @@ class Property:
 
 
 def read_properties(file: Path, *, sysconfig: Path | None = None, root: Path | None = None) -> dict[str, Property]:
-    """Return the properties of a job by name, with variables filled in, as Gobblin's scheduler would load them.
+    """Return the properties of a job by name, with variables substituted, as Gobblin's scheduler loads them.
 
-    The file overrides the `.properties` of its own folder, which override those of the folders above, and these
-    `sysconfig`. `${name}` stands for another property; `${env:NAME}` becomes `${NAME}`, which a job file takes from the
-    environment.
+    Precedence, highest first: the file, `.properties` files in its folder, those in the folders above, `sysconfig`.
+    `${name}` stands for another property. `${env:NAME}` becomes `${NAME}`, an environment variable in a job file.
 
     Args:
-        file: the job's, `.pull`, `.job` or `.properties`.
-        sysconfig: properties of all jobs, as Gobblin's launcher takes them.
-        root: the folder of all jobs' files; without it only the file's own folder is read.
+        file: the job's file, `.pull`, `.job` or `.properties`.
+        sysconfig: properties of all jobs, as for Gobblin's launcher.
+        root: the folder of all jobs' files; None to read only the file's own folder.
 
     Raises:
-        ConfigurationError: with file and line, for what can't be read, or is ambiguous.
+        ConfigurationError: with file and line, if a file is unreadable or ambiguous.
     """
     entries: dict[str, Property] = {}
     for item in (*([sysconfig] if sysconfig else []), *_of_folders(file, root), file):
@@ -152,7 +152,7 @@ def _parser() -> ModuleType:
             "reading Gobblin's files needs a package",
             id="PACKAGE_MISSING",
             expected="javaproperties",
-            todo="pip install 'distcommit[gobblin]'",
+            todo=f"run `{install_command('gobblin')}`",
         ) from error
     return javaproperties
 
@@ -172,5 +172,5 @@ def _filled(of: Property, all_of_them: dict[str, Property], by: tuple[str, ...])
 
 
 def unfilled(value: str) -> str:
-    """Return the first variable of a value that is not defined; empty if all are."""
+    """Return the first undefined variable of a value; empty if there is none."""
     return next((name for name in _VARIABLE.findall(value) if "." in name or name not in os.environ), "")

@@ -89,7 +89,7 @@ _SEQUENCE_STORE = (
     "gobblin.runtime.commit.sequence.store.dir",
     "gobblin.runtime.commit.sequence.store.fs.uri",
 )
-"""The folder of Gobblin's commit sequences with exactly-once delivery (its `FsCommitSequenceStore`)."""
+"""Properties of the folder in which Gobblin stores commit sequences for exactly-once delivery."""
 
 
 def _committing(job: Translation) -> None:
@@ -274,4 +274,4 @@ def _partitioning(job: Translation) -> None:
 RULES: tuple[Callable[[Translation], None], ...] = (
     *(_source, _writing, _committing, _retrying, _scheduling, _launching, _limits, _alerting, _checkers),
 )
-"""In the order of the job file's sections."""
+"""All rules, in the order of the job file's sections."""

@@ -1,4 +1,4 @@
-"""A job file in progress, and the properties that it was made of."""
+"""A job file under construction, and the Gobblin properties that it is converted from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _TRUTHS = {"true": True, "false": False}
 
 
 class TranslatedProperty(msgspec.Struct, frozen=True):
-    """A property, its place, and its settings in the job file as `key: value`. `note`: what differs there."""
+    """A property with its location, and its setting as `key: value`. `note`: how the setting differs from the
+    property.
+    """
 
     name: str
     location: str
@@ -22,7 +24,7 @@ class TranslatedProperty(msgspec.Struct, frozen=True):
 
 
 class UntranslatedProperty(msgspec.Struct, frozen=True):
-    """A property without a setting, its place, and why, or where it belongs."""
+    """A property without a setting, its location, and the reason."""
 
     name: str
     location: str
@@ -30,11 +32,11 @@ class UntranslatedProperty(msgspec.Struct, frozen=True):
 
 
 class Translation:
-    """A job file that grows property by property. One rule takes each property, and puts a setting, or leaves it with a
-    reason. Properties without a rule are left in the end.
+    """A job file under construction. Each rule takes properties, and sets settings or records why there is none.
+    Properties that no rule takes are reported at the end.
 
     Args:
-        properties: by name.
+        properties: the properties by name.
     """
 
     def __init__(self, properties: Mapping[str, Property]) -> None:
@@ -45,7 +47,7 @@ class Translation:
         self.skipped: list[UntranslatedProperty] = []
 
     def pop(self, name: str) -> Property | None:
-        """Return a property, which the caller must put or leave; None if it is missing or empty.
+        """Take a property; None if it is missing or empty. The caller must then call `put` or `skip`.
 
         Raises:
             ConfigurationError: if it has an undefined variable.
@@ -65,7 +67,7 @@ class Translation:
         return self._properties[name].value if name in self._properties else ""
 
     def put(self, of: Property | None, key: str, value: Any, note: str = "") -> None:
-        """Set `section.key` of the job file. `of`: the property that it comes from; None if it has none."""
+        """Set `section.key` of the job file. `of`: the converted property; None for an assumed setting."""
         *sections, last = key.split(".")
         holder = self.tree
         for section in sections:
@@ -92,7 +94,7 @@ def truth(of: Property) -> bool:
 
 
 def integer_of(of: Property, *, least: int = 0) -> int:
-    """Return the value as a number."""
+    """Return the value as an integer of at least `least`."""
     try:
         found = int(of.value)
     except ValueError:
@@ -103,7 +105,7 @@ def integer_of(of: Property, *, least: int = 0) -> int:
 
 
 def choice_of(of: Property, choices: Mapping[str, Any]) -> Any:
-    """Return what the value stands for, in any case."""
+    """Return the entry of `choices` that the value names, ignoring case."""
     by_name = {name.lower(): value for name, value in choices.items()}
     if of.value.lower() not in by_name:
         raise of.wrong("the value is unknown", expected=", ".join(choices))
@@ -111,7 +113,7 @@ def choice_of(of: Property, choices: Mapping[str, Any]) -> Any:
 
 
 def listed(of: Property) -> list[str]:
-    """Return the parts of the value between commas."""
+    """Return the comma-separated parts of the value."""
     return [part for name in of.value.split(",") if (part := name.strip())]
 
 

@@ -11,6 +11,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.ports import FileSystem
+from distcommit.core.support.installation import install_command, pip_install
 from distcommit.fs.hadoop.hdfs import HdfsCalls, HdfsFileSystem
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import RealPosixCalls
@@ -138,13 +139,13 @@ def open_file_system(location: str, *, durable: bool, roots: Sequence[str] = ())
     try:
         fs = _remote(scheme, authority)
     except ImportError as error:
-        extra = scheme if scheme in _REMOTE else "fsspec"
+        command = install_command(scheme) if scheme in _REMOTE else pip_install(f"fsspec[{scheme}]")
         raise ConfigurationError(
             "the package for this file system is not installed",
             id="PACKAGE_MISSING",
             path=location,
             found=str(error),
-            todo=f"pip install 'distcommit[{extra}]', also where the executors run",
+            todo=f"run `{command}` on the driver and on all executors",
         ) from error
     if durable and scheme not in _DURABLE:
         web = scheme == "webhdfs"

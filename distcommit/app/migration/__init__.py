@@ -1,2 +1,3 @@
-"""Carries state over from other systems and jobs, compares with them, and changes the number of buckets. Must not
-change what it reads from. Start reading at `imports`."""
+"""Import state from other systems and jobs, compare with them, and change the number of buckets. Must not change the
+other system. Start reading at `imports`.
+"""

@@ -22,8 +22,12 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class CompareRow(msgspec.Struct, frozen=True):
-    """One partition: the next position of either side, and how far ours is ahead (behind, if negative). Of outputs also
-    the numbers of offsets, passed by both, that both have published, and that only one has."""
+    """One partition: the next position on each side, and the number of records by which ours is ahead (negative:
+    behind).
+
+    If outputs are compared, also how many offsets both, only we, or only they have published, among those that both
+    have passed.
+    """
 
     dataset: str
     partition: str
@@ -39,8 +43,9 @@ class CompareResult(NotebookTable, msgspec.Struct):
     """The result of a comparison."""
 
     is_equal: bool
-    """Whether all positions are equal; of outputs: whether both have all datasets, and each offset that both have
-    passed, of which there must be some, is published by both."""
+    """Whether all positions are equal. If outputs are compared: whether both have the same datasets and have published
+    the same offsets, among those that both have passed, of which there must be some.
+    """
     other: str
     is_by_files: bool
     partitions: int
@@ -50,7 +55,7 @@ class CompareResult(NotebookTable, msgspec.Struct):
 
 
 def compare_positions(store: JobStore, positions: ForeignPositions) -> CompareResult:
-    """Compare our watermarks with the positions of another system. What that system does not know is not compared."""
+    """Compare our watermarks with the positions of another system. Datasets unknown to that system are skipped."""
     states = stored_states(store)
     rows: list[CompareRow] = []
     for urn, other_positions in sorted(positions.datasets.items()):
@@ -75,12 +80,10 @@ def require_offsets(provenance: Provenance | None) -> None:
 
 
 def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow: TaskFlow) -> CompareResult:
-    """Compare what two jobs have published of the offsets that both have passed, by the footers of files and the
-    ledgers of targets.
+    """Compare the published offsets of two jobs, by the footers of files and the ledgers of targets.
 
-    Offsets that a side has not passed, as it began later or is behind, are not compared. Offsets of a recreated source
-    are compared in the newest incarnation that each has read. If these differ, nothing is compared, and the partition
-    counts as differing.
+    Only offsets that both jobs have passed are compared. If the source was recreated, the newest incarnation that each
+    job has read is compared. If these incarnations differ, the partition counts as different.
     """
     unreadable: list[str] = []
     ours_known, theirs_known = stored_states(store), stored_states(other)
@@ -123,7 +126,7 @@ def compare_outputs(store: JobStore, flow: TaskFlow, other: JobStore, other_flow
 def _published(
     store: JobStore, flow: TaskFlow, states: dict[str, DatasetState], unreadable: list[str]
 ) -> dict[str, OffsetSets]:
-    """Return by dataset the input records whose end the live files, a replacement or the ledgers state."""
+    """Return the published input offsets by dataset, from live files, replacements and ledgers."""
     published: dict[str, OffsetSets] = {}
     with open_ledgers(flow, store) as ledgers:
         unreadable += ledgers.unreadable

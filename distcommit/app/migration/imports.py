@@ -18,13 +18,15 @@ _NAMED = 20
 
 
 class ImportRow(msgspec.Struct, frozen=True):
-    """One dataset."""
+    """The import of one dataset."""
 
     dataset: str
     positions_before: dict[str, Position]
     positions_after: dict[str, Position]
     action: str
-    """`set` (or to be set), `same` (it has this watermark), or `kept` (it has another one)."""
+    """`set` (in a dry run: would be set), `same` (the dataset has this watermark already), or `kept` (it has another
+    one).
+    """
 
 
 class ImportResult(msgspec.Struct):
@@ -35,7 +37,7 @@ class ImportResult(msgspec.Struct):
     datasets_set: int
     rows: list[ImportRow]
     skipped: list[str]
-    """Positions that are not for this job, or are invalid."""
+    """Positions that belong to no dataset of this job, or are invalid."""
 
 
 def import_watermarks(
@@ -47,21 +49,21 @@ def import_watermarks(
     overwrite: bool,
     dry_run: bool,
 ) -> ImportResult:
-    """Set the watermarks of datasets that have none, each bucket at once. Repeatable after a crash: existing watermarks
-    are left.
+    """Set the watermarks of datasets that have none, all datasets of a bucket in one log record.
+
+    The command can be repeated after a crash, because existing watermarks stay.
 
     Args:
-        store: the job's store; None if there is none yet, for a dry run.
-        source: whose positions they are.
-        foreign_positions: the positions.
-        user: the operator.
-        overwrite: whether existing watermarks are replaced.
-        dry_run: whether nothing is written.
+        store: the job's store; None in a dry run before the store exists.
+        source: the job's source.
+        foreign_positions: the positions to set.
+        user: name of the operator, for the logs.
+        overwrite: whether to replace existing watermarks.
+        dry_run: whether to write nothing.
 
     Raises:
-        ConfigurationError: if some are not positions of their dataset, or leave out partitions that have one: nothing
-            was written.
-        ConflictError: if a dataset has a sequence that is not done: nothing was written; or if one moved meanwhile.
+        ConfigurationError: if positions are invalid, or omit partitions that have one. Nothing was written.
+        ConflictError: if a dataset has an open sequence (nothing was written), or changed meanwhile.
     """
     states = stored_states(store) if store is not None else {}
     busy = [

@@ -1,8 +1,7 @@
-"""Read the positions of another system in a job's source: from a CSV, a Gobblin state store's export, or a consumer
-group.
+"""Read the positions of another system: from a CSV file, an export of Gobblin's state store, or a Kafka consumer group.
 
-A position is that of the next record to read, by dataset and partition, exclusive like a watermark's. If an entry is
-invalid, it is named with its place, and nothing is used.
+A position is the next record to read in a partition of a dataset. If an entry is invalid, the error names its line, and
+no entry is used.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from distcommit.core.watermark import Position
 CSV_HEADER = ("dataset", "partition", "next_offset")
 _NAMED = 20
 _TOPICS = "kafka"
-"""The namespace of extracts of Kafka topics."""
+"""Namespace of Gobblin's extracts from Kafka topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +32,23 @@ class ForeignPositions:
     origin: str
     datasets: dict[str, dict[str, Position]]
     skipped: list[str] = field(default_factory=list)
-    """Entries that are not used, with the reason."""
+    """Unused entries with the reason."""
     incarnations: dict[str, str] = field(default_factory=dict)
-    """By dataset, of its positions, if known."""
+    """The incarnation of the source (such as a topic id) that the positions refer to, by dataset, if known."""
     source_facts: dict[str, str] = field(default_factory=dict)
-    """The identity of their source, as a store recorded it."""
+    """Identity of the source, as the other job's store recorded it."""
     lines: dict[str, str] = field(default_factory=dict)
-    """By dataset, the lines of a file that have its positions."""
+    """Line numbers in the file that have the positions of a dataset."""
 
 
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:
-    """Read positions from a file (`.csv`, in which positions that are not offsets are JSON, or Gobblin's export
-    `.json`), or from a Kafka consumer group.
+    """Read positions from a file or a Kafka consumer group.
+
+    In a `.csv` file, positions that are not offsets are JSON. A `.json` file is an export from Gobblin.
 
     Raises:
-        ConfigurationError: naming each line or task that can't be used; or if none is for this job.
-        SourceError: if Kafka does not answer.
+        ConfigurationError: naming each invalid line or task; or if no position is for this job.
+        SourceError: if Kafka does not respond.
     """
     if (file is None) == (group is None):
         raise ConfigurationError(
@@ -62,7 +62,7 @@ def read_positions(config: JobConfig, file: Path | None, group: str | None) -> F
 
 
 def require_some(positions: ForeignPositions) -> ForeignPositions:
-    """Return `positions` unless it is empty. Raises ConfigurationError if it is."""
+    """Return `positions`. Raises ConfigurationError if it is empty."""
     if not positions.datasets:
         raise ConfigurationError(
             "it has no position for this job",
@@ -145,9 +145,9 @@ def _from_gobblin(config: JobConfig, file: Path) -> ForeignPositions:
     """Read the output of `gobblin cli job-state-store --read-job-state --keepConfig` (Gobblin's
     JobStateToJsonConverter).
 
-    Positions are those from which Gobblin's KafkaSource would continue: `workunit.state.actual.high.water.mark` of each
-    task, or else the low watermark of its work unit. Its KafkaExtractor sets them to the offset after the last record
-    it read. If several job states have a partition, the job that began last counts.
+    A position is where Gobblin's KafkaSource would continue: `workunit.state.actual.high.water.mark` of a task, which
+    Gobblin's KafkaExtractor sets to the offset after the last record, or else the low watermark of its work unit. If
+    several job states have a partition, the newest job state applies.
     """
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))

@@ -17,41 +17,42 @@ from distcommit.stores.state.job_store import MAX_BUCKETS, JobStore, open_store
 
 
 class RebucketResult(msgspec.Struct, frozen=True):
-    """The result of a move."""
+    """The result of `store rebucket`."""
 
     job: str
     buckets_before: int
     buckets: int
     generation: int
     epoch: int = 0
-    """That the move took; 0 if there was nothing to do."""
+    """Epoch of the move; 0 if nothing had to be changed."""
     datasets: int = 0
     is_resumed: bool = False
-    """Whether it finished a move that an earlier command had begun."""
+    """Whether the command finished a move that an interrupted command had begun."""
     old_logs: str = ""
-    """The absolute path of the old logs."""
+    """Absolute path of the old logs, which are no longer read."""
     job_file: str = ""
-    """The change that the job file needs."""
+    """The change that the operator must make in the job file; empty if there is none."""
     settings: dict[str, str] = {}
-    """The changed settings, with their new values."""
+    """The changed settings with their new values."""
 
 
 def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -> RebucketResult:
-    """Move the job, as `Job.rebucket` describes. All datasets must be idle, and no run may be alive.
+    """Move all datasets to a new number of buckets, or to new names or groups. All must be idle, and no run may be
+    alive.
 
-    Of the fixed settings, those by which datasets are grouped, and by which the source names them, may change. Renamed
-    datasets continue at their positions.
+    Of the fixed settings, only those may differ that group datasets or that name them in the source. Renamed datasets
+    continue at their positions.
 
     Args:
-        folders: the job's, with the new settings.
-        buckets: the new number, None to keep it; afterwards the job file must have it, or none.
-        observer: called at each step.
+        folders: the job's folders and its configuration with the new settings.
+        buckets: the new number of buckets; None to keep it. Afterwards the job file must have this number, or none.
+        observer: receives the events of the move.
 
     Raises:
-        ConflictError: if a dataset is not idle, or another move is in progress, or a stopped dataset would be renamed;
-            nothing was changed.
-        LockHeldError, FencedError: if another process is at work.
-        ConfigurationError: if the store was filled with other settings, or the number is invalid.
+        ConflictError: if a dataset is not idle, another move is in progress, or a stopped dataset would be renamed.
+            Nothing was changed.
+        LockHeldError, FencedError: if another process uses the store.
+        ConfigurationError: if another fixed setting differs, or the number is invalid.
         StaleStoreError, CorruptError: if the store is older than its output, or can't be read.
     """
     if buckets is not None and not 1 <= buckets <= MAX_BUCKETS:
@@ -79,10 +80,10 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
 
 
 def _move(folders: JobFolders, store: JobStore, buckets: int | None) -> Move:
-    """Return the requested move, or the one in progress if it is the same.
+    """Return the requested move, or the interrupted one if it is equal.
 
     Raises:
-        ConfigurationError: if other settings differ from the store's than those that may change.
+        ConfigurationError: if a setting that must not change differs from the store's.
     """
     source, fixed_settings = folders.config.source, folders.fixed_settings()
     recorded, under_way = read_settings(store).settings, store.job_log().refresh().under_way

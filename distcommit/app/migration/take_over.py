@@ -1,7 +1,7 @@
 """Take over the watermarks of another job, for a job that continues it in other folders and datasets.
 
-The other job is closed while they are read: its lock is held, and all of its logs are fenced, so that no paused run of
-it can publish anything above them later.
+While the watermarks are read, the other job's lock is held and all of its logs are fenced. So no paused run of the
+other job can publish records above these watermarks later.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _NAMED = 20
 
 @contextmanager
 def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
-    """Keep all runs off the store within the block, also those in progress. Datasets must be idle.
+    """Fence all runs of a store, also runs in progress, until the block ends. All datasets must be idle.
 
     Raises:
-        ConflictError: if they are not.
+        ConflictError: if a dataset is not idle.
         LockHeldError: if a run is alive.
         StaleStoreError, LostTailError: if the store, and so its watermarks, is older than its output.
     """
@@ -64,8 +64,9 @@ def closed(store: JobStore, lease_ttl_s: float) -> Iterator[None]:
 
 
 def names_of(store: JobStore, source: Source) -> list[str]:
-    """Return the rule by which the store's datasets are named, as an override of the job's present file; nothing if
-    that is not recorded."""
+    """Return the recorded rule that names the store's datasets, as an override of the job file; empty if no rule is
+    recorded.
+    """
     setting = f"source.{source.named_by}"
     recorded = read_settings(store).settings.get(setting, "")
     return [f"{setting}={recorded}"] if source.named_by and recorded else []
@@ -76,13 +77,13 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
 
     Args:
         config: the job that continues.
-        other: the job that stopped, its datasets named as in its store (`names_of`). The settings recorded in its store
-            override its file.
-        store: its store.
+        other: the job that stopped, with its datasets named as in its store (`names_of`). Settings recorded in its
+            store override its file.
+        store: the store of `other`.
 
     Raises:
-        ConfigurationError: if positions of its source have no meaning in this job's.
-        ConflictError: if a dataset of it is not idle.
+        ConfigurationError: if positions of the other source have no meaning in this job's source.
+        ConflictError: if a dataset of `other` is not idle.
     """
     _require_idle(store)
     require_newest(store)
@@ -105,7 +106,9 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
 
 
 def _require_same_type(config: JobConfig, store: JobStore, other_type: str) -> None:
-    """Check the type of watermark against the one that the other job's store has recorded (`other_type`)."""
+    """Require that both jobs have the same type of watermark. `other_type`: the type that the other store has
+    recorded.
+    """
     pin = config.source.fixed_settings().get(WATERMARK_PIN)
     own_type = pin.value if pin is not None else ""
     if other_type != own_type:
@@ -119,7 +122,9 @@ def _require_same_type(config: JobConfig, store: JobStore, other_type: str) -> N
 
 
 def _require_same_meaning(source: Source, other_source: Source, store: JobStore, recorded: Mapping[str, str]) -> None:
-    """Check the settings that change the meaning of positions. `recorded`: by the other job's store."""
+    """Require that settings which change the meaning of positions are equal. `recorded`: those in the other job's
+    store.
+    """
     other_settings = {
         **{f"source.{name}": pin.value for name, pin in other_source.fixed_settings().items()},
         **recorded,
@@ -144,8 +149,9 @@ def _add_partitions(
     states: Mapping[str, DatasetState],
     positions: ForeignPositions,
 ) -> None:
-    """Add the partitions of one dataset of the other job. If the other job has meanwhile read a partition under another
-    name, the position under that name counts."""
+    """Add the partitions of one dataset of the other job. If the other job has since read a partition under another
+    name, the position under that name applies.
+    """
     if state.watermark is None:
         return
     urn, incarnation = state.dataset_urn, state.watermark.incarnation

@@ -1,2 +1,3 @@
-"""How a job begins and ends a run: store, lock, session, record and alerts. Must not know how a run commits: that is
-`engine`. Start reading at `run_context`."""
+"""Begin and end runs: store, lock, Spark session, run record and alerts. Must not contain the commit protocol, which is
+`engine`. Start reading at `run_context`.
+"""

@@ -1,4 +1,4 @@
-"""Send alerts to hooks. Each hook has its own time limit; none delays another or changes the run."""
+"""Delivery of alerts to hooks. Each hook has its own time limit, and a failed hook does not change the run."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _TEXT = 300
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """What a hook is given."""
+    """The JSON document that a hook receives."""
 
     job: str
     trigger: str
-    """`failed runs`, `quarantine` or `records lost`."""
+    """Setting that caused the alert: `failed runs`, `quarantine` or `records lost`."""
     text: str
     """The finding in one line."""
     epoch: int
@@ -49,9 +49,9 @@ class Alert(msgspec.Struct, frozen=True):
     host: str
     store: str
     commands: list[str]
-    """Commands that show more."""
+    """Shell commands that show more."""
     id: str = ""
-    """Of the problem, as `distcommit status` reports it."""
+    """Id of the problem, as in `distcommit status`."""
     severity: str = ""
     title: str = ""
     impact: str = ""
@@ -59,10 +59,10 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 def send_alert(hooks: Sequence[Hook], alert: Alert) -> dict[str, str]:
-    """Send an alert to all hooks at once, and wait for each no longer than its time limit.
+    """Send an alert to all hooks concurrently. Each hook has at most its own time limit.
 
     Returns:
-        by hook, why it failed, without secrets. Failures are also logged.
+        the failures by hook, without secrets. Failures are also logged.
     """
     failures: dict[str, str] = {}
     threads: list[tuple[str, threading.Thread, float]] = []
@@ -113,7 +113,7 @@ def _send(hook: Hook, alert: Alert) -> None:
 
 
 def _run(hook: CommandHook, data: bytes) -> None:
-    """Run the program. If it takes too long, it is killed with all that it has started."""
+    """Run the program. If it exceeds its time limit, kill it with its child processes."""
     with subprocess.Popen(
         hook.command,
         stdin=subprocess.PIPE,
@@ -133,7 +133,7 @@ def _run(hook: CommandHook, data: bytes) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Treats a redirect as an answer, so that the alert is sent nowhere else."""
+    """Treats a redirect as the answer, so that the alert is not sent to another server."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -171,10 +171,10 @@ def _mail(hook: EmailHook, alert: Alert) -> None:
 
 
 def _mail_server(hook: EmailHook) -> smtplib.SMTP:
-    """Connect to the server, over TLS if the hook says so.
+    """Connect to the mail server, over TLS if the hook requires it.
 
-    The server's certificate is verified against this machine's certificates, or those of `SSL_CERT_FILE`: smtplib alone
-    verifies nothing.
+    The server's certificate is verified against this machine's certificates or `SSL_CERT_FILE`; smtplib alone does not
+    verify it.
     """
     if hook.tls == "tls":
         return smtplib.SMTP_SSL(hook.host, hook.port, timeout=hook.timeout_s, context=ssl.create_default_context())

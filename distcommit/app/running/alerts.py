@@ -27,14 +27,15 @@ ALERTS: Mapping[str, ProblemKind] = {
     "quarantine": DATASET_QUARANTINED,
     "records lost": RECORDS_LOST,
 }
-"""The problem that each alert reports, by the alert's `why`."""
+"""The kind of problem that each alert reports, by `Alert.trigger`."""
 _NAMED = 20
 
 
 @contextmanager
 def alerting(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -> Iterator[None]:
-    """Send the run's alerts when the block ends, however it ends. A failure to send them does not change the run's
-    outcome."""
+    """Send the run's alerts when the block ends, normally or by an error. A failed delivery does not change the
+    run's outcome.
+    """
     try:
         yield
     finally:
@@ -48,8 +49,9 @@ def alerting(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) ->
 
 
 def alerts_of(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -> list[Alert]:
-    """Return the alerts of a run that has ended: enough runs in a row have failed (once for each row), datasets were
-    quarantined, or records were lost at the source."""
+    """Return the alerts of an ended run: several consecutive runs failed (reported once), datasets were quarantined, or
+    the source had lost records.
+    """
     settings, rows = folders.config.alerts, read_runs(store, clock).runs
     index = next((index for index, row in enumerate(rows) if row.run_id == run_id and row.epoch), None)
     if index is None:  # it never had an epoch
@@ -74,10 +76,10 @@ def alerts_of(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -
 
 
 def _reaches(settings: AlertSettings, rows: Sequence[RunRow]) -> bool:
-    """Return whether the first of these runs makes the row of failures long enough.
+    """Return whether the newest run makes the number of consecutive failures reach the limit.
 
-    A run that died could not send an alert, so the row is compared with that of the newest earlier run which recorded
-    its end.
+    A run that died could not send an alert. Therefore the number is compared with that of the newest earlier run that
+    recorded its end.
     """
     if not settings.after_failed_runs or rows[0].status is not RunStatus.FAILED:
         return False

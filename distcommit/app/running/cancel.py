@@ -20,28 +20,28 @@ class CancelResult(msgspec.Struct, frozen=True):
 
     job: str
     runs: list[RunRow]
-    """The cancelled runs, as they are now."""
+    """The cancelled runs with their present status."""
     ended: bool
-    """Whether all of them have ended; True if there was none."""
+    """Whether no run of the job is alive."""
     pending: bool = False
-    """Whether a run without an epoch could not be cancelled."""
+    """Whether a live run could not be cancelled, because it has no epoch yet."""
 
 
 def cancel_runs(
     store: JobStore, user: str, clock: Clock, wait_s: float, on_request: Callable[[int], None] = lambda _: None
 ) -> CancelResult:
-    """Request each live run of the job to end, and wait until none is alive.
+    """Request each live run of the job to end, and wait until no run is alive.
 
-    A run checks for the request every second. It then interrupts its tasks, and seals and publishes nothing more.
-    Sealed sequences stay for the next run. A run that died counts as ended once its lease has expired. A run whose
-    lease is overdue loses its lock at once.
+    A run checks for the request every second. Then it interrupts its tasks, and seals and publishes nothing more. The
+    next run replays its sealed sequences. A run that died counts as ended once its lease has expired. A run whose lease
+    is overdue loses its lock at once.
 
     Args:
-        store: the job's.
-        user: who cancels.
-        clock: the time.
-        wait_s: how long to wait at most.
-        on_request: called with the epoch of each cancelled run.
+        store: the job's store.
+        user: name of the operator, for the run's record.
+        clock: the clock for waiting.
+        wait_s: maximum seconds to wait.
+        on_request: called with the epoch of each run that gets a request.
 
     Raises:
         DistcommitError: if the store can't be written.

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, user: str) -> None:
-    """Commit a micro-batch, as `Job.on_batch` describes."""
+    """Commit a micro-batch; see `Job.on_batch`."""
     query_id, source = query_id_of(batch), folders.config.source
     command = f"batch {batch_id} of query {query_id}"
     with (
@@ -33,7 +33,7 @@ def commit_micro_batch(folders: JobFolders, batch: DataFrame, batch_id: int, use
         seconds, fixed_settings = folders.config.limits.seconds, folders.fixed_settings()
         result = run(launch, replace(settings, flow=flow), max_seconds=seconds, fixed=fixed_settings, observer=observer)
         end_run(settings.store, settings.epoch, clean=result.succeeded)
-    reasons = "; ".join(f"{reason.subject}: {reason.text}" for reason in result.reasons.entries) or result.error
+    reasons = "; ".join(f"{cause.names}: {cause.text}" for cause in result.reasons.causes()) or result.error
     if result.succeeded:
         return
     if not source.batch_column:

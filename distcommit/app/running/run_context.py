@@ -1,4 +1,4 @@
-"""The context of a run: store, lock, epoch and Spark session."""
+"""The context of a run: the open store, the job lock, the epoch and the Spark session."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 
 class RunContext(NamedTuple):
-    """The context of a run that has begun."""
-
     launch: Launch
     settings: RunSettings
     observer: Observer
@@ -51,18 +49,18 @@ class RunContext(NamedTuple):
 def open_run(
     folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
-    """Open the store, hold the lock, start the session unless there is one, and fence the epoch.
+    """Open the store, acquire the job lock, start Spark if there is no session, and fence the job log with a new epoch.
 
     Args:
-        folders: the job's.
-        session: a Spark session to use.
-        command: the command that the run serves.
-        user: who gave it.
+        folders: the job's configuration and folders.
+        session: a Spark session to use; None to use the process's active session or to start one.
+        command: name of the command, for the run's record.
+        user: name of the operator, for the run's record.
         observer: receives the run's events.
 
     Raises:
-        ConfigurationError, ConflictError, LockHeldError, FencedError: before anything is done.
-        RunCancelledError: from launches, once the run is cancelled.
+        ConfigurationError, ConflictError, LockHeldError, FencedError: before the run has any effect.
+        RunCancelledError: when a Spark job is launched after the run was cancelled.
     """
     config, run_id = folders.config, new_run_id()
     flow = config.task_flow()
@@ -104,7 +102,9 @@ def _all(observer: Observer | None, configured: Sequence[Observer]) -> Observer 
 def open_checked_run(
     folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
-    """Check the job, then begin a run as `open_reading_run`. Raises as `check_before_run`, before anything is done."""
+    """Check the job, then begin a run with `open_reading_run`. The errors of `check_before_run` are raised before
+    any effect.
+    """
     check_before_run(folders, needs_java=session is None)
     with open_reading_run(folders, session, command, user, observer) as run:
         yield run
@@ -114,8 +114,10 @@ def open_checked_run(
 def open_reading_run(
     folders: JobFolders, session: SparkSession | None, command: str, user: str, observer: Observer | None = None
 ) -> Iterator[RunContext]:
-    """Begin a run as `open_run`. If the source reads through Spark (`staged_by`), the driver first stages its datasets
-    with Spark, and the staged files are the run's source within the block."""
+    """Begin a run with `open_run`, and stage the source's data first if the source reads through Spark.
+
+    Such a source names the staging function in `staged_by`. Within the block, the run's source reads the staged files.
+    """
     with open_run(folders, session, command, user, observer) as run:
         source = folders.config.source
         if not source.staged_by:
@@ -128,7 +130,7 @@ def open_reading_run(
 
 
 def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, partitions: int) -> RunSettings:
-    """Return the run's settings by the job's configuration, with a new epoch. Raises as `begin_run`."""
+    """Begin the run in the job log with a new epoch, and return its settings. Raises the errors of `begin_run`."""
     at_least_once = config.commit.delivery == "at_least_once"
     return RunSettings(
         store=store,

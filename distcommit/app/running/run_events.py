@@ -1,4 +1,4 @@
-"""The facts that a run records about its job and environment, without secrets."""
+"""Facts about job and environment for the record of a run, without secrets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def facts_of(folders: JobFolders, tree: Mapping[str, Any]) -> RunFacts:
     """Return the facts for the record of a run's beginning.
 
     Args:
-        folders: the job's.
-        tree: the content of its file, without substitutions.
+        folders: the job's configuration and folders.
+        tree: the content of the job file before variables are substituted.
     """
     config = folders.config
     return RunFacts(

@@ -13,23 +13,24 @@ from enum import StrEnum
 from distcommit.app.scheduling.timetables import Moment, Timetable
 
 LATE_MS = 60_000
-"""A firing that is noticed later than this is missed. A clock that is set back by more than this restarts the
-timetables."""
+"""Delay in milliseconds after which an observed firing counts as missed. If the clock is set back by more than this,
+the timetables restart.
+"""
 STUCK_MS = 120_000
-"""A run that has not ended this long after it was told to is stuck."""
+"""Milliseconds after its cancel request at which a run that has not ended is stuck."""
 DEFAULT_FRESH_MS = 600_000
-"""Freshness target of a job without one, for ordering due jobs."""
+"""Freshness target in milliseconds of a job without one. It weights the order of due jobs."""
 HELD_WAIT_MS = 10_000
-"""Delay before the next try of a job that another run's lock has blocked."""
+"""Milliseconds until the next try, if another run holds the job lock."""
 
 
 class Missed(StrEnum):
     """Policy for firings that pass while no service runs, while the job is paused, or during its run."""
 
     RUN = "run"
-    """One run makes up for them, as soon as it can start."""
+    """Start one run for all missed firings as soon as possible."""
     SKIP = "skip"
-    """They are ignored. The next firing is the next run."""
+    """Ignore missed firings. The next firing starts the next run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,17 @@ class Entry:
     """The state of one job in the schedule. Times are by the steady clock, except `fires`.
 
     Attributes:
-        plan: the settings.
-        fires: the next firing, by the timetable's clock.
-        due_ms: the time since which the job is due.
-        began_ms: the start of the current run.
-        passed: the number of firings since then.
-        not_before_ms: the earliest time of the next try.
+        plan: the schedule settings.
+        fires: time of the next firing, by the timetable's clock.
+        due_ms: time since which the job is due.
+        began_ms: time at which the current run began.
+        passed: number of firings since the current run began.
+        not_before_ms: earliest time of the next try.
         is_triggered: whether an operator has requested a run.
         is_paused: whether scheduled runs are suspended.
         leaves: whether the job was removed during its current run.
-        end_requested_ms: the time at which the current run was told to end.
-        is_unresponsive: whether the job's storage does not respond. No run starts, and a run that was to start has not.
+        end_requested_ms: time at which the current run was requested to end.
+        is_unresponsive: whether the job's storage does not respond, so that no run starts.
     """
 
     plan: Plan
@@ -82,7 +83,7 @@ class Entry:
     is_unresponsive: bool = False
 
     def may_begin(self, moment: Moment) -> bool:
-        """Return whether the job only waits for a slot."""
+        """Return whether the job can start as soon as a slot is free."""
         return (
             self.due_ms is not None
             and self.began_ms is None
@@ -152,7 +153,7 @@ class Schedule:
         return self._with(name, replace(entry, is_paused=is_paused, due_ms=None if drops else entry.due_ms))
 
     def triggered(self, name: str, moment: Moment) -> Schedule:
-        """Request one run of a job, whatever its timetable, also if it is paused. A run in progress ends first."""
+        """Request one run of a job, even if the job is paused. A current run ends first."""
         entry = self.entries[name]
         due_ms = moment.steady_ms if entry.due_ms is None else entry.due_ms
         return self._with(name, entry if entry.leaves else replace(entry, is_triggered=True, due_ms=due_ms))
@@ -167,13 +168,13 @@ class Schedule:
         return self._with(name, replace(self.entries[name], is_unresponsive=is_unresponsive))
 
     def record_late_begin(self, name: str, moment: Moment) -> Schedule:
-        """Record a run that started later than it was due to start."""
+        """Record that a job executes its order to run only now, because its storage did not respond before."""
         return self._with(
             name, replace(self.entries[name], began_ms=moment.steady_ms, end_requested_ms=None, is_unresponsive=False)
         )
 
     def record_end_request(self, name: str, moment: Moment) -> Schedule:
-        """Record that the run was told to end."""
+        """Record that the run was requested to end."""
         return self._with(name, replace(self.entries[name], end_requested_ms=moment.steady_ms))
 
     def ended(self, name: str, moment: Moment, *, was_held: bool = False) -> Schedule:
@@ -205,17 +206,17 @@ class Schedule:
         return tuple(name for _, name in sorted(waiting)[: max(0, slots)])
 
     def overlong(self, moment: Moment) -> tuple[str, ...]:
-        """Return the jobs whose run has exceeded its time limit and was not told to end."""
+        """Return the jobs whose run has exceeded its time limit and has no cancel request yet."""
         ends = {name: _ends_ms(entry) for name, entry in self.entries.items() if entry.end_requested_ms is None}
         return tuple(name for name, end_ms in ends.items() if end_ms is not None and end_ms <= moment.steady_ms)
 
     def stuck(self, moment: Moment) -> tuple[str, ...]:
-        """Return the jobs whose run was told to end and has not."""
+        """Return the jobs whose run has not ended in time after its cancel request."""
         ends = {name: _gives_up_ms(entry) for name, entry in self.entries.items()}
         return tuple(name for name, end_ms in ends.items() if end_ms is not None and end_ms <= moment.steady_ms)
 
     def wait_ms(self, moment: Moment) -> int | None:
-        """Return the time until the next event: 0 if something is due now, None if there is no event."""
+        """Return the milliseconds until the next event: 0 if an event is due now, None if none is expected."""
         if self.ready(moment):
             return 0
         waits = [wait for entry in self.entries.values() for wait in _waits_ms(entry, moment)]
@@ -240,7 +241,7 @@ def _ends_ms(entry: Entry) -> int | None:
 
 
 def _gives_up_ms(entry: Entry) -> int | None:
-    """Return the time at which the run is stuck."""
+    """Return the time at which the run counts as stuck."""
     if entry.began_ms is None or entry.end_requested_ms is None or entry.is_unresponsive:
         return None
     return entry.end_requested_ms + STUCK_MS + entry.plan.notify_ms

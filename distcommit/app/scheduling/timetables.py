@@ -34,8 +34,9 @@ class Timetable(Protocol):
         ...
 
     def first(self, moment: Moment, last_ms: int | None) -> int:
-        """Return the first firing after the last run, which started at `last_ms` by the wall clock (None: never). It
-        may have passed."""
+        """Return the first firing after the last run, which began at `last_ms` by the wall clock (None: never). The
+        firing may be in the past.
+        """
         ...
 
     def after(self, time: int) -> int:

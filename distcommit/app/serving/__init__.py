@@ -1,2 +1,3 @@
-"""Many jobs in one Spark session: the folder of job files, the threads that run them, and the service. Must not know
-how a job runs. Start reading at `serve`."""
+"""Run many jobs in one Spark session: the folder of job files, a thread for each job, and the service. Must not contain
+how a job runs. Start reading at `serve`.
+"""

@@ -16,28 +16,26 @@ from distcommit.spark.settings import SparkSettings
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A file of the folder."""
+    """A job file in the folder."""
 
     name: str
     content_hash: bytes
-    """A hash of its content."""
     job: Job | None = None
     plan: Plan | None = None
     problem: str = ""
-    """Why its job can't be served; otherwise there is a `job` with its `plan`."""
+    """Why the job can't be served. If empty, `job` and `plan` are set."""
 
 
 def read_job_files(
     folder: Path, overrides: Sequence[str], current_files: Mapping[str, JobFile], spark: SparkSettings | None = None
 ) -> dict[str, JobFile]:
-    """Return all job files by name; unchanged ones as they were in `current_files`.
+    """Return all job files by name. Unchanged files are taken from `current_files`.
 
     Args:
-        folder: of the files. Folders, and names that begin with a dot, are skipped. Commands in messages work in any
-            folder.
-        overrides: of the settings of each file.
+        folder: folder of the job files. Subfolders, and names that begin with a dot, are skipped.
+        overrides: settings that override those of each file.
         current_files: the result of the last call.
-        spark: the session that all must share; None takes that of the first.
+        spark: Spark settings that all jobs must share; None takes those of the first job.
 
     Raises:
         ConfigurationError: if the folder can't be read.
@@ -48,7 +46,7 @@ def read_job_files(
 
 
 def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
-    """Raise ConfigurationError, naming each problem, unless there is a file, and each can be served."""
+    """Raise ConfigurationError with all problems, unless there is at least one job file and all can be served."""
     if not files:
         raise ConfigurationError(
             "the folder has no job file to serve",
@@ -84,7 +82,7 @@ def _read(path: Path, overrides: Sequence[str], file: JobFile | None) -> JobFile
 
 
 def _plan(job: Job) -> Plan:
-    """Return the job's schedule. Raises ConfigurationError if it can't be served."""
+    """Return the job's schedule. Raises ConfigurationError if the job can't be served."""
     config = job.config
     if config.schedule is None:
         raise ConfigurationError(
@@ -118,8 +116,10 @@ def _plan(job: Job) -> Plan:
 def _with_separate_stores(
     files: Mapping[str, JobFile], job_files: Mapping[str, JobFile], spark: SparkSettings | None
 ) -> dict[str, JobFile]:
-    """Of files that share a store, serve only one, preferably the one that was served before; and only those of one
-    session."""
+    """Reject job files that share a store with another one, or that need another Spark session.
+
+    Of files that share a store, the file that is already served stays.
+    """
     stores: dict[str, str] = {}
     served: dict[str, JobFile] = {}
     was_served = {name for name, file in job_files.items() if file.plan is not None}

@@ -1,4 +1,4 @@
-"""Many jobs in one warm Spark session, each with its own schedule and lock."""
+"""The service: many jobs in one Spark session, each with its own schedule and lock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ _LONGEST_WAIT_S = 3600.0
 _END_WAIT_S = 60.0
 _END_AGAIN_S = 0.5
 _SILENT_POLLS = 12
-"""A job whose storage has not answered for so many times `poll_s` is reported, and not run until it does."""
+"""Number of polls without an answer after which a job's storage is reported as unresponsive. The job does not run until
+the storage answers.
+"""
 _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
 
 
@@ -55,22 +57,21 @@ def serve(
     poll_s: float = 5,
     metrics_at: tuple[str, int] | None = None,
 ) -> None:
-    """Run the jobs of a folder by their schedules in one Spark session, until a signal ends it.
+    """Run the jobs of a folder by their schedules in one Spark session, until a signal ends the service.
 
     Args:
-        folder: of the job files, which is read repeatedly.
-        overrides: of the settings of each.
+        folder: folder of the job files; it is polled.
+        overrides: settings that override those of each job file.
         report: called with each event.
-        user: serves.
-        at_once: how many runs are in progress at most.
-        poll_s: how often the folder, and each job's store, is read.
+        user: name for the records of runs.
+        at_once: maximum number of concurrent runs.
+        poll_s: seconds between polls of the folder, and of each job's store.
         metrics_at: address and port for Prometheus; None for no metrics.
 
     Raises:
-        ConfigurationError: if one of the files can't be served, or Spark does not start; nothing has run.
-        ProcessLostError: if the session has ended, or a cancelled run hangs. The next run, of any process, replays what
-            was sealed.
-        KeyboardInterrupt: at a signal, once all runs have ended.
+        ConfigurationError: if a job file can't be served, or Spark does not start. No job has run.
+        ProcessLostError: if the Spark session has ended, or a cancelled run hangs. The next run replays sealed commits.
+        KeyboardInterrupt: after a signal, once all runs have ended.
     """
     from distcommit.spark.session import is_alive, open_session, stop_session  # noqa: PLC0415 - what only looks needs no Spark
 
@@ -201,8 +202,7 @@ class Service:
             )
 
     def _report_silent(self) -> None:
-        """Report once each idle job that has not read its requests for long, unless it is executing its order to run.
-        Meanwhile it takes no slot."""
+        """Report each idle job whose storage is unresponsive, once. The job takes no slot meanwhile."""
         now_s, entries = self._clock.monotonic_s(), self._schedule.entries
         for name in self._served.keys() - self._silent:
             is_running = name in entries and entries[name].began_ms is not None and name not in self._ordered
@@ -216,7 +216,7 @@ class Service:
                 )
 
     def _hear(self, wait_s: float) -> None:
-        """Return all messages, after waiting for the first."""
+        """Wait for the first message, then process all messages."""
         try:
             message = self._inbox.get(timeout=max(0.0, wait_s))
             while True:
@@ -241,7 +241,7 @@ class Service:
                 self._apply_end(message)
 
     def _answers(self, name: str) -> None:
-        """Record that a job's storage answers, and report it if it did not before."""
+        """Record that a job's storage responds, and report it after an outage."""
         self._heard_s[name] = self._clock.monotonic_s()
         if name in self._silent:
             self._silent.remove(name)
@@ -325,7 +325,7 @@ class Service:
             self._let_leave(name)
 
     def _let_leave(self, name: str) -> None:
-        """End the thread of a job that is no longer served, once its run has ended."""
+        """End the thread of a removed job once its run has ended."""
         file = self._files.get(name)
         if name in self._served and (file is None or file.job is None) and name not in self._schedule.entries:
             self._served.pop(name).leave()
@@ -334,7 +334,7 @@ class Service:
             self._silent.discard(name)
 
     def _end_all(self, cause: str) -> None:
-        """Cancel all runs, and wait for them with a time limit."""
+        """Cancel all runs and wait for their ends, with a time limit."""
         self._report("", "ends", f"ended by {cause}")
         deadline_s = self._clock.monotonic_s() + _END_WAIT_S
         while self._clock.monotonic_s() < deadline_s:

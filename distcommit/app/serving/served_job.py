@@ -1,6 +1,6 @@
-"""One job of a service: a thread that reads its operators' requests, and runs it when ordered to.
+"""One job of a service: a thread that polls operator requests and runs the job on order.
 
-It does not know schedules. It gets orders, and reports by messages.
+The thread does not know the schedule. It receives orders and reports by messages.
 """
 
 from __future__ import annotations
@@ -32,27 +32,29 @@ from distcommit.stores.operator.schedule_requests import ScheduleRequests, delet
 logger = logging.getLogger(__name__)
 
 Launcher = Callable[[Job, Observer], RunResult]
-"""Runs a job once."""
+"""Function that runs a job once."""
 
 
 class Outcome(StrEnum):
-    """How a run ended, or why there was none."""
+    """How an ordered run ended, or why it did not begin."""
 
     COMMITTED = "committed"
     INCOMPLETE = "incomplete"
-    """Not everything was committed."""
+    """Some datasets were not committed."""
     CANCELLED = "cancelled"
     FAILED = "failed"
     HELD = "held"
     """Another run of the job is alive."""
     PAUSED = "paused"
-    """An operator paused it meanwhile."""
+    """An operator paused the job before the run began."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleCheck:
-    """The requests in a job's store. `began_ms`: when the newest run began, by this machine's clock when it was first
-    seen."""
+    """Message with the operator requests in a job's store.
+
+    `began_ms`: the time at which this machine first observed the newest run, in milliseconds since 1970.
+    """
 
     name: str
     requests: ScheduleRequests
@@ -62,14 +64,14 @@ class ScheduleCheck:
 
 @dataclass(frozen=True, slots=True)
 class TriggerTaken:
-    """The job begins to execute its order to run, as its storage answers."""
+    """Message that the job's thread has begun to execute an order to run, because its storage responds."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunBegun:
-    """A run has its epoch."""
+    """Message that a run has its epoch."""
 
     name: str
     epoch: int
@@ -77,7 +79,7 @@ class RunBegun:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """The thread of a job died for that reason, and was started again."""
+    """Message that the thread of a job died, with the reason, and was restarted."""
 
     name: str
     reason: str
@@ -85,7 +87,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run has ended. `epoch`: 0 if it never had one."""
+    """Message that a run has ended. `epoch`: 0 if the run did not get one."""
 
     name: str
     outcome: Outcome
@@ -113,14 +115,14 @@ class _Leave:
 
 
 class ServedJob:
-    """A job with its thread. Orders are executed one after the other; no caller waits.
+    """A job with its thread. Methods put orders into a queue and return at once; the thread executes them in order.
 
     Args:
-        name: of its file.
-        job: by its file.
-        launch: runs it.
-        inbox: receives messages.
-        poll_s: how often it reads requests.
+        name: name of the job file.
+        job: the job.
+        launch: runs the job.
+        inbox: queue that receives the messages.
+        poll_s: seconds between polls for requests.
     """
 
     def __init__(self, name: str, job: Job, launch: Launcher, inbox: SimpleQueue[Message], poll_s: float) -> None:
@@ -134,20 +136,22 @@ class ServedJob:
         self._thread.start()
 
     def run(self, *, is_triggered: bool) -> None:
-        """Order a run, unless the job is paused and not triggered. Its end is always reported."""
+        """Order a run. A paused job runs only if `is_triggered`. The thread always reports the end."""
         self._orders.put(_Run(is_triggered))
 
     def change(self, job: Job) -> None:
-        """Use a changed job file, after a run in progress."""
+        """Use a changed job file after the current run."""
         self._orders.put(_Change(job))
 
     def leave(self) -> None:
-        """End the thread, after a run in progress."""
+        """End the thread after the current run."""
         self._orders.put(_Leave())
 
     def end_run(self, user: str, at_ms: int) -> None:
-        """Cancel the run in progress, as `distcommit cancel` does, without waiting for the storage; repeatedly if it
-        has no epoch yet."""
+        """Cancel the current run, as `distcommit cancel` does, without waiting for the storage.
+
+        A run without an epoch can't be cancelled yet, so the caller repeats the call.
+        """
         threading.Thread(target=self._end_run, args=(user, at_ms), name=f"end {self.name}", daemon=True).start()
 
     def _end_run(self, user: str, at_ms: int) -> None:
@@ -158,7 +162,7 @@ class ServedJob:
             logger.warning("the run can't be cancelled: %s", error, extra={"job": self.name})
 
     def _supervise(self) -> None:
-        """Work until the job leaves. If the work ends in any other way, report why and begin again."""
+        """Execute orders until the job leaves. After an unexpected error, report it and restart."""
         while True:
             try:
                 self._work()
@@ -198,7 +202,9 @@ class ServedJob:
         return ScheduleCheck(self.name, requested, self._began_ms)
 
     def _run_supervised(self, *, is_triggered: bool) -> Ended:
-        """Run the job once, and report its end in any case: otherwise its slot would never be free again."""
+        """Run the job once, and report its end even after an unexpected error. Otherwise its slot would stay
+        occupied.
+        """
         try:
             return self._run(is_triggered=is_triggered)
         except BaseException as error:
@@ -246,7 +252,7 @@ class ServedJob:
             self._remove_trigger()
 
     def _remove_trigger(self) -> None:
-        """Remove a trigger that the begun run has served."""
+        """Remove the operator's trigger from the store, because the run that it requested has begun."""
         if self._store is not None and self._wanted:
             try:
                 delete_triggers(*self._store, self._wanted)
@@ -255,7 +261,7 @@ class ServedJob:
                 logger.warning("the trigger of the run can't be removed: %s", error, extra={"job": self.name})
 
     def _alert(self, reason: str) -> None:
-        """Send an alert for runs that could not get an epoch, which have no record and, in a service, no exit code."""
+        """Send an alert for a run without an epoch. Such a run has no record, and a service has no exit code for it."""
         config, failures = self._job.config, self._failures
         if failures and failures == config.alerts.after_failed_runs:
             alert = Alert(

@@ -1,4 +1,4 @@
-"""The observers that a job file configures."""
+"""Creates the observers that a job file configures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distcommit.stores.state.job_store import JobStore
 
 @contextmanager
 def observers(config: JobConfig, store: JobStore) -> Iterator[Sequence[Observer]]:
-    """Yield the observers of a run. Data about an ended run is sent when the block ends, after its record is stored.
+    """Yield the run's observers. Data that needs the run's record, such as a trace, is sent when the block ends.
 
     Raises:
         ConfigurationError: if a library is not installed, or the log file can't be opened.

@@ -1,4 +1,4 @@
-"""OpenLineage events of a run: its beginning and its end, with the datasets that it read and published."""
+"""OpenLineage events at the beginning and the end of a run, with the datasets that the run read and published."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from distcommit.app.job_file.config import JobConfig
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.installation import install_command
 from distcommit.engine.events import Event, RunBegan, RunEnded
 from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, DatasetOutcome, TableRow, read_run_table
 from distcommit.stores.state.job_store import JobStore
@@ -18,7 +19,7 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 MOST_DATASETS = 1_000
-"""Datasets that one event names, at most."""
+"""Maximum number of datasets in one event."""
 _PUBLISHED = PUBLISHED_OUTCOMES | {DatasetOutcome.REPLAYED}
 _WAIT_S = 5.0
 _STATES = {
@@ -32,15 +33,17 @@ _STATES = {
 
 
 class Name(NamedTuple):
-    """The OpenLineage name of a dataset."""
+    """A dataset's namespace and name in OpenLineage."""
 
     namespace: str
     name: str
 
 
 def source_of(config: JobConfig) -> Callable[[str], Name]:
-    """Return a function that names what a dataset is read from: the source's location, if it has one, and the table;
-    otherwise its type, and the table or the dataset's name."""
+    """Return a function from a dataset's URN to the name of its source.
+
+    The name consists of the source's location and table. A source without a location is named by its type.
+    """
     source = config.source
 
     def named(urn: str) -> Name:
@@ -55,8 +58,10 @@ def source_of(config: JobConfig) -> Callable[[str], Name]:
 
 
 def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
-    """Return a function that names what a dataset is published to in each branch: of files the file system and folder,
-    of other sinks the type and location."""
+    """Return a function from a dataset's URN to the names of its targets, one for each branch.
+
+    Files are named by file system and folder, targets of other sinks by type and location.
+    """
     output, branches = config.paths.output, config.task_flow().branches
     kinds = [settings.type for settings in config.sink_sections().values()]
 
@@ -74,14 +79,14 @@ def targets_of(config: JobConfig) -> Callable[[str], list[Name]]:
 
 
 class Lineage:
-    """Sends an event when a run begins, and one when it has ended.
+    """Sends an event when a run begins, and one after it has ended.
 
     Args:
-        store: the job's.
-        config: the job.
-        namespace: of the job.
-        url: of an OpenLineage server.
-        file: that events are appended to, one a line, if there is no URL.
+        store: the job's store.
+        config: the job's configuration.
+        namespace: OpenLineage namespace of the job.
+        url: URL of an OpenLineage server.
+        file: file that receives events as JSON lines, if there is no URL.
 
     Raises:
         ConfigurationError: if OpenLineage's client is not installed.
@@ -154,7 +159,7 @@ class Lineage:
         )
 
     def _rows(self, run_id: str) -> list[TableRow]:
-        """Return what was published, as far as the run has recorded it."""
+        """Return the published datasets that the run has recorded, at most `MOST_DATASETS`."""
         published: dict[str, TableRow] = {}
         try:
             for rows in read_run_table(self._store.fs, self._store.roots.store, run_id):
@@ -176,6 +181,6 @@ def _library() -> tuple[Any, Any, Any, Any]:
             "lineage needs OpenLineage's client",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo="pip install 'distcommit[openlineage]'",
+            todo=f"run `{install_command('openlineage')}`",
         ) from error
     return event_v2, facet_v2, OpenLineageClient, ((HttpTransport, HttpConfig), (FileTransport, FileConfig))

@@ -1,4 +1,4 @@
-"""The driver's log of a run in JSON, one object a line, with the ids of job and run."""
+"""The driver's log of a run: JSON lines with the job's name and the run's id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"messag
 
 
 class _Level:
-    """The logger's level, which is INFO while a run needs it."""
+    """Keeps a logger at level INFO while at least one run needs it."""
 
     def __init__(self) -> None:
         self._lock, self._runs, self._before = threading.Lock(), 0, logging.NOTSET
@@ -42,7 +42,7 @@ _LEVEL = _Level()
 
 
 class JsonLog(logging.Handler):
-    """Appends the product's log records from level INFO on, and the run's events, to a file."""
+    """Appends log records of level INFO and above, and the run's events, to a file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(logging.INFO)
@@ -91,7 +91,6 @@ class JsonLog(logging.Handler):
 
 @contextmanager
 def logged(path: str) -> Iterator[JsonLog]:
-    """Log to the file within the block."""
     handler, logger = JsonLog(path), logging.getLogger("distcommit")
     with _LEVEL.at_info(logger):
         logger.addHandler(handler)

@@ -1,4 +1,4 @@
-"""Prometheus metrics: gauges of each job's newest run, and counters of all runs of a process."""
+"""Prometheus metrics: gauges of each job's newest run, and counters over all runs of a process."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from distcommit.core.records.freshness import BEHIND
 from distcommit.core.records.reasons import Reason
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.installation import install_command
 from distcommit.engine.events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_NAMED = 100
-"""Datasets with their own series, at most: those that were not published, and those that are behind."""
+"""Maximum number of datasets with their own series: unpublished ones, and ones that are behind their source."""
 _TEXT = 200
 _SUCCEEDED = "distcommit_last_success_timestamp_seconds"
 _COUNTED = {
@@ -48,17 +49,16 @@ _COUNTED = {
 
 
 def label(text: object) -> str:
-    """Return text for a label's value, with control characters escaped. The format's own escapes are left to its
-    writer."""
+    """Return text as the value of a label, with control characters escaped."""
     return printable(f"{text}"[:_TEXT])
 
 
 class Metrics:
-    """Metrics of one process.
+    """The metrics of one process.
 
     Args:
-        registry: where they are registered.
-        totals: whether there are counters of all runs beside the gauges of the newest.
+        registry: the Prometheus registry.
+        totals: whether to add counters over all runs.
 
     Raises:
         ConfigurationError: if Prometheus's client is not installed.
@@ -106,12 +106,12 @@ class Metrics:
         )
 
     def observer(self) -> RunMetrics:
-        """Return the observer of one run."""
+        """Return an observer for one run."""
         return RunMetrics(self)
 
 
 class RunMetrics:
-    """Sets metrics by the events of one run."""
+    """Observer that sets the metrics of one run."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics, self._job, self._began_ms = metrics, "", 0
@@ -171,14 +171,16 @@ def _first(*parts: Iterable[Reason]) -> list[Reason]:
 
 
 class MetricsFile:
-    """Writes the metrics of a run to a file at its end. The file is replaced atomically. The time of the last success
-    is carried over from the old file; 0 if no run has succeeded.
+    """Observer that writes the run's metrics to a file when the run ends.
+
+    The file is replaced atomically. The time of the last successful run is copied from the old file; 0 if there is
+    none.
 
     Args:
-        path: of the file.
+        path: the file, in Prometheus's text format.
 
     Raises:
-        ConfigurationError: as `Metrics`.
+        ConfigurationError: if Prometheus's client is not installed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -199,7 +201,7 @@ class MetricsFile:
                 logger.warning("the run's metrics can't be written: %s", error)
 
     def _succeeded_s(self) -> float:
-        """Return the time of the last success in the old file."""
+        """Return the time of the last successful run from the old file, in seconds since 1970."""
         from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - an extra
 
         try:
@@ -212,7 +214,7 @@ class MetricsFile:
 
 
 def require_client() -> Any:
-    """Return Prometheus's client. Raises ConfigurationError if it is not installed."""
+    """Return the module of Prometheus's client. Raises ConfigurationError if it is not installed."""
     try:
         import prometheus_client  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -220,6 +222,6 @@ def require_client() -> Any:
             "metrics need Prometheus's client",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo="pip install 'distcommit[prometheus]'",
+            todo=f"run `{install_command('prometheus')}`",
         ) from error
     return prometheus_client

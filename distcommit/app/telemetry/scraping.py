@@ -1,4 +1,4 @@
-"""The endpoint of a service that Prometheus scrapes."""
+"""The HTTP endpoint of a service for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from distcommit.core.errors import ConfigurationError
 
 
 class ServiceMetrics:
-    """Metrics of a service: of its runs and its events."""
+    """Metrics of a service's runs and events."""
 
     def __init__(self) -> None:
         client = require_client()
@@ -27,7 +27,7 @@ class ServiceMetrics:
         client.ProcessCollector(registry=self.registry)
 
     def counting(self, report: EventSink) -> EventSink:
-        """Return a function that counts events and passes them on."""
+        """Return a function that counts each event and passes it to `report`."""
 
         def count(event: ServiceEvent) -> None:
             self._events.labels(label(event.job), label(event.event)).inc()
@@ -38,7 +38,7 @@ class ServiceMetrics:
 
 @contextmanager
 def scraped(at: tuple[str, int] | None) -> Iterator[ServiceMetrics | None]:
-    """Serve metrics at this address and port within the block; None if no address is given.
+    """Serve metrics over HTTP until the block ends. Without an address, yield None.
 
     Raises:
         ConfigurationError: if the address can't be bound, or Prometheus's client is not installed.

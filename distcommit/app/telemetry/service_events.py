@@ -8,16 +8,16 @@ import msgspec
 
 
 class ServiceEvent(msgspec.Struct, frozen=True):
-    """An event of a service."""
+    """An event of a service, such as the end of a run."""
 
     at_ms: int
     job: str
-    """The name of the job's file; empty if it is about all."""
+    """Name of the job file; empty if the event concerns all jobs."""
     event: str
-    """In a word."""
+    """Type of the event in one word."""
     text: str = ""
     epoch: int = 0
-    """Of the run that it is about, or 0."""
+    """Epoch of the run that the event concerns; 0 if there is none."""
 
 
 EventSink = Callable[[ServiceEvent], None]

@@ -1,7 +1,7 @@
 """A run as an OpenTelemetry trace: the driver's phases, their tasks, and the reads and commits of each task.
 
-The trace is made at the run's end from its events and the recorded times of its tasks. Executors do not need
-OpenTelemetry.
+The trace is created after the run, from its events and from times that its tasks recorded in the store. Executors do
+not need OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from distcommit.app.inspection.recorded_runs import read_run
 from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.support.installation import install_command
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
 from distcommit.stores.history.attempts import Attempt
@@ -23,20 +24,19 @@ from distcommit.stores.state.job_store import JobStore
 logger = logging.getLogger(__name__)
 
 MOST_SPANS = 1_500
-"""Spans of a trace, at most: all phases, the busiest tasks, and of these the longest reads and commits."""
+"""Maximum number of spans in a trace: all phases, the busiest tasks, and their longest reads and commits."""
 _MOST_TASKS = 200
 _EXPORT_S = 10
 _NS = 1_000_000
-"""In a millisecond."""
+"""Nanoseconds in a millisecond."""
 
 
 class Traces:
-    """Collects the events of a run, and makes a trace of it.
+    """Observer that collects the events of a run, and sends a trace at the end.
 
     Args:
-        store: the job's.
-        url: where an OpenTelemetry collector accepts traces by OTLP over HTTP, such as
-            `http://collector:4318/v1/traces`.
+        store: the job's store.
+        url: OTLP endpoint of an OpenTelemetry collector, such as `http://collector:4318/v1/traces`.
 
     Raises:
         ConfigurationError: if OpenTelemetry is not installed.
@@ -61,7 +61,7 @@ class Traces:
                 self._ended = event
 
     def close(self) -> None:
-        """Send the trace of an ended run. A failure is only logged."""
+        """Send the trace of the ended run. A failure is only logged."""
         if self._began is None or self._ended is None:
             return
         try:
@@ -127,7 +127,7 @@ class Traces:
         provider.shutdown()
 
     def _task_timelines(self, began: RunBegan) -> Sequence[TaskTimeline]:
-        """Return the busiest tasks with readable records."""
+        """Return the recorded times of the busiest tasks."""
         attempts: list[Attempt] = []
         tasks: list[TaskRows] = []
         try:
@@ -144,7 +144,7 @@ def _longest(timeline: TaskTimeline, most: int) -> Iterable[tuple[str, int, int]
 
 
 class _Sdk:
-    """The parts of OpenTelemetry's SDK that are used."""
+    """The classes of OpenTelemetry's SDK."""
 
     def __init__(self) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
@@ -166,5 +166,5 @@ def _library() -> tuple[Any, Any]:
             "traces need OpenTelemetry",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo="pip install 'distcommit[opentelemetry]'",
+            todo=f"run `{install_command('opentelemetry')}`",
         ) from error

@@ -124,7 +124,7 @@ def set_watermark(
 
 
 def show_datasets(terminal: Terminal, job: Job, urns: Collection[str]) -> None:
-    """Show the status of the job with these datasets only."""
+    """Show the status of the given datasets only."""
     status = job.status()
     result = msgspec.structs.replace(status, datasets=[row for row in status.datasets if row.dataset in set(urns)])
     terminal.show(result, status_view)

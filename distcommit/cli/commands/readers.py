@@ -16,13 +16,13 @@ from distcommit.core.records.job_records import CutPhase
 
 
 class FilesResult(msgspec.Struct, frozen=True):
-    """The files of datasets at one snapshot.
+    """The files of datasets in one snapshot.
 
     Attributes:
-        epoch: epoch of the run that the snapshot is of.
-        phase: 1 if it is of the run's beginning, 2 if of its end.
-        time_ms: when it was recorded, in milliseconds since 1970.
-        exactly_once: whether each record is in the files once; see `Cut`.
+        epoch: epoch of the run that wrote the snapshot.
+        phase: 1 if the run wrote it at its beginning, 2 if at its end.
+        time_ms: time of the snapshot in milliseconds since 1970.
+        exactly_once: whether each record is in exactly one of the files.
         files: paths by dataset URN.
     """
 
@@ -62,7 +62,7 @@ def files(
 
 
 def _no_files_reason(result: FilesResult, job: Job, *, is_newest: bool) -> str:
-    """Return why no file is listed, with a remedy."""
+    """Return why the snapshot has no files, with a remedy."""
     if is_newest and result.phase == CutPhase.BEGAN and not result.files:
         return (
             f"no complete snapshot exists yet: the newest one is of the beginning of epoch {result.epoch}. Wait for the"

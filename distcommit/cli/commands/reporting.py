@@ -17,18 +17,19 @@ from distcommit.app.inspection.reports.run_report import RunReport
 from distcommit.app.job import Job
 from distcommit.cli.options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.storage_errors import storage_error
 
 
 class ReportResult(msgspec.Struct, frozen=True):
-    """A page of a run.
+    """A written report.
 
     Attributes:
-        report: path of the page.
+        report: path of the HTML page.
         epoch: epoch of the run.
         status: status of the run.
-        datasets: how many datasets the page lists.
-        datasets_omitted: how many more it counts only.
+        datasets: number of datasets that the page lists.
+        datasets_omitted: number of datasets that the page only counts.
         size_bytes: size of the page.
     """
 
@@ -41,7 +42,7 @@ class ReportResult(msgspec.Struct, frozen=True):
 
 
 class UiResult(msgspec.Struct, frozen=True):
-    """Address of the served pages."""
+    """The URL at which the pages are served."""
 
     url: str
 
@@ -64,6 +65,10 @@ def report(
     """
     from distcommit.cli.web.html_pages import report_page  # noqa: PLC0415 - other commands need no templates
 
+    if output.is_dir() or not output.parent.is_dir():
+        raise ConfigurationError(
+            "--output must name a file in an existing folder", id="ARGUMENT_INVALID", found=str(output)
+        )
     run = job.report(epoch, lag=lag)
     data = report_page(run).encode()
     _write(output, data)
@@ -99,7 +104,7 @@ def ui(
 
 
 def _write(output: Path, data: bytes) -> None:
-    """Write a file atomically: an existing page stays until the new one is complete."""
+    """Replace a file atomically."""
     unfinished = output.with_name(f".{output.name}-{uuid.uuid4().hex}")
     try:
         unfinished.write_bytes(data)

@@ -54,7 +54,7 @@ def run(terminal: Terminal, job: Job) -> int:
 
 
 def _rejected(job: Job, result: RunResult | PreviewResult) -> RenderableType | None:
-    """Describe the rejected records of a run and their folder; None if all were accepted."""
+    """Return the counts of rejected records and the folder of their files; None if no record was rejected."""
     if not isinstance(result, RunResult) or not result.totals.records_rejected:
         return None
     rows = job.datasets(Query(sort=SortBy.REJECTED, max_rows=REJECTED_SHOWN, read=True)).datasets
@@ -71,10 +71,10 @@ def exit_code_of(result: RunResult) -> int:
 
 
 class RecoverPlan(ReplayPlan, frozen=True):
-    """What `recover` would do.
+    """The plan of `recover --dry-run`.
 
     Attributes:
-        sweep: the files that it would delete; None if it recovers one dataset only.
+        sweep: orphaned files to delete; None if only one dataset is recovered.
     """
 
     sweep: SweepResult | None = None

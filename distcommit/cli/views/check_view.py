@@ -50,8 +50,9 @@ def problems_view(problems: Sequence[CheckProblem]) -> RenderableType | None:
     blocks: list[RenderableType] = []
     for problem in problems:
         line = f":{problem.line}" if problem.line else ""
-        subject = "" if problem.text.startswith(problem.setting) else f"  {problem.setting}"
-        blocks.append(Text.assemble((f"{problem.file}{line}", "bold"), subject if problem.setting else problem.check))
+        subject = problem.setting or problem.check
+        named = "" if problem.text.startswith(subject) else f"  {subject}"
+        blocks.append(Text.assemble((f"{problem.file}{line}", "bold"), named))
         blocks.append(Padding(Text(problem.text, overflow="fold"), (0, 0, 0, 2)))
         if problem.remedy:
             blocks.append(Padding(Text(f"To do: {problem.remedy}", overflow="fold"), (0, 0, 0, 2)))

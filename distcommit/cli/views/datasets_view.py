@@ -32,7 +32,7 @@ _STEPS = {"DONE": "green", "PENDING": "yellow", "LOST": "red", "UNKNOWN": "red"}
 
 
 def datasets_view(result: DatasetsResult) -> RenderableType:
-    """Show datasets, with a column for each known value."""
+    """Show datasets in a table. A column without any value is left out."""
     rows = result.datasets
     has_lag = any(row.lag_records is not None or row.lag_problem for row in rows)
     read = result.last_epoch > 0
@@ -118,7 +118,7 @@ def steps_view(result: StepsResult) -> RenderableType:
 
 
 def replay_plan_view(result: ReplayPlan) -> RenderableType:
-    """Show what a replay would do with each sequence, those not simply closed first."""
+    """Show the effect of a replay on each open sequence. Sequences that would not be closed come first."""
     table = ExplainedTable("dataset", ">epoch", "what", ">executes", ">found done", ">records", explained="why")
     rows = sorted(result.rows, key=lambda row: (row.outcome == "closes", row.dataset))
     for row in rows[:LISTED]:
@@ -137,7 +137,7 @@ def replay_plan_view(result: ReplayPlan) -> RenderableType:
 
 
 def release_plan_view(result: ReleasePlan) -> RenderableType:
-    """Show what a release would do with each dataset, those left alone first."""
+    """Show the effect of a release on each dataset. Datasets that it would not change come first."""
     table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.release} does")
     rows = sorted(result.rows, key=lambda row: (row.changes_dataset, row.dataset))
     for row in rows[:LISTED]:

@@ -46,11 +46,11 @@ def _part(part: FlowPart, before: Sequence[FlowColumn] | None) -> RenderableType
 
 
 def shown_columns(part: FlowPart, before: Sequence[FlowColumn] | None) -> list[str]:
-    """Return how a source or a converter changes the columns; nothing for other constructs.
+    """Return how a source or a converter changes the columns; empty for other constructs.
 
     Args:
         part: the construct.
-        before: the columns before it; None if unknown or none.
+        before: the columns of its input; None if unknown.
     """
     if part.kind not in ("source", "converter"):
         return []

@@ -26,6 +26,7 @@ from distcommit.cli.views.view_parts import (
     listing,
     new_table,
     page,
+    reasons_table,
     seconds_spent,
     should_be_none,
 )
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from distcommit.app.preview import PreviewResult, ShownTable
 
 REJECTED_SHOWN = 5
-"""Datasets that are named with their rejected records."""
+"""Maximum number of datasets that are named with their rejected records."""
 _SHOWN = 300
-"""Characters shown of one log record; --json has all."""
+"""Maximum characters of one log record in the table; --json has all."""
 
 
 def run_view(result: RunResult) -> RenderableType:
@@ -80,17 +81,17 @@ def run_view(result: RunResult) -> RenderableType:
         **_notes(result.notes),
         "seconds": seconds_spent(result.seconds),
     }
-    return page(verdict, fact_table(facts), flow_table(totals.flow), _reasons(result.reasons))
+    return page(verdict, fact_table(facts), flow_table(totals.flow), reasons_table(result.reasons))
 
 
 def rejected_view(records: int, by_dataset: Mapping[str, int], folder: str, command: str) -> RenderableType:
-    """Show how many records a run has rejected, of which datasets, and where they are.
+    """Show how many records a run has rejected, of which datasets, and the folder that has them.
 
     Args:
-        records: their number.
-        by_dataset: the numbers of the first datasets.
-        folder: the folder of their files.
-        command: the command that processes them again.
+        records: number of rejected records.
+        by_dataset: numbers of the first datasets.
+        folder: folder of the error files.
+        command: command that processes the records again.
     """
     named = [f"{dataset} ({count:,})" for dataset, count in by_dataset.items() if count]
     of = f" of {', '.join(named)}{', ...' if len(named) == REJECTED_SHOWN else ''}" if named else ""
@@ -114,7 +115,7 @@ def recover_view(result: RecoverResult) -> RenderableType:
         "replayed": _replayed(totals),
         "orphaned": f"{totals.files_swept:,} staged files deleted",
     }
-    return page(verdict, fact_table(facts), _reasons(result.reasons))
+    return page(verdict, fact_table(facts), reasons_table(result.reasons))
 
 
 def rebucket_view(result: RebucketResult) -> RenderableType:
@@ -151,7 +152,7 @@ def log_view(result: LogResult) -> RenderableType:
 
 
 def import_view(result: ImportResult) -> RenderableType:
-    """Show each dataset whose watermark was set or kept, and the positions left out."""
+    """Show each dataset whose watermark was set or kept, and the unused positions."""
     listed = [row for row in result.rows if row.action != "same"]
     table = new_table("dataset", ">watermark", ">next offset there", "action")
     for row in listed[:LISTED]:
@@ -176,7 +177,7 @@ def import_view(result: ImportResult) -> RenderableType:
 
 
 def compare_view(result: CompareResult) -> RenderableType:
-    """Show the verdict, and the partitions that differ or have different positions."""
+    """Show the verdict, and the partitions whose positions or records differ."""
     summary = (
         "the same offsets are published, up to the lower position" if result.is_by_files else "the positions are equal"
     )
@@ -263,7 +264,7 @@ def demo_view(result: DemoResult) -> RenderableType:
 
 
 def convert_view(result: ConvertResult) -> RenderableType:
-    """Show each property with its setting, then those not converted, with the reason."""
+    """Show each converted property with its setting, then the others with the reason."""
     table = new_table("where", "property", "setting")
     for row in result.translated:
         table.add_row(Text(row.location), Text(row.name), Text(row.setting + (f" ({row.note})" if row.note else "")))
@@ -338,34 +339,15 @@ def _replayed(totals: RunCounts) -> str:
 
 
 def _notes(notes: Reasons) -> dict[str, str]:
-    """Return notes on datasets that are in order, by kind: how many, which, and why."""
-    by_kind: dict[str, dict[str, list[str]]] = {}
-    for note in notes:
-        by_kind.setdefault(note.kind, {}).setdefault(note.text, []).append(note.subject)
-    more = f"; and {notes.omitted_count:,} more" if notes.omitted_count else ""
-    return {
-        escape(kind): "; ".join(
-            escape(f"{len(names):,} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {text}")
-            for text, names in by_text.items()
+    """Return notes on committed datasets by kind: the number of datasets, the first names and the text."""
+    by_kind: dict[str, list[str]] = {}
+    for cause in notes.causes():
+        count, first = len(cause.subjects), ", ".join(cause.subjects[:3])
+        by_kind.setdefault(escape(cause.kind), []).append(
+            escape(f"{count:,} ({first}{', ...' if count > 3 else ''}): {cause.text}")
         )
-        + more
-        for kind, by_text in by_kind.items()
-    }
-
-
-def _reasons(reasons: Reasons) -> RenderableType | None:
-    """Show why datasets failed, grouped by reason."""
-    if not reasons.entries:
-        return None
-    subjects: dict[tuple[str, str], list[str]] = {}
-    for reason in reasons:
-        subjects.setdefault((reason.kind, " ".join(reason.text.split())), []).append(reason.subject)
-    table = ExplainedTable("dataset", "kind", explained="reason")
-    for (kind, text), names in list(subjects.items())[:LISTED]:
-        and_others = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        table.add_row(names[0] + and_others, kind, reason=text)
-    more = reasons.omitted_count + max(0, len(subjects) - LISTED)
-    return Group(table, and_more(more, "reasons (--json has up to 100)")) if more else table
+    more = f"; and {notes.omitted_count:,} more" if notes.omitted_count else ""
+    return {kind: "; ".join(texts) + more for kind, texts in by_kind.items()}
 
 
 def _positions(positions: Mapping[str, Position]) -> Text:

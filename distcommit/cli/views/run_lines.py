@@ -21,7 +21,7 @@ _STYLES = {RunOutcome.SUCCEEDED: "green", RunOutcome.FAILED: "red"}
 
 
 def last_run(result: StatusResult) -> dict[str, str]:
-    """Return the newest run, and how it ended."""
+    """Return the newest run and its end, as facts for a table."""
     if not result.epoch:
         return {"last run": "none yet"}
     run = f"{escape(result.run_id)}, epoch {result.epoch}"
@@ -41,7 +41,7 @@ def _missing_record_reason(result: StatusResult) -> str:
 
 
 def flow_table(flow: FlowCounts) -> RenderableType | None:
-    """Show what each construct and checker of a run counted; None if there is none."""
+    """Show the counts of each construct and checker in a run; None without constructs."""
     if not flow:
         return None
     counted = (">records", ">rejected", ">filtered", ">noted", ">seconds", ">records/s")
@@ -85,7 +85,7 @@ def _largest(cause: DeferredCause) -> str:
 
 
 def positions_lost(positions: int) -> dict[str, str]:
-    """Return the count of lost positions, if there are any."""
+    """Return the number of lost positions as a fact for a table; empty if it is 0."""
     if not positions:
         return {}
     return {"lost": f"[bold red]{positions:,}[/] positions that the source had deleted, or that were skipped with them"}

@@ -19,9 +19,9 @@ from distcommit.cli.views.view_parts import (
     bad_verdict,
     fact_table,
     good_verdict,
-    listing,
     new_table,
     page,
+    reasons_table,
     short,
 )
 
@@ -65,7 +65,7 @@ def _in_a_row(runs: int) -> str:
 
 
 def cancel_view(result: CancelResult) -> RenderableType:
-    """Show the runs that were asked to end."""
+    """Show the runs that were requested to end."""
     if not result.runs and result.ended:
         verdict = good_verdict("nothing to cancel", "no run of the job is alive")
     elif result.ended:
@@ -111,13 +111,10 @@ def recorded_run_view(result: RecordedRun) -> RenderableType:
         cells = _dataset(run_dataset_row)
         table.add_row(*cells[: 4 + len(columns)], reason=_reason(run_dataset_row))
     more = len(result.datasets) - LISTED
-    reasons = (
-        [f"{r.subject}: {r.kind}: {r.text}" for r in record.reasons.entries] if record and not result.datasets else []
-    )
     return page(
         table if result.datasets else None,
         and_more(more, "datasets (--json has them all)") if more > 0 else None,
-        listing("reasons", reasons),
+        reasons_table(record.reasons) if record and not result.datasets else None,
         listing("notes", [f"{note.subject}: {note.kind}: {note.text}" for note in record.notes] if record else []),
         fact_table(
             facts | ({"datasets": escape(result.missing_datasets_reason)} if result.missing_datasets_reason else {})

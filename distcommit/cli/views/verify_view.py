@@ -30,7 +30,7 @@ def verify_view(result: VerifyResult) -> RenderableType:
 
 
 def sweep_view(result: SweepResult) -> RenderableType:
-    """Show the counts of files that would be deleted, and the first files."""
+    """Show how many orphaned files would be deleted, and the first of them."""
     facts = {
         **{escape(subject): f"{count:,}" for subject, count in result.counts.items()},
         **({"attempts at targets": f"{result.at_targets:,}"} if result.at_targets else {}),
@@ -43,7 +43,7 @@ def sweep_view(result: SweepResult) -> RenderableType:
 
 
 def repair_view(result: RepairResult) -> RenderableType:
-    """Show the verdict, each problem, those that are left with their commands, and violations of the store's rules."""
+    """Show the verdict, the problems, and the commands for problems that remain."""
     repaired = [row for row in result.rows if row.outcome]
     if result.is_well:
         verdict = good_verdict(

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distcommit.core.errors import shortened_cause
+from distcommit.core.records.reasons import Reasons, cause_key
 
 DATASET_STYLES = {
     "idle": "green",
@@ -31,6 +32,8 @@ _FIRST, _READS_WELL, _ROOM = 16, 30, 40
 """Widths in an explained table: the first column's minimum; the width that suffices for the first column; the minimum
 of the explanations beside the columns."""
 _SAID = 160
+_LONG = 80
+"""Characters of an explanation from which on several rows share it."""
 
 
 def page(*blocks: RenderableType | None) -> Group:
@@ -85,10 +88,14 @@ class ExplainedTable:
     def __init__(self, *columns: str, explained: str = "") -> None:
         self._columns, self._explained = columns, explained
         self._rows: list[tuple[tuple[Text, ...], str]] = []
+        self._first_of: dict[str, str] = {}
 
     def add_row(self, *cells: Text | str, reason: str = "") -> None:
-        """Add a row with its explanation."""
-        self._rows.append((tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells), reason))
+        """Add a row with its explanation. A long explanation of several rows is shown once."""
+        texts = tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells)
+        name = texts[0].plain
+        first = self._first_of.setdefault(cause_key(reason, name), name) if len(reason) > _LONG else name
+        self._rows.append((texts, reason if first == name else f"the same cause as {first}"))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths = [
@@ -133,6 +140,18 @@ class ExplainedTable:
         for column, width in zip(table.columns, widths, strict=False):
             column.width = width
         return table
+
+
+def reasons_table(reasons: Reasons) -> RenderableType | None:
+    """Show why parts of a run were not completed, one row for each cause; None if all were."""
+    if not reasons.entries:
+        return None
+    causes = reasons.causes()
+    table = ExplainedTable("dataset", "kind", explained="reason")
+    for cause in causes[:LISTED]:
+        table.add_row(cause.names, cause.kind, reason=cause.text)
+    left_out = reasons.omitted_count + sum(len(cause.subjects) for cause in causes[LISTED:])
+    return Group(table, and_more(left_out, "reasons (--json has up to 100)")) if left_out else table
 
 
 def short(text: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.support.installation import install_command
 from distcommit.schemas.columns import UNKNOWN, Columns, find_column
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class SqlExpressions:
                 "SQL expressions need DuckDB, which is not installed",
                 id="PACKAGE_MISSING",
                 found=str(error),
-                todo="pip install 'distcommit[sql]', for the executors too",
+                todo=f"run `{install_command('sql')}` on the driver and on all executors",
             ) from error
         connection = duckdb.connect(":memory:", config={"threads": 1})
         for setting in _LOCKED:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.support.installation import install_command
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
 from distcommit.fs.response_limit import ResponseTimeError, call_within
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
@@ -164,9 +165,8 @@ class Registry:
             raise ConfigurationError(
                 "the schema registry's client is not installed",
                 id="PACKAGE_MISSING",
-                expected="distcommit[registry], on the driver's machine and on each executor's",
                 found=str(error),
-                todo="pip install 'distcommit[registry]'",
+                todo=f"run `{install_command('registry')}` on the driver and on all executors",
             ) from error
         client = self._settings.client
         supplied = {key: with_secret_files(value) if isinstance(value, str) else value for key, value in client.items()}

@@ -29,6 +29,7 @@ from requests.adapters import HTTPAdapter
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.core.support.installation import pip_install
 from distcommit.fs.hadoop.hdfs import hdfs_error
 
 _TIMEOUT_S = 120
@@ -165,7 +166,7 @@ def _connect(url: str) -> Client:
             "WebHDFS with Kerberos needs another package",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo="pip install 'hdfs[kerberos]' on the driver and the executors",
+            todo=f"run `{pip_install('hdfs[kerberos]')}` on the driver and on all executors",
         ) from error
     return KerberosClient(url, timeout=_TIMEOUT_S, session=session)
 

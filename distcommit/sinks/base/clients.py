@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import SinkCommitter
+from distcommit.core.support.installation import install_command
 
 
 class Connection(Protocol):
@@ -30,7 +31,7 @@ def needing_client(sink: str) -> Iterator[None]:
             f"the client of the sink {sink} is not installed",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo=f"run pip install 'distcommit[{sink}]' on the driver and on all executors",
+            todo=f"run `{install_command(sink)}` on the driver and on all executors",
         ) from error
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.installation import install_command
 
 if TYPE_CHECKING:
     from distcommit.fs.object_stores.s3_requests import S3Requests
@@ -32,7 +33,7 @@ def _requests_to(
             "the client of S3, which tables' data files there need, is not installed",
             id="PACKAGE_MISSING",
             found=str(error),
-            todo=f"run pip install 'distcommit[{extra},s3]' on the driver and on all executors",
+            todo=f"run `{install_command(extra, 's3')}` on the driver and on all executors",
         ) from error
     return S3Requests(bucket, options)
 

@@ -16,6 +16,7 @@ from distcommit.core.interfaces.source import DatasetProblem, SourceSettings, So
 from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.installation import install_command
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, raise_all, rule
 from distcommit.core.support.setting_values import repeated, urn_errors
 from distcommit.core.watermark import Position
@@ -233,7 +234,7 @@ class RestSource(SettingsModel, SourceSettings):
                 "the REST source needs requests",
                 id="PACKAGE_MISSING",
                 found=str(error),
-                todo="pip install 'distcommit[rest]', also where the executors run",
+                todo=f"run `{install_command('rest')}` on the driver and on all executors",
             ) from error
         headers = {name: with_secret_files(value.get_secret_value()) for name, value in self.headers.items()}
         password = with_secret_files(self.password.get_secret_value())

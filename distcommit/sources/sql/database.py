@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError, SQLAlchemyError
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, SourceError, TransientError, plain_text
+from distcommit.core.support.installation import install_command
 from distcommit.fs.database_tls import CONNECT_TIMEOUT_S, LIBPQ_TIME_LIMITS, Tls, mysql_arguments, postgresql_arguments
 
 __all__ = ["Database"]
@@ -120,7 +121,7 @@ class Database:
                 "the database's driver is missing",
                 id="PACKAGE_MISSING",
                 found=str(error),
-                todo="pip install 'distcommit[sql-source]', also where the executors run",
+                todo=f"run `{install_command('sql-source')}` on the driver and on all executors",
             ) from error
         if settings := _settings(self.dialect):
             sa.event.listen(engine, "connect", lambda connection, _record: _settle(connection, settings))

@@ -16,6 +16,7 @@ from distcommit.core.interfaces.source import Planned, SourceSettings, SourceSta
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.support.installation import install_command
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, errors_of, rule
 from distcommit.core.support.setting_values import check_distinct, check_patterns
 from distcommit.core.watermark import Position
@@ -300,6 +301,6 @@ class SqlSource(SettingsModel, SourceSettings):
                 "the SQL source needs SQLAlchemy",
                 id="PACKAGE_MISSING",
                 found=str(error),
-                todo="pip install 'distcommit[sql-source]', also where the executors run",
+                todo=f"run `{install_command('sql-source')}` on the driver and on all executors",
             ) from error
         return Database(self.url, with_secret_files(self.password.get_secret_value()), self.tls)

@@ -15,6 +15,7 @@ from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.installation import install_command
 from distcommit.schemas.column_types import stored_type
 from distcommit.schemas.limits import UnusableSchemaError
 
@@ -60,9 +61,8 @@ class JsonSchemaConverter(RegistryConverter, ignored_types=(cached_property,), p
             raise ConfigurationError(
                 "the reader of JSON schemas is not installed",
                 id="PACKAGE_MISSING",
-                expected="distcommit[registry], on the driver's machine and on each executor's",
                 found=str(error),
-                todo="pip install 'distcommit[registry]'",
+                todo=f"run `{install_command('registry')}` on the driver and on all executors",
             ) from error
         schema, required = columns_of(writer)
         if reader is not None and reader.schema_id != writer.schema_id:

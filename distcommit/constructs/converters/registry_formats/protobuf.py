@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoder, RegistryConverter
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.installation import install_command
 
 
 class ProtobufConverter(RegistryConverter, ignored_types=(cached_property,), populate_by_name=True):
@@ -35,8 +36,7 @@ class ProtobufConverter(RegistryConverter, ignored_types=(cached_property,), pop
             raise ConfigurationError(
                 "the reader of Protobuf is not installed",
                 id="PACKAGE_MISSING",
-                expected="distcommit[registry], on the driver's machine and on each executor's",
                 found=str(error),
-                todo="pip install 'distcommit[registry]'",
+                todo=f"run `{install_command('registry')}` on the driver and on all executors",
             ) from error
         return schema_of(writer, reader)

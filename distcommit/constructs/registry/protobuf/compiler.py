@@ -23,6 +23,7 @@ from distcommit.constructs.registry.protobuf import protoc_child
 from distcommit.constructs.registry.protobuf.protoc_child import KNOWN_FILE
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.child_programs import program_text
+from distcommit.core.support.installation import install_command
 from distcommit.schemas.limits import SchemaTooLargeError, UnusableSchemaError
 
 COMPILE_S = 60
@@ -49,9 +50,8 @@ def compile_texts(
         raise ConfigurationError(
             "the compiler of Protobuf schemas is not installed",
             id="PACKAGE_MISSING",
-            expected="distcommit[registry], on the driver's machine and on each executor's",
             found="no grpcio-tools",
-            todo="pip install 'distcommit[registry]'",
+            todo=f"run `{install_command('registry')}` on the driver and on all executors",
         )
     with tempfile.TemporaryDirectory(prefix="distcommit-proto-") as folder:
         Path(folder, KNOWN_FILE).write_bytes(existing.SerializeToString())

@@ -58,7 +58,7 @@ def test_run_result_with_reasons_fits_80_columns() -> None:
         "2 committed, 0 unchanged, 1 failed",
         "1,234",
         "some.topic",
-        "a.topic and 1 more",
+        "a.topic, b.topic",
         "total 3.5",
         "and 3 reasons",
     ):

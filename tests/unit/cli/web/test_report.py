@@ -188,9 +188,13 @@ def test_report_of_an_unknown_run_ends_with_exit_code_2_and_writes_no_page(job_f
 
 
 def test_report_that_cannot_be_written_is_an_error(job_file: Path, tmp_path: Path) -> None:
-    result = invoke("report", job_file, "-o", tmp_path / "no" / "such" / "report.html")
+    result = invoke("report", job_file, "-o", "/proc/report.html")
     assert result.exit_code not in (0, 2)
     assert "the report can't be written" in result.stderr
+    for path in (tmp_path, tmp_path / "no" / "such" / "report.html"):
+        result = invoke("report", job_file, "-o", path)
+        assert result.exit_code == 2
+        assert "--output must name a file in an existing folder" in result.stderr
 
 
 def test_indistinguishable_spans_are_drawn_as_one_box() -> None:
