@@ -61,7 +61,7 @@ def test_killed_jvm_is_one_error_and_the_next_run_publishes_each_record_once(
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         try:
             assert run.stderr is not None
-            lines = []
+            lines: list[str] = []
             while not lines or "recover" not in lines[-1]:
                 lines.append(run.stderr.readline())
                 assert lines[-1], "".join(lines)

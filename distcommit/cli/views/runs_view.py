@@ -19,6 +19,7 @@ from distcommit.cli.views.view_parts import (
     bad_verdict,
     fact_table,
     good_verdict,
+    listing,
     new_table,
     page,
     reasons_table,
