@@ -49,6 +49,7 @@ from distcommit.sources.kafka.plan import (
     unreadable,
 )
 from distcommit.sources.kafka.position_problems import is_number, position_problems
+from distcommit.sources.missing_datasets import require_listed
 from distcommit.sources.plan_error import PlanError
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ _ANOTHER_CLUSTER = (
     " (paths), and begin at source.start or import positions of that cluster (distcommit migrate import-watermarks"
     " JOB.yaml --from POSITIONS.csv, or --kafka-group NAME)."
 )
+_OR_DESCRIBE = ", or grant this user DESCRIBE on them"
 _INTERNAL = (
     "a pattern matches it, but its name is internal to Kafka; add it to source.topics to read it, or to source.exclude"
     " to hide this line"
@@ -210,14 +212,16 @@ class KafkaSource(SettingsModel, SourceSettings):
             yield from self._plan_chunk(queries, chunk, states)
 
     def check_connection(self) -> str:
-        """Request the topics, and return how many of them are selected."""
+        """Request the topics, and return how many are selected. Raises SourceError if a listed one is missing."""
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         connection = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _CHECK_TIMEOUT_S))
         names = {topic.topic for topic in KafkaQueries(connection).topics()}
-        selected, missing = [name for name in names if name in self.selection], sorted({*self.topics} - names)
-        actual = f"{len(selected):,} of {len(names):,} topics selected"
-        return f"{actual}; missing: {', '.join(missing)}" if missing else actual
+        selection = self.selection
+        selected = len([name for name in names if name in selection])
+        missing = sorted(name for name in {*self.topics} - names if name in selection)
+        require_listed("topics", missing, names, id="SOURCE_TOPIC_MISSING", selected=selected, todo=_OR_DESCRIBE)
+        return f"{selected:,} of {len(names):,} topics selected"
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Check offsets by partition of the job's topics. Partitions are checked only if the brokers respond soon."""

@@ -17,6 +17,7 @@ from distcommit.app.checks.check import CheckFailedError, CheckResult, check_bef
 from distcommit.app.job import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
+from distcommit.sources.watermark_column import PARTITION
 from distcommit.stores.folders.ownership import Marker, put_run_marker
 
 FILES = """\
@@ -207,6 +208,65 @@ class TestDryRun:
             ("missing", True),
             ("t", False),
         ]
+
+    def test_foreign_position_fails_the_check(self, tmp_path: Path) -> None:
+        """The watermark column was changed after the first run."""
+        path = shop(tmp_path, "[orders, payments]")
+        Job.from_file(path)._folders.opened(create=True)
+        Job.from_file(path).set_watermark("orders", {PARTITION: 1}, new=True)
+        shop(tmp_path, "[orders, payments]", watermark="name")
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["check", str(path), "--plan"])
+        assert done.exit_code == 1, done.output
+        assert "DATASET_NOT_PLANNED: 1 of 2 datasets can't be planned" in done.stdout
+        assert "the stored position is not one of the watermark column" in done.stdout
+        assert "not ready: 1 problem was found" in done.stdout
+
+
+def shop(folder: Path, tables: str, *, watermark: str = "id") -> Path:
+    """Return a job that reads tables of a SQLite file, which has `payments` and `orders`."""
+    with sqlite3.connect(folder / "shop.db") as database:
+        for table in ("payments", "orders"):
+            database.execute(f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY, name VARCHAR(9) UNIQUE)")
+            database.execute(f"INSERT OR REPLACE INTO {table} VALUES (1, 'a'), (2, 'b')")
+    return written(
+        folder,
+        "job: shop\nsource:\n  type: sql\n  url: sqlite:///{folder}/shop.db\n  tables: {tables}\n"
+        "  watermark: {watermark}\n  lookback: 0\npaths: {{store: s, staging: t, output: o}}\n",
+        tables=tables,
+        watermark=watermark,
+    )
+
+
+class TestMissingTables:
+    def test_misspelt_table_fails_the_check_with_similar_names(self, tmp_path: Path) -> None:
+        path = shop(tmp_path, "[orders, paymnts]")
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["check", str(path)])
+        assert done.exit_code == 1
+        assert "SOURCE_TABLE_MISSING" in done.stdout
+        assert "selected=1 of 2 tables" in done.stdout
+        assert "paymnts (similar: payments)" in done.stdout
+        assert "To do: correct source.tables" in done.stdout
+        assert found(check_file(path)) == [("source.tables", 5)]
+
+    def test_run_reads_the_tables_that_exist(self, tmp_path: Path) -> None:
+        check_before_run(Job.from_file(shop(tmp_path, "[orders, paymnts]"))._folders, needs_java=False)
+
+    def test_first_run_without_any_table_ends_before_spark_starts(self, tmp_path: Path) -> None:
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["run", str(shop(tmp_path, "[paymnts]"))])
+        assert done.exit_code == 1
+        assert "paymnts (similar: payments)" in done.stderr
+        assert not (tmp_path / "s").exists()
+
+    def test_later_run_without_any_table_begins_and_replays(self, tmp_path: Path) -> None:
+        path = shop(tmp_path, "[paymnts]")
+        Job.from_file(path)._folders.opened(create=True)
+        check_before_run(Job.from_file(path)._folders, needs_java=False)
+
+    def test_view_is_a_table(self, tmp_path: Path) -> None:
+        path = shop(tmp_path, "[some_orders]")
+        with sqlite3.connect(tmp_path / "shop.db") as database:
+            database.execute("CREATE VIEW some_orders AS SELECT * FROM orders")
+        assert check_file(path).passed
 
 
 class TestCommand:
