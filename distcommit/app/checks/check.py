@@ -41,9 +41,10 @@ from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java import check_java
 from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.job_lock import is_held
-from distcommit.stores.state.job_store import has_store
+from distcommit.stores.state.job_store import has_store, require_unpublished
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +137,9 @@ def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = Tru
     if checks.failures:
         return checks.result("")
     _check(folders, checks, connect=connect, needs_java=connect)
+    if connect and not config.tries_out and all(failure.is_missing for failure in checks.failures):
+        with checks.part("owner of the folders", "paths"):
+            _require_own_folders(folders)
     dry_run = None
     if plan and connect and all(failure.is_missing for failure in checks.failures):
         is_reported = bool(checks.failures)
@@ -309,6 +313,15 @@ def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: b
     for section, sink in config.sink_sections().items():
         with checks.part("sink", _address(section, sink)):
             checks.found = sink.check_connection() or f"type {sink.type}: needs no connection"
+
+
+def _require_own_folders(folders: JobFolders) -> None:
+    """Raise the error of a run whose store, staging and output do not belong together. Claims nothing."""
+    fs, roots = folders.roots()
+    if has_store(fs, roots):
+        require_newest(folders.open_store(create=False), read_only=True)
+    else:
+        require_unpublished(fs, roots, folders.config.job)
 
 
 def _require_planned(datasets: Sequence[PlannedDataset]) -> None:

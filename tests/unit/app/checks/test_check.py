@@ -19,6 +19,8 @@ from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.sources.watermark_column import PARTITION
 from distcommit.stores.folders.ownership import Marker, put_run_marker
+from distcommit.stores.logs.fencing import begin_run
+from distcommit.stores.logs.log_anchors import record_cut_began
 
 FILES = """\
 job: orders
@@ -153,6 +155,33 @@ def test_setting_that_differs_from_the_store_is_a_problem(tmp_path: Path) -> Non
     assert [problem.check for problem in result.problems] == ["fixed settings"]
     assert "sink.file" in result.problems[0].text
     assert result.problems[0].remedy
+
+
+class TestChangedFolders:
+    """After a first run, the job file names other folders."""
+
+    def check(self, folder: Path, before: str, after: str) -> CheckResult:
+        path = with_input(folder)
+        store = Job.from_file(path)._folders.opened(create=True)
+        record_cut_began(store, begin_run(store, "first"), ())
+        assert check_file(path).passed
+        path.write_text(path.read_text().replace(before, after))
+        existing = names_below(folder)
+        result = check_file(path)
+        assert names_below(folder) == existing
+        return result
+
+    def test_other_output_is_a_problem_with_the_way_back(self, tmp_path: Path) -> None:
+        result = self.check(tmp_path, "state/output", "state/other")
+        (problem,) = result.problems
+        assert problem.text.startswith("OUTPUT_OLDER_THAN_STORE")
+        assert problem.remedy.startswith("if paths.output was changed, set it to the former folder again, or move")
+        assert result.exit_code == 5
+
+    def test_other_store_is_a_problem(self, tmp_path: Path) -> None:
+        result = self.check(tmp_path, "state/store", "state/other")
+        assert [problem.text.partition(":")[0] for problem in result.problems] == ["FOLDER_OF_ANOTHER_STORE"]
+        assert result.exit_code == 5
 
 
 class TestBeforeARun:
