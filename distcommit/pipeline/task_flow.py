@@ -365,6 +365,8 @@ def _fits(name: str, before: str) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
+        if error.id == "PACKAGE_MISSING":
+            raise
         raise ConfigurationError(
             "two constructs do not fit together",
             id="CONSTRUCT_SETTINGS_INVALID",

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sqlite3
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,18 @@ class TestMissingTables:
         with sqlite3.connect(tmp_path / "shop.db") as database:
             database.execute("CREATE VIEW some_orders AS SELECT * FROM orders")
         assert check_file(path).passed
+
+
+def test_missing_package_of_a_converter_is_reported_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    path = shop(tmp_path, "[orders]")
+    path.write_text(path.read_text() + "converters: [{type: sql, columns: {twice: id * 2}}]\n")
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["check", str(path), "--offline"])
+    assert done.exit_code == 2
+    assert "PACKAGE_MISSING" in done.stdout
+    assert "pip install 'distcommit[sql]'" in done.stdout
 
 
 class TestCommand:
