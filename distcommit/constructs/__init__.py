@@ -56,4 +56,6 @@ TYPES: Mapping[str, Mapping[str, str]] = {
         "python": "custom:PythonFork",
     },
 }
-"""By section and type: the module below this package, and its class. Only the classes that a job names are imported."""
+"""Module below this package and class, by section and type of the job file. Only the classes that a job uses are
+imported.
+"""

@@ -1,4 +1,4 @@
-"""Conversion of a whole batch, which finds the bad records by bisection if it fails."""
+"""Convert a whole batch at once. If that fails, find the bad records by bisection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from distcommit.core.foreign_errors import ForeignError, foreign_errors
 from distcommit.core.interfaces.constructs import Converted
 
 ConvertedPart = tuple[pa.RecordBatch, pa.Array | None]
-"""Converted records, and the input row of each; None: record i is of row i."""
+"""Converted records, and the input row of each; None if record i came from row i."""
 
 
 def convert_or_bisect(
@@ -27,11 +27,11 @@ def convert_or_bisect(
 
     Args:
         batch: the input records.
-        make: converts a part of the batch; fails for a single row only if the row is bad.
-        schema: the schema of the converted records.
-        failures: the errors of `make` that mean bad rows, besides panics of native code. Other errors are raised.
+        make: converts a part of the batch. It must fail for a single row only if the row is bad.
+        schema: schema of the converted records.
+        failures: errors of `make` that mean bad rows; panics of native code always do. Other errors are raised.
         reason: returns the rejection reason of an error and a row.
-        cut: the first row that may be bad, if known: the first bisection is there.
+        cut: the first row that may be bad, if known. The batch is first split there.
     """
     caught: tuple[type[Exception], ...] = (
         (*failures, ForeignError) if isinstance(failures, tuple) else (failures, ForeignError)

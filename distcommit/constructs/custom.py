@@ -1,4 +1,4 @@
-"""Custom constructs: the sections of type `python`."""
+"""Custom converters, checkers and forks: the sections of type `python`."""
 
 from __future__ import annotations
 

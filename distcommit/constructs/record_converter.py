@@ -1,4 +1,6 @@
-"""Base class of custom converters that take one record at a time, as a dict. They are slower than Arrow batches."""
+"""Base class of custom converters that receive one record at a time, as a dict. Converters of Arrow batches are
+faster.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class RecordConverter(Converter):
 
     @abstractmethod
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of the converted records. Errors as of `convert_schema`."""
+        """Return the schema of the converted records. Raises like `convert_schema`."""
 
     @abstractmethod
     def convert_record(self, record: Record) -> Record | Iterable[Record] | None:
@@ -79,7 +81,7 @@ def _records(batch: pa.RecordBatch) -> list[Record] | None:
 
 
 def _misfits(record: Mapping[str, Any], fields: Iterable[pa.Field], path: str) -> Iterator[str]:
-    """Yield what Arrow would silently drop, or accept against the schema, at any depth."""
+    """Yield the values, at any depth, that Arrow would silently drop or would accept against the schema."""
     of_name = {field.name: field for field in fields}
     yield from (f"{path}{name} is not in the converter's schema" for name in record if name not in of_name)
     for name, field in of_name.items():

@@ -233,7 +233,7 @@ def test_missing_table_does_not_affect_other_tables(target: Target) -> None:
     outcomes = target.commit(*asked)
     gone = outcomes.pop(1)
     assert isinstance(gone, FailedForGood)
-    assert "there is no table" in gone.reason
+    assert "does not exist any more" in gone.reason
     assert outcomes == [Committed()] * 5
 
 

@@ -77,7 +77,7 @@ def rows_that_were_moved_away(folder: Path, kind: str) -> Drilled:
         def put_back() -> None:
             tables.do(f"INSERT INTO {NAME} SELECT * FROM aside")
 
-        says = "the rows that were committed are not all there any more"
+        says = "some of the committed rows are missing"
         return _refused_and_released(situation, says, "accept", put_back)
 
 
@@ -97,12 +97,12 @@ def _compacted(folder: Path, kind: str, says: str) -> Drilled:
 
 @drill("COMMIT_NOT_REVERSIBLE: release the dataset with accept", quick=True)
 def iceberg_table_that_was_compacted(folder: Path) -> Drilled:
-    return _compacted(folder, "iceberg", "data files of the commit are no longer in the table")
+    return _compacted(folder, "iceberg", "data files of the commit can't be removed from the table")
 
 
 @drill("COMMIT_NOT_REVERSIBLE: release the dataset with accept", quick=True)
 def delta_table_that_was_compacted(folder: Path) -> Drilled:
-    return _compacted(folder, "delta", "data files of the commit can't be taken out of the table")
+    return _compacted(folder, "delta", "data files of the commit can't be removed from the table")
 
 
 @drill_of("COMMIT_NOT_REVERSIBLE: release the dataset with retry, or accept", kinds=["mariadb", "postgresql"])
@@ -121,7 +121,7 @@ def prepared_rows_that_were_rolled_back(folder: Path, kind: str) -> Drilled:
         unblock(situation, NAME)
         situation.run(1)
         printed = Printed(situation)
-        printed.type(printed.problem("prepared transactions are neither there nor committed")["command"])
+        printed.type(printed.problem("transactions are neither prepared nor committed")["command"])
         situation.run(0)
         return printed.ended()
 

@@ -86,7 +86,7 @@ def table_recreated(folder: Path, kind: str) -> Drilled:
 
 @drill_of(_RELEASED, kinds=["iceberg", "delta"], quick=True)
 def table_dropped_before_the_commit(folder: Path, kind: str) -> Drilled:
-    return _resolved(kind, folder, "there is no table", "drop", runs=1, within=True)
+    return _resolved(kind, folder, "does not exist any more", "drop", runs=1, within=True)
 
 
 @drill_of(_RELEASED, kinds=["iceberg", "delta"], quick=True)

@@ -206,13 +206,13 @@ _VALUES = [
         "NaN in double",
         "MariaDB",
         _mariadb("double", pa.array([math.nan])),
-        "rejected: no number, which MariaDB does not have",
+        "rejected: NaN or infinity, which MariaDB does not have",
     ),
     (
         "infinity in double",
         "MariaDB",
         _mariadb("double", pa.array([math.inf])),
-        "rejected: no number, which MariaDB does not have",
+        "rejected: NaN or infinity, which MariaDB does not have",
     ),
     ("a NUL in text", "MariaDB", _mariadb("text", pa.array(["a\0b"])), "'a\\x00b'"),
     (
@@ -246,13 +246,13 @@ _VALUES = [
         "the day that is -infinity in date",
         "PostgreSQL",
         _postgresql("date", pa.array([-(2**31) + 10_957], pa.int32()).cast(pa.date32())),
-        "rejected: a time that is `-infinity` there",
+        "rejected: a time that PostgreSQL reads as `-infinity`",
     ),
     (
         "the time that is -infinity in timestamp",
         "PostgreSQL",
         _postgresql("timestamp", pa.array([-(2**63) + 946_684_800_000_000]).cast(pa.timestamp("us"))),
-        "rejected: a time that is `-infinity` there",
+        "rejected: a time that PostgreSQL reads as `-infinity`",
     ),
 ]
 _COLUMNS = [

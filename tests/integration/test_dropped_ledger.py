@@ -59,7 +59,7 @@ def test_first_commit_is_not_repeated_after_a_kill_and_a_dropped_ledger(
     assert target.ids() == expected
     (dataset,) = (row for row in Job.from_file(job.path).status().datasets if row.dataset == "d1")
     assert dataset.status == "quarantined"
-    assert "this is not the ledger" in dataset.reason, dataset
+    assert "but the present ledger is" in dataset.reason, dataset
     Job.from_file(job.path).accept("d1")
     job.arrive()
     assert job.run() == 0, job.said()

@@ -204,7 +204,7 @@ def test_whole_job_commits_one_snapshot_a_run_and_a_failing_dataset_holds_the_ot
     assert {name: row.status for name, row in states.items()} == {
         f"d{number}": "quarantined" if number == 3 else "pending" for number in range(DATASETS)
     }
-    assert "data files are gone" in states["d3"].reason
+    assert "data files are missing" in states["d3"].reason
     assert "held_by=d3" in states["d4"].reason
     assert run_job(path, "dataset", "release", str(path), "d3", "abandon") == 0
     assert run_job(path, "run", str(path)) == 0

@@ -22,9 +22,9 @@ from distcommit.core.interfaces.committer import (
     Committed,
     RetryLater,
 )
-from distcommit.sinks.postgresql.connection import transaction
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sinks.postgresql.tables import Table
+from distcommit.sinks.postgresql.transactions import transaction
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import ServerTableSinkCases, ServerTarget
@@ -186,7 +186,7 @@ def test_trigger_that_drops_rows_is_detected(target: Target, settings: dict[str,
     sink = target.sink(**settings)
     rows = pa.record_batch({"n": [1, 2, 3, 3], "v": [1, 1, 1, 2]} if settings else {"n": [1, 2, 3], "v": [1, 1, 1]})
     (outcome,) = target.commit(sink, target.prepare(sink, "bad", 1, rows))
-    refused(outcome, "3 were sent, 2 came in")
+    refused(outcome, "3 were sent, 2 were inserted")
     assert target.rows("bad") == []
 
 
@@ -225,7 +225,7 @@ def test_table_under_creation_by_another_session_is_waited_for(target: Target) -
     request = target.prepare(sink, "a", 1)
     (outcome,) = beside(target, lambda: target.commit(sink, request), "CREATE TABLE a (n bigint)")
     assert isinstance(outcome, RetryLater), outcome
-    assert "others were making the same table" in outcome.reason
+    assert "another session was creating the same table" in outcome.reason
     assert target.commit(sink, request) == [Committed()]
     assert target.rows("a") == [(1,), (2,), (3,)]
 

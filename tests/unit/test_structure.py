@@ -195,7 +195,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "sinks/files/time_folders.py": "time folders, which a job file configures",
     "sinks/iceberg/snapshots.py": "Iceberg's manifests",
     "sinks/iceberg/catalog/sql_tables.py": "Iceberg's metadata files",
-    "sinks/base/target_files.py": "the one module for files known only to sinks with their own target",
+    "sinks/base/file_names.py": "the one module for files known only to sinks with their own target",
     "sinks/databases/two_phase.py": "names of transactions",
 }
 """Modules that build or parse file-like names, and why these are not names of the job's files."""

@@ -48,7 +48,7 @@ class RowCount(_CountChecker):
 class RowCountOfSource(_CountChecker):
     """Check that the records written, rejected and filtered add up to the records read.
 
-    Only for branches whose converters make at most one record of each.
+    Only for branches whose converters make at most one record from each record.
 
     Attributes:
         tolerance: the deviation that passes, as a fraction of the records read.
@@ -67,7 +67,7 @@ class RowCountOfSource(_CountChecker):
 
 
 class FractionRejected(_CountChecker):
-    """Check that not too many of the records read were rejected.
+    """Check that few of the records read were rejected.
 
     Attributes:
         max: the greatest fraction that passes; 0.01 is one in a hundred.

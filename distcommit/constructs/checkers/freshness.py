@@ -21,15 +21,15 @@ _IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 class Freshness(TaskCheckerSettings):
     """Check that the records of a work unit are not too old.
 
-    A time without a zone is in UTC; a date means its midnight. Future times pass. Records without any times
-    fail.
+    A time without a zone is in UTC; a date means its midnight. Future times pass. A work unit whose records have no
+    time fails.
 
     Attributes:
         column: the column of times.
         max_age_s: the greatest age that passes, in seconds.
         of: whether the newest or the oldest time counts.
-        record_time: the age is measured from the newest time in this column, such as Kafka's timestamp. Left out: from
-            the clock of the executor when the attempt ends.
+        record_time: a column of times, such as Kafka's timestamp, whose newest time is the reference of the age.
+            Without it the reference is the clock of the executor when the attempt ends.
     """
 
     type: Literal["freshness"] = "freshness"
@@ -77,7 +77,7 @@ class FreshnessCheck(TaskCheck):
 
 
 def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: str) -> Fraction | None:
-    """Return the newest or oldest of a known time and the times of a column, in seconds since 1970."""
+    """Return the newest or oldest of a known time and of the times in a column, in seconds since 1970."""
     kind = _time_type(batch.schema, column)
     ends = pc.min_max(batch.column(column))
     end = ends["max" if of == "newest" else "min"]
@@ -91,7 +91,7 @@ def _extreme(fraction: Fraction | None, batch: pa.RecordBatch, column: str, of: 
 
 
 def _time_type(schema: pa.Schema, column: str) -> pa.DataType:
-    """Return the type of a column of times. Errors as of `find_column`."""
+    """Return the type of a column of times. Raises like `find_column`."""
     return find_column(schema, column, "freshness", _is_time, "timestamps or dates").type
 
 

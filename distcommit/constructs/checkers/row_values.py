@@ -17,7 +17,7 @@ from distcommit.schemas.columns import find_column
 from distcommit.schemas.type_tables import is_text, plain_type
 
 _SHOWN = 10
-"""Values in a rejection reason, at most."""
+"""Maximum number of values in a rejection reason."""
 
 
 class NotNull(RowCheckerSettings):

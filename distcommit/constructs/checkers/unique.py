@@ -16,13 +16,14 @@ from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.schemas.evolution import is_narrower
 
 _SHOWN = 60
-"""Characters of an example key, at most."""
+"""Maximum number of characters of an example key."""
 
 
 class Unique(TaskCheckerSettings):
     """Check that no two records of a work unit have the same key.
 
-    As in SQL, a key with a null equals no other. The check needs memory for the keys of all records of the work unit.
+    As in SQL, a key that contains null is equal to no other key. The check needs memory for the keys of all records of
+    the work unit.
 
     Attributes:
         columns: the columns of the key.
@@ -77,7 +78,7 @@ class UniqueCheck(TaskCheck):
 
 
 def _widest(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """Return the type that holds all values of the others; None if none does."""
+    """Return the type that can represent all values of these types; None if there is none."""
     widest = reduce(lambda existing, kind: kind if is_narrower(existing, kind) else existing, types)
     return widest if all(is_narrower(kind, widest) for kind in types) else None
 

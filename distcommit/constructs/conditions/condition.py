@@ -76,18 +76,20 @@ class Condition(SettingsModel):
             self._operand(self.column, schema, construct)
 
     def is_true(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
-        """Return by row whether the condition is true, without nulls. Arguments and errors as of `answers`."""
+        """Return for each row whether the condition is true, without nulls. Arguments and errors are those of
+        `answers`.
+        """
         return pc.fill_null(self.answers(batch, construct), False)
 
     def answers(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
-        """Return by row whether the condition is true; null if it is neither true nor false.
+        """Return for each row whether the condition is true; null if it is neither true nor false.
 
         Args:
             batch: the records.
-            construct: the construct that has the condition, for messages.
+            construct: name of the converter or fork with the condition, for messages.
 
         Raises:
-            ConfigurationError: as of `check_schema`.
+            ConfigurationError: like `check_schema`.
         """
         if self.all_of is not None:
             return reduce(pc.and_kleene, (part.answers(batch, construct) for part in self.all_of))
@@ -106,7 +108,7 @@ class Condition(SettingsModel):
         return COMPARISONS[self.op or ""](column, operand)
 
     def _operand(self, column: str, schema: pa.Schema, construct: str) -> pa.Scalar | pa.Array | None:
-        """Return the value or values in the column's type. Errors as of `check_schema`."""
+        """Return the value or values in the column's type. Raises like `check_schema`."""
         if self.op == "is_null":
             find_column(schema, column, construct)
             return None

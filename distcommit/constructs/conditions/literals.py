@@ -29,7 +29,7 @@ def comparable_column(batch: pa.RecordBatch, name: str, construct: str) -> pa.Ar
     """Return a comparable column, as `as_plain` does.
 
     Raises:
-        ConfigurationError: as of `find_column`.
+        ConfigurationError: like `find_column`.
     """
     check_comparable(batch.schema, name, construct)
     return as_plain(batch.column(name))
@@ -39,14 +39,14 @@ def check_comparable(schema: pa.Schema, name: str, construct: str) -> pa.DataTyp
     """Return the plain type of a comparable column.
 
     Raises:
-        ConfigurationError: as of `find_column`.
+        ConfigurationError: like `find_column`.
     """
     field = find_column(schema, name, construct, is_comparable, "numbers, text, bytes, booleans or times")
     return plain_type(field.type)
 
 
 def as_plain(column: pa.Array) -> pa.Array:
-    """Cast a column to its plain type, with 0.0 for -0.0: they are equal, but have different hashes."""
+    """Cast a column to its plain type, and -0.0 to 0.0: the two are equal but have different hashes."""
     if isinstance(column, pa.ExtensionArray):
         return as_plain(column.storage)
     if pa.types.is_run_end_encoded(column.type):
@@ -63,7 +63,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
     Args:
         value: the literal.
         kind: the column's plain type.
-        construct: the construct that has the literal, for messages.
+        construct: name of the converter or fork with the literal, for messages.
         column: the column's name, for messages.
 
     Raises:
@@ -84,7 +84,7 @@ def literal_of(value: Value, kind: pa.DataType, construct: str, column: str) -> 
 
 
 def array_of(values: Iterable[Value], kind: pa.DataType, construct: str, column: str) -> pa.Array:
-    """Convert literals to an array of a column's type. Errors as of `literal_of`."""
+    """Convert literals to an array of a column's type. Raises like `literal_of`."""
     return as_plain(pa.array([literal_of(value, kind, construct, column) for value in values], kind))
 
 

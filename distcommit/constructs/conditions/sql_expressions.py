@@ -37,7 +37,7 @@ class SqlExpressions:
     """A condition and computed columns. Not picklable, and not shared between threads.
 
     Args:
-        where: the condition; empty: all records.
+        where: the condition; empty for all records.
         columns: the expression of each computed column.
 
     Raises:
@@ -91,7 +91,7 @@ class SqlExpressions:
         return pa.schema([(name, self._type_of(text, columns)) for name, text in self._columns.items()])
 
     def _type_of(self, text: str, columns: Columns) -> pa.DataType:
-        """Return an expression's type; `UNKNOWN` if it may use a column of unknown type. Errors as of `computed`."""
+        """Return an expression's type; `UNKNOWN` if it may use a column of unknown type. Raises like `computed`."""
         names = self._names_of[text]
         schema = pa.schema([field for field in columns.fields if field.name.lower() in names])
         if UNKNOWN in schema.types or (
@@ -112,10 +112,10 @@ class SqlExpressions:
         return self._known[schema]
 
     def _check_names(self, schema: pa.Schema) -> None:
-        """Check that the expressions use columns of the schema only, although their types are unknown.
+        """Check that the expressions use columns of the schema only, although the types of the columns are unknown.
 
-        A name in an expression may also be a function without brackets, or a parameter of a lambda. It is a missing
-        column if the expressions work only once such a column exists. Errors as of `computed`.
+        A name in an expression may be a column, a function without brackets, or a parameter of a lambda. It is a
+        missing column if the expressions work only after such a column is added. Raises like `computed`.
         """
         untyped = pa.schema([(field.name, pa.null()) for field in schema])
         missing = self._names - {name.lower() for name in schema.names}
@@ -140,7 +140,7 @@ class SqlExpressions:
         return columns[0], columns[1:]
 
     def suspects(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return all rows for which an expression may fail. Errors as of `evaluate`."""
+        """Return the rows for which an expression may fail. Raises like `evaluate`."""
         tried = [f"TRY({_in_brackets(text)}) IS NULL" for text in self._columns.values()]
         location = f"TRY({_in_brackets(self._where)})" if self._where else "true"
         condition = f"{location} IS NULL OR ({location} AND ({' OR '.join(tried) or 'false'}))"
@@ -248,7 +248,7 @@ def _parts(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _engine_failures() -> tuple[type[Exception], ...]:
-    """Return the errors that no record causes: out of memory, internal errors, interruption."""
+    """Return the errors that are not caused by a record: out of memory, internal errors, interruption."""
     import duckdb  # noqa: PLC0415 - an extra of its own
 
     return duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException, duckdb.InterruptException

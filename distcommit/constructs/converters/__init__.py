@@ -1,5 +1,5 @@
-"""Converters: each makes records of one schema out of records of another.
+"""Converters: each makes records of one schema from records of another.
 
-They must not know where records came from; each result names the row that it was made of. Start reading at
-`projection`, then `cast`.
+Converters must not know where records came from; each result names the input row that it was made from. Start reading
+at `projection`, then `cast`.
 """

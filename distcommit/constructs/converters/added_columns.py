@@ -22,10 +22,10 @@ class ProvenanceColumns(ConverterSettings):
     """Converter that adds copies of columns, constants and the ingest time.
 
     Attributes:
-        copies: `{NEW: OLD}`: copies of columns, such as of the offset that a later converter drops.
+        copies: `{NEW: OLD}`: copies of columns, such as of an offset that a later converter drops.
         constants: `{NEW: VALUE}`: text, a 64-bit whole number, a number, true or false, the same in each record.
-        ingest_time: the name of a column for the time at which the attempt read the record's batch, in UTC. Each
-            attempt at a work unit has its own time. Only that of the committed attempt becomes visible.
+        ingest_time: name of a column for the time at which the attempt read the record's batch, in UTC. Different
+            attempts at a work unit have different times; the output shows the time of the committed attempt.
     """
 
     type: Literal["provenance"]
@@ -57,14 +57,14 @@ class ProvenanceColumns(ConverterSettings):
 
 
 class Tombstones(ConverterSettings):
-    """Converter that adds a delete marker: a column that is true where `column` is null, else false.
+    """Converter that adds a delete marker: a column that is true if `column` is null, else false.
 
-    Place it before a converter that drops `column`. Other converters keep a record whose value is null. So a tombstone
+    Place it before a converter that drops `column`. Converters keep records whose value is null, so a tombstone
     reaches the sink with its key and its marker, unless a condition filters it.
 
     Attributes:
         column: the column that is null in a tombstone.
-        marker: the name of the added column.
+        marker: name of the added column.
     """
 
     type: Literal["tombstones"]

@@ -25,7 +25,7 @@ _INFINITY = r"^[+-]?(?i:inf(inity)?)$"
 _NOT_ZERO = r"^[^eE]*[1-9]"
 _LONG = r"^[+-]?\d{16,310}$"
 _MOST_DIGITS = 20
-"""Digits of a 64-bit integer, at most."""
+"""Maximum number of digits of a 64-bit integer."""
 
 
 class Cast(ConverterSettings):

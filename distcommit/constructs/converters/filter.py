@@ -15,10 +15,10 @@ from distcommit.schemas.columns import Columns, named_schema
 
 
 class Filter(ConverterSettings):
-    """Converter that keeps the records that meet a condition. The others are filtered.
+    """Converter that keeps the records that meet a condition. All other records are filtered.
 
     Attributes:
-        when: the condition, written as a fork's. A comparison with null is not met. A missing column is an error.
+        when: the condition, in the form of a fork's. A comparison with null is not met. A missing column is an error.
     """
 
     type: Literal["filter"]

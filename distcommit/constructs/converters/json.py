@@ -21,11 +21,11 @@ from distcommit.schemas.type_tables import is_text
 
 
 class DatasetFields(SettingsModel):
-    """The evolution of the datasets whose names match a pattern.
+    """The evolution policy of the datasets whose names match a pattern.
 
     Attributes:
         match: the pattern, with `*` and `?`. The first match applies.
-        evolution: as of the converter.
+        evolution: like the converter's.
     """
 
     match: str = Field(min_length=1)

@@ -18,7 +18,7 @@ _TYPES = {"utf8": pa.string(), "int": pa.int64()}
 
 
 class Key(ConverterSettings):
-    """Converter that decodes a column of bytes in place. Null stays null; other bytes reject their record.
+    """Converter that decodes a column of bytes in place. Null stays null. Bytes in another format reject their record.
 
     For keys that are JSON objects, use the converter `json` with `column: key`.
 

@@ -29,13 +29,13 @@ class DatasetEvolutionPolicy(EvolutionPolicy):
 class SchemaConverter(EvolutionPolicy, ConverterSettings, ignored_types=(cached_property,)):
     """Converter that applies a policy to columns which differ from those of the dataset's earlier records.
 
-    It suits sources with columns of their own, such as tables or files, and custom converters. The first records are
-    accepted unchanged. All tasks of the run use their columns. Later runs use them once the records are published. With
-    `pin`, new columns are dropped, missing columns are null, and narrower types are widened. If the policy becomes
-    `pin` later, the newest columns are pinned.
+    Use it for sources whose records have columns of their own, such as tables or files, and behind custom converters.
+    The first records are accepted unchanged. All tasks of the run use their columns. Later runs use these columns once
+    the records are published. With `pin`, new columns are dropped, missing columns are null, and narrower types are
+    widened. If the policy is changed to `pin` later, the newest columns are pinned.
 
     Attributes:
-        datasets: the policies of some datasets. They precede the converter's own.
+        datasets: policies of some datasets. They take precedence over the converter's own.
     """
 
     process_local: ClassVar[frozenset[str]] = frozenset({"_schemas"})

@@ -1,4 +1,4 @@
 """Fork operators: they choose the branches of each record.
 
-They must not change records, nor look at what branches do with them. Start reading at `by_condition`.
+Fork operators must not change records, and must not depend on the content of branches. Start reading at `by_condition`.
 """

@@ -36,13 +36,14 @@ json_reader = lru_cache(64)(JsonReader)
 class InferredFields:
     """The inferred fields of one dataset. Not picklable.
 
-    They are inferred from the first batch with an object, and with `evolve` also from later batches. Each set of fields
-    contains the sets before it.
+    The fields are inferred from the first batch that contains an object, and with `evolve` also from later batches.
+    Each set of fields contains all earlier sets.
 
     Attributes:
         evolution: the policy for unknown fields.
         history: the sets of fields.
-        names: the fields, and names that were always null or empty, so that records are not searched for them again.
+        names: the fields, and names whose values were always null or empty. Records are not searched for these names
+            again.
     """
 
     evolution: Evolution

@@ -1,8 +1,8 @@
 """Reader of JSON text into columns of given types.
 
-The result is always that of msgspec, which decodes record by record. Arrow's JSON reader takes three quarters of its
-time for flat records and half for nested ones. So it reads a whole batch if its result is known to be equal. If it
-fails, or its result might differ, msgspec decodes the batch.
+The result is always the one of msgspec, which decodes record by record. Arrow's JSON reader takes 3/4 of msgspec's time
+for flat records and half of it for nested ones. So Arrow reads a whole batch if its result is known to be equal. If
+Arrow fails, or if its result might differ, msgspec decodes the batch.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NOT_FINITE = re.compile(rb"(NaN|Inf(inity)?)\s*[,\]}]")
 _TINY = re.compile(rb'[:,\[\s"][-+]?[\d.]+[eE]-\d{2,}\s*[,}\]"]')
 _UNDERFLOW = re.compile(rb"[eE]-\d{3}")
 _SURE_DIGITS = 15
-"""Every number of at most so many digits is exact in float64."""
+"""A number with at most this many digits is exact in float64."""
 _DATE = r"^([1-8]\d|9[0-8])\d\d-\d\d-\d\d"  # with any zone, the year stays in the range of both readers
 _NAIVE = _DATE + r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?"
 _ZONED = _NAIVE + r"(Z|[+-](0\d|1[0-4]):[0-5]\d)"
 _SHALLOW = 300
-"""Levels of nesting that both readers accept at any stack depth."""
+"""Levels of nesting that both readers accept at any depth of the stack."""
 _PART_BYTES = 256 << 10
 _BY_RECORD = (msgspec.DecodeError, pa.ArrowException, OverflowError, RecursionError, ValueError)
 
@@ -45,7 +45,7 @@ class JsonRecords:
 
     Attributes:
         columns: a column for each field.
-        rows: the input row of each record; None: record i is of row i.
+        rows: the input row of each record; None if record i came from row i.
         rejected: rejection reasons by row.
     """
 
@@ -59,10 +59,10 @@ class JsonReader:
 
     Args:
         schema: the columns, of the types in `column_types`, or `arrow.json` for values that are kept as JSON text.
-        exact_floats: whether to reject a number that float64 would round; else it is rounded.
+        exact_floats: whether to reject a number that float64 would round. If false, the number is rounded.
 
     Raises:
-        ValueError: if JSON has no such type, such as binary.
+        ValueError: if JSON cannot represent a type, such as binary.
     """
 
     def __init__(self, schema: pa.Schema, *, exact_floats: bool = False) -> None:
@@ -86,8 +86,8 @@ class JsonReader:
         """Read like `read`, or return None if there may be an unknown field at any level. Costs no more than `read`.
 
         Args:
-            values: as of `read`.
-            expected: the fields of the schema, followed by fields whose earlier values are null or empty.
+            values: the values, as in `read`.
+            expected: the fields of the schema, followed by the fields whose earlier values were null or empty.
         """
         at_once = None if self._has_map or not len(values) else self._at_once(values, expected)
         return None if at_once is None else JsonRecords(at_once)
@@ -120,15 +120,15 @@ class JsonReader:
     def _at_once(self, values: pa.Array, expected: pa.Schema | None = None) -> list[pa.Array] | None:
         """Read all values by Arrow's reader. Return None if its result might differ from the decoder's.
 
-        Also return None if there is a field outside `expected`, if that is given.
+        If `expected` is given, also return None if there is a field outside it.
 
-        Arrow's reader ignores line breaks between objects. Each line is exactly one object for these reasons. A line
-        break within a string makes the reader fail. So every value, which begins with `{` and ends with `}`, ends
-        outside of strings. An object left open would continue with `{` after `}`, which makes the reader fail. So each
-        value holds one or more objects, and there are as many objects as values.
+        Arrow's reader ignores line breaks between objects. Nevertheless each line is exactly one object. A line break
+        within a string makes the reader fail, so every value, which begins with `{` and ends with `}`, ends outside of
+        strings. An object left open would continue with `{` after `}`, which makes the reader fail. So each value
+        contains at least one object, and the number of objects is compared with the number of values.
 
-        With "error", Arrow's reader fails at fields outside the schema. If it succeeds, nothing is hidden in ignored
-        fields, such as `NaN` or deep nesting, so the text need not be searched for it.
+        With "error", Arrow's reader fails at fields outside the schema. If it succeeds, there are no ignored fields
+        that could contain `NaN` or deep nesting, so the text need not be searched.
         """
         try:
             texts, text = _joined(values)
@@ -171,14 +171,14 @@ class JsonReader:
 
 
 class _MightDifferError(Exception):
-    """Arrow's reader accepted a value that the decoder might reject or read otherwise."""
+    """Arrow's reader accepted a value that the decoder might reject or convert to another value."""
 
 
 def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
     """Return records as an array.
 
     Raises:
-        ValueError: if a time is not in the years 1 to 9999 in UTC, such as by its zone.
+        ValueError: if a time, converted to UTC, is not in the years 1 to 9999.
     """
     array = pa.array(records, kind)
     if not are_within_calendar(array):
@@ -196,7 +196,9 @@ def _text(value: bytes | str) -> str:
 
 
 def _joined(values: pa.Array) -> tuple[pa.Array, pa.Buffer | None]:
-    """Return the values, and one text with a value on each line; no text if the two readers might disagree on it.
+    """Return the values, and one text with a value on each line.
+
+    The text is None if the two readers might read it differently.
 
     Raises:
         pa.ArrowInvalid: if a value is not UTF-8.
@@ -218,7 +220,7 @@ def _joined(values: pa.Array) -> tuple[pa.Array, pa.Buffer | None]:
 
 
 def _may_hide(texts: pa.Array, joined: pa.Buffer) -> bool:
-    """Return whether an ignored field may hold a value that the decoder rejects."""
+    """Return whether an ignored field may contain a value that the decoder rejects."""
     opened, is_finite = 0, True
     for part in _parts(joined, 2):
         opened += int(np.count_nonzero(_opens(part)))
@@ -257,15 +259,15 @@ def _opens(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 
 def _has_tiny(text: pa.Buffer) -> bool:
-    """Return whether there is a number near zero.
+    """Return whether the text contains a number near zero.
 
-    As a decimal, Arrow's reader reads it as zero, or kills the process.
+    As a decimal, Arrow's reader reads such a number as zero, or kills the process.
     """
     return (_contains(text, b"e-") or _contains(text, b"E-")) and bool(_TINY.search(text))
 
 
 def _may_be_rounded(text: pa.Buffer) -> bool:
-    """Return whether float64 might round a number of the text, also to zero."""
+    """Return whether float64 might round a number in the text, including rounding to zero."""
     for part in _parts(text, _SURE_DIGITS + 1):
         between = np.flatnonzero((part - ord("0") > 9) & (part != ord(".")))
         if np.diff(between, prepend=-1, append=len(part)).max() > _SURE_DIGITS + 1:
@@ -278,7 +280,7 @@ def _contains(text: pa.Buffer, requested: bytes) -> bool:
 
 
 def _has(part: npt.NDArray[np.uint8], requested: bytes) -> bool:
-    """Return whether the bytes contain a text. Ten times as fast as `in` if its first letter is rare."""
+    """Return whether the bytes contain a text. Ten times as fast as `in` if the first letter of the text is rare."""
     positions = np.flatnonzero(part[: len(part) - len(requested) + 1] == requested[0])
     for index, letter in enumerate(requested[1:], 1):
         positions = positions[part[positions + index] == letter]

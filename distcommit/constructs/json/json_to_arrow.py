@@ -1,4 +1,4 @@
-"""Conversion of decoded JSON values for Arrow: exact, or rejected."""
+"""Convert decoded JSON values for Arrow: exactly, or reject them."""
 
 from __future__ import annotations
 

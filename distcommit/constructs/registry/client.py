@@ -42,9 +42,11 @@ class RegisteredSchema:
     kind: str
     """AVRO, PROTOBUF or JSON."""
     text: str
-    """The registered text; of Protobuf either a `.proto` file's text or a descriptor in Base64."""
+    """The registered text. For Protobuf, the text of a `.proto` file or a descriptor in Base64."""
     references: tuple[tuple[str, str], ...]
-    """Names and texts of the schemas that it refers to, each once, and after those that it needs itself."""
+    """Names and texts of the schemas that it refers to, each once. A schema comes after the schemas that it needs
+    itself.
+    """
 
 
 def check_size(registered: RegisteredSchema) -> None:
@@ -104,7 +106,7 @@ class PinnedSchema(SettingsModel):
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether each topic has a pinned schema of its own."""
+        """Whether each topic has its own pinned schema."""
         return self.subject is None or _TOPIC in self.subject
 
     def subject_of(self, topic: str, column: str) -> str:
@@ -118,14 +120,14 @@ def default_subject(topic: str, column: str) -> str:
 
 
 class _TooLargeError(Exception):
-    """An answer that is larger than any schema."""
+    """A response of the registry is larger than any schema."""
 
 
 def _read_bounded(response: Any) -> None:
-    """Read the body of an answer before the client does, because the client has no limit.
+    """Read the body of a response before the client does, because the client has no limit.
 
     Raises:
-        _TooLargeError: if the body is larger than `_MAX_BODY_BYTES`, decompressed.
+        _TooLargeError: if the decompressed body is larger than `_MAX_BODY_BYTES`.
     """
     body = bytearray()
     for block in response.iter_bytes():

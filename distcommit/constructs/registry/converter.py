@@ -46,7 +46,7 @@ class Decoded:
     numbers: NDArray[np.int64] | None
     """Indices of the decoded messages; None for all of them, in order."""
     wrong: Mapping[int, str]
-    """Faults of messages by index. The record of a faulty message is meaningless."""
+    """Errors of messages by index. The decoded record of such a message must not be used."""
 
 
 class Decoder(Protocol):
@@ -66,24 +66,26 @@ _KEEP = (
 
 
 class _Unknown(str):
-    """Reason why a schema id that the registry does not have has no decoder."""
+    """Reason why a schema id has no decoder: the registry does not have the id."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class _State:
-    """Caches and state of a converter in this process. They are not pickled."""
+    """Caches and state of a converter in this process, which are not pickled."""
 
     registry: Registry
     policy: EvolutionSettings
     """Policy of the current dataset."""
     decoders: dict[tuple[int, int], Decoder | str] = field(default_factory=dict)
-    """Decoders by the ids of the writer's schema and of the pinned one (0 without); a text says why there is none."""
+    """Decoders by the ids of the writer's schema and of the pinned schema (0 without). A text is the reason why
+    there is none.
+    """
     pinned: dict[tuple[str, int], RegisteredSchema] = field(default_factory=dict)
     """Pinned schemas by subject and version."""
     last: pa.Schema | None = None
-    """Columns of the record before."""
+    """Columns of the previous record."""
     topic: str = ""
     """Topic of the current dataset."""
     schemas: AdmittedSchemas = field(default_factory=AdmittedSchemas)
@@ -113,18 +115,18 @@ class RegistryConverter(
 ):
     """Converter of a column of messages whose schemas are in a schema registry.
 
-    A message's fields become columns behind the other ones. All of them may be null. A null value has null in each
-    column, and the columns of the record before it. Without a record before it in the work unit, it has the columns of
-    the first record in its batch; else of the newest schema that is published for the dataset; else of the topic's
-    default subject (`TOPIC-value` or `TOPIC-key`); else none. Records of several schemas come in several pieces, in the
-    order of their first records. The Arrow schema's metadata has the registry's id.
+    A message's fields become columns behind the other columns. All of them may be null. A record whose value is null
+    has the columns of the previous record, all null. If the work unit has no previous record, the columns are those of
+    the first record in the batch, or else of the newest published schema of the dataset, or else of the topic's default
+    subject (`TOPIC-value` or `TOPIC-key`); or else there are none. Records of several schemas are returned in several
+    pieces, in the order of their first records. The metadata of the Arrow schema contains the registry's schema id.
 
-    Rejected are values that are not in the wire format or do not match their schema, and values whose schema is not in
-    the registry or has no columns. The registry is asked once per id in a task.
+    A value is rejected if it is not in the wire format, does not match its schema, or has a schema that is not in the
+    registry or has no columns. A task requests each schema id once.
 
     Attributes:
         registry: the schema registry.
-        datasets: policies of some datasets; all others have the policy of the converter itself.
+        datasets: policies of some datasets. All other datasets have the policy of the converter itself.
         column: the column that holds the messages.
         keep_column: whether the column stays beside the fields.
     """
@@ -264,7 +266,7 @@ class RegistryConverter(
         return state.decoders[key]
 
     def _create_decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
-        """Create a decoder. Every error but those of the environment belongs to the schema."""
+        """Create a decoder. All errors except those of the environment are attributed to the schema."""
         try:
             with foreign_errors():
                 return self.decoder(writer, reader)
@@ -297,11 +299,11 @@ class RegistryConverter(
         ).fields
 
     def _without_messages(self) -> pa.Schema:
-        """Return the columns of null values that no message precedes."""
+        """Return the columns of records with a null value if there is no message before them."""
         return self._pinned_decoder().schema if self._state.policy.pinned else self._state.last or self._newest()
 
     def _newest(self) -> pa.Schema:
-        """Return the columns of the newest published schema, else of the topic's default subject, else none."""
+        """Return the columns of the newest published schema, or else of the topic's default subject, or else none."""
         for schema_id in reversed(self._state.schemas.ids):
             if (columns := self._columns_of(schema_id)) is not None:
                 return columns
@@ -325,7 +327,7 @@ class RegistryConverter(
 
 
 def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
-    """Return decoded messages with their rows, without faulty ones."""
+    """Return decoded messages with their rows, without rejected messages."""
     records, rows = decoded.records, framed.rows
     rows = rows if decoded.numbers is None else rows[decoded.numbers]
     if decoded.wrong:
@@ -339,7 +341,7 @@ def _placed(framed: Framed, decoded: Decoded) -> DecodedRows:
 def _decoded(decoder: Decoder, framed: Framed) -> Iterator[tuple[Framed, Decoded]]:
     """Decode messages. If the decoder raises, decode each half by itself, down to single messages.
 
-    Every error of a single message rejects that message, but errors of the environment are raised.
+    An error of a single message rejects the message. Errors of the environment are raised.
     """
     waiting = [framed]
     while waiting:

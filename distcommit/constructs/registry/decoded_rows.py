@@ -16,7 +16,7 @@ class DecodedRows:
     """Decoded messages of one schema."""
 
     columns: Sequence[pa.Array]
-    """Columns of as many values as `rows`."""
+    """Columns with as many values as `rows`."""
     schema: pa.Schema
     """Schema of the columns."""
     rows: Indices
@@ -38,20 +38,20 @@ class DecodedRows:
 
 
 def last_schema(decoded: Sequence[DecodedRows]) -> pa.Schema | None:
-    """Return the schema of the message that came last."""
+    """Return the schema of the last message."""
     return max(decoded, key=lambda decoded_rows: int(decoded_rows.rows[-1])).schema if decoded else None
 
 
 def with_nulls(
     decoded: Sequence[DecodedRows], nulls: Indices, before: pa.Schema | None, otherwise: Callable[[], pa.Schema]
 ) -> list[DecodedRows]:
-    """Give each null the columns of the message before it.
+    """Insert rows of nulls. Each has the columns of the message before it.
 
     Args:
-        decoded: messages of a batch by schema, none of them empty.
+        decoded: messages of a batch by schema, each with at least one message.
         nulls: rows without a message, ascending.
-        before: the schema of the last message before the batch, for nulls at the batch's start. If None, they get the
-            schema of the first message in the batch.
+        before: schema of the last message before the batch, for nulls at the start of the batch. If None, these nulls
+            get the schema of the first message in the batch.
         otherwise: returns the schema of nulls if there is no message at all.
     """
     if not len(nulls):

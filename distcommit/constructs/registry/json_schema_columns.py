@@ -75,7 +75,7 @@ class _Types:
     """Identities of the schemas around the current one, to find recursion."""
 
     def of(self, schema: Any, resolver: Any, path: str) -> tuple[pa.DataType, bool]:
-        """Return the type, and whether null is allowed."""
+        """Return the type of a schema, and whether null is allowed."""
         if not isinstance(schema, dict) or id(schema) in self.within:
             return JSON_TEXT, True
         self.within.append(id(schema))
@@ -129,10 +129,10 @@ class _Types:
 def check_readable(writer: pa.Schema, reader: pa.Schema, required: frozenset[str]) -> None:
     """Require that messages of one schema can be read as another.
 
-    Fields that both have must be of one type, or an integer read as a number. Required fields must exist.
+    Fields that both schemas have must be of one type, or an integer read as a number. Required fields must exist.
 
     Raises:
-        UnusableSchemaError: if they can't, with the field.
+        UnusableSchemaError: if the messages cannot be read; with the field.
     """
     for item in reader:
         index = writer.get_field_index(item.name)

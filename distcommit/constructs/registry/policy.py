@@ -1,4 +1,4 @@
-"""Policies for records whose schema differs from the dataset's earlier ones, and the schemas that a dataset has met."""
+"""Policies for records with a new schema, and the schemas of a dataset's earlier records."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ class EvolutionSettings(EvolutionPolicy, populate_by_name=True):
     """The policy for schemas that differ from earlier ones.
 
     Attributes:
-        pinned: the pinned schema, `schema` in a job file. `pin` reads all records by it; `fail` accepts no other.
-        evolution: `evolve` accepts each schema that is compatible with the earlier ones, as its writer has it. `pin`
-            reads all records as the pinned schema, and rejects those that do not fit. `fail` fails the work unit at a
-            schema that is neither the pinned one nor, without a pinned one, that of earlier records.
-        on_incompatible: for `evolve`: records whose schema is not compatible are rejected (`reject`, as `on_rejected`
-            says), fail the work unit (`fail`), or are accepted (`accept`).
+        pinned: the pinned schema, `schema` in a job file. With `pin`, all records are read by it. With `fail`, no other
+            is accepted.
+        evolution: `evolve` accepts each schema that is compatible with the earlier ones, and reads a record by its
+            writer's schema. `pin` reads all records by the pinned schema, and rejects records that do not fit. `fail`
+            fails the work unit at a new schema. A schema is new if it is not the pinned one or, without a pinned one,
+            not a schema of earlier records.
+        on_incompatible: for `evolve`: records with an incompatible schema are rejected (`reject`; see `on_rejected`),
+            fail the work unit (`fail`), or are accepted (`accept`).
     """
 
     pinned: PinnedSchema | None = Field(default=None, alias="schema")
@@ -53,9 +55,9 @@ class DatasetEvolution(EvolutionSettings, populate_by_name=True):
 class AdmittedSchemas:
     """The schemas of a dataset's records, oldest first.
 
-    A new schema must be compatible with the newest one, and with older ones that are compatible with the newest
-    themselves. If an operator accepts an incompatible schema (`accept`), it is the newest from then on. A schema that
-    was admitted is not compared again.
+    A new schema must be compatible with the newest one, and with those older ones that are compatible with the newest.
+    If an operator accepts an incompatible schema (`accept`), it becomes the newest. An admitted schema is not compared
+    again.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -63,9 +65,9 @@ class AdmittedSchemas:
     refused: dict[int, str] = field(default_factory=dict)
     """Rejection reasons of other schemas, by id."""
     history: SchemaHistory[int] = field(default_factory=SchemaHistory.of_registry_ids)
-    """Ids of the unpublished schemas that this run's work units have met, in one order for all of them."""
+    """Ids of the unpublished schemas of this run's records, in one order for all work units."""
     run_ids: list[int] = field(default_factory=list)
-    """Ids that are in the history. A new schema must be compatible with their schemas, too."""
+    """Ids in the history. A new schema must be compatible with these schemas as well."""
     _merged: tuple[tuple[int, ...], pa.Schema | None] = ((), None)
 
     def admit(
@@ -106,7 +108,7 @@ class AdmittedSchemas:
         """Store a schema for the run's other work units, after those in `run_ids`.
 
         Returns:
-            Whether it is stored. If False, another work unit was first, and its schema is in `run_ids` now.
+            whether it is stored. If false, another work unit was first, and its schema is now in `run_ids`.
         """
         if self.history.store is None or schema_id in self.run_ids:
             return True
@@ -114,10 +116,11 @@ class AdmittedSchemas:
         return self.run_ids[-1] == schema_id
 
     def require(self, schema_id: int, registry: str, they: str = "the earlier ones") -> None:
-        """Require that a schema is one of the earlier ones, or the first of all. `they` names those in messages.
+        """Require that a schema is one of the earlier ones, or the first of all. `they` names the earlier ones in
+        messages.
 
         Raises:
-            RecordError: if it is not.
+            RecordError: if it is a new one.
         """
         if not self.ids:
             self._put(schema_id)
@@ -164,7 +167,7 @@ class AdmittedSchemas:
 
 
 def _joined(columns: pa.Schema | None, merged: pa.Schema | None) -> pa.Schema | None:
-    """Return both together; if they are not compatible, the newer one, `merged`."""
+    """Return the columns of both; if they are not compatible, `merged`, the newer ones."""
     if columns is None or merged is None:
         return merged if columns is None else columns
     joined = compare_schemas(columns, merged).merged

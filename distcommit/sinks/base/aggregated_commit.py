@@ -1,4 +1,4 @@
-"""Base class of committers that commit the requests of many datasets in one commit of the target."""
+"""Base class of committers that combine the requests of many datasets into one commit at the target."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ Aggregated = TypeVar("Aggregated")
 
 
 class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
-    """Combines requests to one commit of the target. A refused request is found by bisection; the others are committed.
-
-    The combined value is not stored, so that it may have any type. The commit log has the requests, and a replay
-    combines them again, possibly with others.
-    """
+    """Combines requests into one commit at the target. If it is refused, bisection finds the refused request, and the
+    others are committed. The combined value is never stored, so it may have any type."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         together: dict[str, list[int]] = {}
@@ -38,8 +35,8 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         """Commit all requests in one commit or none.
 
-        A request that `combine` refuses is found by combining each by itself. If only the commit is refused, the cause
-        is unknown, and all requests have failed.
+        If `combine` refuses a request, that one fails. If only `commit_aggregated` refuses, all fail, as the cause is
+        unknown.
         """
         refusals = [self._refusal(request) for request in requests]
         refused = next((r.dataset_urn for r, cause in zip(requests, refusals, strict=True) if cause is not None), None)
@@ -59,31 +56,20 @@ class AggregatedCommitter(SinkCommitter, Generic[Aggregated]):
         return None
 
     def committed_with(self, request: CommitRequest) -> str:
-        """Return a text, for instance the table's name. Requests of one text go into one commit; by default all do. All
-        requests of a commit group must have the same text."""
+        """Return a key, for instance the table's name. Requests with equal keys go into one commit; by default all do.
+        The requests of one commit group must have equal keys."""
         return ""
 
     @abstractmethod
     def combine(self, requests: Sequence[CommitRequest]) -> Aggregated:
-        """Return the content of one commit, without changing the target.
-
-        Some requests may be committed already, and their staged files be gone.
-
-        Raises:
-            RefusedError: if one of the requests can never be committed.
-        """
+        """Return the content of one commit, without changing the target. Requests may be committed already, and their
+        staged files be deleted. Raises RefusedError if one of the requests can never be committed."""
 
     @abstractmethod
     def commit_aggregated(self, aggregated: Aggregated) -> Sequence[CommitOutcome]:
-        """Commit durably whatever is not committed yet, in one transaction with the ledger rows.
-
-        Returns:
-            an outcome for each request, in the order in which they were combined.
-
-        Raises:
-            RefusedError: if one of the requests can never be committed. Nothing may be changed then; each half of the
-                requests is combined and tried by itself. `commit` raises all other exceptions.
-        """
+        """Commit durably all requests that are not committed yet, in one transaction with their ledger rows. Return one
+        outcome for each request, in the order of `combine`. Raises RefusedError, with the target unchanged, if one of
+        the requests can never be committed."""
 
     def _by_halves(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         try:

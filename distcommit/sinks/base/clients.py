@@ -1,4 +1,4 @@
-"""Clients of targets, each of which is an optional dependency."""
+"""Connections to targets, whose client libraries are optional dependencies."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ Committer = TypeVar("Committer", bound=SinkCommitter)
 
 @contextmanager
 def needing_client(sink: str) -> Iterator[None]:
-    """Report the extra to install if a module that the sink imports is missing.
-
-    Raises:
-        ConfigurationError: if it is missing.
-    """
+    """Convert a failed import in the block to a ConfigurationError that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -39,7 +35,7 @@ def needing_client(sink: str) -> Iterator[None]:
 
 
 def committing_by(connection: Connected, create: Callable[[Connected], Committer]) -> Committer:
-    """Return a committer with a connection, which is closed if the committer can't be created."""
+    """Return a committer that owns the connection. If creating the committer fails, close the connection."""
     try:
         return create(connection)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Base classes of sinks that commit at their target by a committer of their own."""
+"""Base classes of sinks whose committer makes records visible at the target."""
 
 from __future__ import annotations
 
@@ -23,38 +23,33 @@ from distcommit.steps.sink import SinkCommitStep
 
 
 class CommitterSink(Sink):
-    """A sink whose writers return commit infos, which its committer makes visible: one request for each branch of a
-    dataset. Subclasses set `name` as a class attribute.
+    """A sink whose writers return commit infos. Its committer commits them, one request for each branch of a dataset.
+    Subclasses set `name` as a class attribute.
 
     Attributes:
-        infos_version: version of the commit infos that writers return. Increase it with each change that an older
-            committer can't read.
+        infos_version: version of the commit infos; increase it when an older committer can't read them.
     """
 
     infos_version: ClassVar[int] = 1
 
     @property
     def discards(self) -> bool:
-        """Whether writers leave anything but staged files before a commit; the committer's `discard` removes it for
-        aborted attempts."""
+        """Whether writers leave data at the target before a commit, which `discard` deletes for aborted attempts."""
         return False
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Whether writers leave prepared transactions or the like, which can't be committed any more after `discard`.
-
-        Then `discard` is also called for commits that an operator has accepted as they are.
-        """
+        """Whether writers leave prepared transactions, which can't be committed any more after `discard`. If True,
+        `discard` is also called for commits that an operator has accepted without committing them."""
         return False
 
     def upgraded(self, info: Any, version: int) -> Any:
-        """Convert a commit info that was stored with an older version to the present version. Sinks whose
-        `infos_version` is above 1 must implement it."""
+        """Convert a commit info that was stored with an older version. Required if `infos_version` is above 1."""
         raise NotImplementedError(f"{type(self).__name__} must implement `upgraded` for its infos of version {version}")
 
     @abstractmethod
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
-        """Open a committer for one batch of requests. An error counts as an outage of the target, not of a dataset."""
+        """Open a committer for one batch of requests. An error counts as an outage of the target."""
 
     def commit_steps(self, request: SealRequest, context: StepContext) -> Sequence[CommitStep]:
         infos = tuple(info for result in request.results for info in result.infos)
@@ -77,7 +72,7 @@ class CommitterSink(Sink):
 
 
 class GroupsByTable(CommitterSink):
-    """A sink of tables. If all datasets share a table, they are one commit group; otherwise each is its own."""
+    """A sink of tables. If all datasets share a table, they are one commit group; otherwise each dataset is a group."""
 
     if TYPE_CHECKING:
         table: str
@@ -87,12 +82,10 @@ class GroupsByTable(CommitterSink):
         """Return a table's name, or the template of names, as operators write it."""
 
     @abstractmethod
-    def group_of(self, dataset_urn: str) -> str:
-        """Return the commit group of all datasets with the same table as this dataset."""
+    def group_of(self, dataset_urn: str) -> str: ...
 
     @property
     def shares_tables(self) -> bool:
-        """Whether all datasets go to one table."""
         return DATASET not in self.table
 
     @property
@@ -104,7 +97,7 @@ class GroupsByTable(CommitterSink):
 
 
 class StoredName(SettingsModel):
-    """Settings of a sink that a job may have several times, each in a branch of a fork.
+    """Settings of a sink that a job may have several times, each in another branch of a fork.
 
     Attributes:
         stored_as: a suffix of the name that commits are stored with, which must differ between branches. It must not
@@ -114,5 +107,4 @@ class StoredName(SettingsModel):
     stored_as: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,64}$")
 
     def name_of(self, kind: str) -> str:
-        """Return the stored name; `kind` is the name without a suffix."""
         return f"{kind}@{self.stored_as}" if self.stored_as else kind

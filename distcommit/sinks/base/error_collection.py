@@ -1,4 +1,4 @@
-"""Collect errors of operations on many tables or transactions, so that a failed one does not prevent the others."""
+"""Collect the errors of operations on many items, so that one failure does not prevent the others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _NAMED = 5
 
 
 class ErrorCollector:
-    """Collects errors by name, and raises them together.
+    """Collects errors by the name of the failed item, and raises them together.
 
     Args:
-        what: the failure as a clause, for the message.
-        probe: raises if the whole target is unavailable. It is called at the first error: if it raises, the other
-            operations are not tried, as each might take as long to fail.
+        subject: what has failed, as the beginning of the error message.
+        probe: raises if the whole target is unavailable; called after the first error, so that the remaining operations
+            do not each wait for a timeout.
     """
 
     def __init__(self, subject: str, probe: Callable[[], None] | None = None) -> None:
@@ -25,11 +25,7 @@ class ErrorCollector:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Collect the error of an operation on the item of that name.
-
-        Raises:
-            Exception: the error, if it concerns the whole target.
-        """
+        """Collect an error that the block raises for the named item, unless it concerns the whole target."""
         try:
             yield
         except SinkUnavailableError:
@@ -40,11 +36,7 @@ class ErrorCollector:
             self._failed[name] = error
 
     def raise_collected(self) -> None:
-        """Raise the collected errors.
-
-        Raises:
-            TransientError: if an operation has failed; all others were done.
-        """
+        """Raise one TransientError for all collected errors; all other operations have succeeded."""
         if not self._failed:
             return
         first = [

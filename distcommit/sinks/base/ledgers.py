@@ -1,14 +1,11 @@
-"""The rule of every ledger: a commit is a compare-and-set from an epoch that the store knows.
+"""The commit rule of every ledger: a commit is a compare-and-set from an epoch that the store knows.
 
-A request names its bases: the epochs that the target may have before the commit. A row with any other epoch shows that
-the target or the store was restored from a copy or recreated. Comparing only `epoch > stored` would publish records
-twice if a bucket's log has lost its tail.
+A request names its bases: the epochs that the target may have for the dataset before the commit. A row with any other
+epoch shows that the target or the store was restored from a copy, or recreated.
 
-Before a dataset's first commit its base is "no row", which an empty, recreated ledger also has. So a ledger that can be
+Before a dataset's first commit its base is "no row", which a recreated, empty ledger also has. So a ledger that can be
 removed while its data stays has an identity: a text that is assigned when the ledger is created. Writers record it in
-their commit infos, after creating a missing ledger. Committers compare it while they lock the ledger's row. If it is
-equal, the ledger has had a row of every commit since those rows were written. A ledger that was created later has
-another identity, and is not used instead.
+their commit infos. Committers compare it while they lock the ledger's row, and refuse requests of another ledger.
 """
 
 from __future__ import annotations
@@ -25,26 +22,22 @@ from distcommit.sinks.base.offset_coverage import added, without
 
 
 def commit_id(request: CommitRequest) -> str:
-    """Return the identity of a request's commit: a hash of its attempts; empty if these are unknown.
-
-    Epochs alone do not identify it: a store that was restored from a copy assigns the same numbers again.
-    """
+    """Return the identity of a request's commit: a hash of its attempts; empty if the request names none. Epochs are
+    not unique: a store that was restored from a copy assigns them again."""
     return xxh3_128_hexdigest("\n".join(request.attempts).encode()) if request.attempts else ""
 
 
 def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
-    """Return whether row and request have the same epoch and different commits."""
     ids = row.commit_id, commit_id(request)
     return row.epoch == request.epoch and all(ids) and ids[0] != ids[1]
 
 
 def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
-    """Return the outcome of a request at a target with that row; None if it is to be committed.
+    """Return the outcome of a request if the target has this ledger row. If None, the caller must commit the data and
+    the row that `committed` returns in one transaction.
 
-    Then the row must become `committed` in the same transaction as the data.
-
-    A row above the request is a refusal too: a sealed sequence is based on everything that was committed before. A
-    zombie that repeats an old commit may get any outcome, as its records are not valid any more.
+    A row with a higher epoch refuses the request, too: a sealed sequence follows everything that was committed before
+    it.
     """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
     if row is not None and (epoch > request.epoch or _is_another(row, request)):
@@ -69,13 +62,14 @@ def _another_store(request: CommitRequest, actual: str) -> FailedForGood:
 
 
 def of_another_ledger(request: CommitRequest, identity: str) -> str:
-    """Return the ledger that a request's rows were written for, if it is not the one of that identity; else empty."""
+    """Return the identity of the ledger that the request was written for; empty if it is `identity`, the present
+    ledger's."""
     recorded = (str(info["ledger"]) for info in request.infos)
     return next((ledger for ledger in recorded if ledger and ledger != identity), "")
 
 
 def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
-    """Return the row after the request is committed."""
+    """Return the ledger row after the request is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     return replace(
         row, epoch=request.epoch, base=row.epoch, commit_id=commit_id(request), covered=added(*row.covered, *covered)
@@ -83,21 +77,16 @@ def committed(row: LedgerRow | None, request: CommitRequest, covered: Sequence[C
 
 
 def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | None:
-    """Return the row after a request that was taken back may be committed again, as another target could not take it
-    back. The dataset's older epochs can still not be committed."""
+    """Return the ledger row that permits a revoked request again, because another target could not revoke it."""
     if row is None or row.revoked != request.epoch:
         return row
     return replace(row, revoked=request.epoch - 1)
 
 
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
-    """Return the row after the request is taken back, whether it was committed or not.
-
-    If it was (`row.epoch == request.epoch`), its data must be removed in the same transaction.
-
-    Raises:
-        ConflictError: if a later epoch is committed, or another commit of that epoch.
-    """
+    """Return the ledger row after the request is revoked. If it was committed (`row.epoch == request.epoch`), the
+    caller must delete its data in the same transaction. Raises ConflictError if a later epoch, or another commit of the
+    request's epoch, is committed."""
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     if row.epoch > request.epoch or _is_another(row, request):
         raise ConflictError(

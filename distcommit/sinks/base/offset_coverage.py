@@ -1,4 +1,4 @@
-"""The source positions that rows cover: collected while rows are written, and summed in the target's ledger."""
+"""The source offsets that rows cover: collected while rows are written, and summed in the target's ledger."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 
 
 class OffsetCoverage:
-    """Collects the positions of a writer's rows, of positions without a record, and of filtered records."""
+    """Collects the source offsets of a writer's rows, of filtered records, and of gaps in the source."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
         self._offsets, self._holes = OffsetSets(), OffsetSets()
         self._ranges: list[SkippedRange] = []
         self._filtered: dict[str, str] = {}
-        self._rows = 0
+        self.rows = 0
 
     def add(self, batch: pa.RecordBatch, origins: Origins | None) -> None:
-        """Add the positions of a batch. Raises as `OffsetSets.add`."""
-        self._rows += batch.num_rows
+        self.rows += batch.num_rows
         provenance = self._origin.provenance
         if provenance is None:
             return
@@ -38,42 +37,32 @@ class OffsetCoverage:
             self._offsets.add_origins(origins, provenance)
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Add positions without a record."""
         ranges = list(holes)
         self._ranges += ranges
         self._holes.update(offsets_of(ranges))
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Add records that were filtered out.
-
-        Returns:
-            False if this was ignored: no row was written, so that there will be no commit info; or the source has no
-            positions.
-        """
-        if not (self._rows and filtered.positions):
+        """Add offsets of filtered records. Return False if no row was written, so that there will be no commit info, or
+        the source has no offsets."""
+        if not (self.rows and filtered.positions):
             return False
         self._filtered = dict(filtered.positions)
         return True
 
     @property
-    def rows(self) -> int:
-        """Number of rows so far."""
-        return self._rows
-
-    @property
     def holes_left(self) -> Sequence[SkippedRange]:
-        """Positions without a record that no commit info has, as no row was written: for `Prepared.holes`."""
-        return () if self._rows else self._ranges
+        """The ranges for `Prepared.holes`, if there is no commit info to contain them because no row was written."""
+        return () if self.rows else self._ranges
 
     def covered(self) -> dict[str, Any]:
-        """Return everything as plain data for a commit info, which `covered_in` reads."""
+        """Return the coverage as JSON data for a commit info, which `covered_in` reads."""
         coverage = Covered(
             incarnation=self._origin.incarnation,
             branches=tuple(self._origin.branches),
             offsets=_text(self._offsets),
             holes=_text(self._holes),
             filtered=self._filtered,
-            rows=self._rows,
+            rows=self.rows,
             makes_several=self._origin.makes_several,
         )
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(coverage))  # with lists, not tuples
@@ -81,7 +70,7 @@ class OffsetCoverage:
 
 
 class CoveringWriter(SinkWriter):
-    """A writer whose commit info has the source positions of its rows: a subclass adds each batch to `_covering`."""
+    """A writer that collects the source offsets of its rows. A subclass adds each batch to `_covering`."""
 
     def __init__(self, origin: Origin) -> None:
         self._covering = OffsetCoverage(origin)
@@ -94,15 +83,13 @@ class CoveringWriter(SinkWriter):
 
 
 def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tuple[Covered, ...]:
-    """Return the sum of the commit infos of a request, each with `covered()` under `key`."""
+    """Return the summed coverage of commit infos, each with a result of `OffsetCoverage.covered` under `key`."""
     return added(*(converted(info[key], Covered) for info in infos))
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """Return the sum of the parts: one entry for each incarnation and flow, the last part's last.
-
-    Offsets that two parts of one entry have are counted in `twice`.
-    """
+    """Sum the coverage of commits: one entry for each source incarnation and list of branches. Offsets that are in two
+    parts of an entry are counted in `duplicates`."""
     sums: dict[_Kind, Covered] = {}
     for part in parts:
         earlier = sums.pop(_kind(part), None)
@@ -111,7 +98,7 @@ def added(*parts: Covered) -> tuple[Covered, ...]:
 
 
 def without(atomic: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
-    """Return the entries without the parts that were taken back; empty entries are left out."""
+    """Subtract the coverage of a revoked commit; omit entries that become empty."""
     removed = {_kind(part): part for part in taken_back}
     remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in atomic)
     return tuple(part for part in remaining if part.rows or part.offsets or part.filtered)
@@ -121,7 +108,6 @@ _Kind = tuple[str, tuple[str, ...], bool]
 
 
 def _kind(part: Covered) -> _Kind:
-    """Return the key of an entry. Offsets that two flows have are found by the audit."""
     return part.incarnation, part.branches, part.makes_several
 
 

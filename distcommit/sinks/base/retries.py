@@ -1,4 +1,4 @@
-"""Retries at targets: their number and the waits between them. Sinks must not wait anywhere else."""
+"""Number of tries at targets, and the waits between them. Sinks must not wait anywhere else."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ _LONGEST_WAIT_S = 2.0
 
 
 def tries(most: int = 12, first_wait_s: float = 0.02) -> Iterator[int]:
-    """Yield the numbers of tries from 1 on, after a random wait before each but the first.
-
-    The longest wait doubles with each try, up to two seconds. It is random so that sessions in conflict do not retry at
-    the same time.
-
-    Args:
-        most: number of tries.
-        first_wait_s: longest wait before the second try, in seconds.
-    """
+    """Yield the numbers of tries from 1 to `most`, and wait before each but the first. Waits are random, so that
+    conflicting sessions do not retry at the same time. Their upper limit is first `first_wait_s`, and doubles up to two
+    seconds."""
     for number in range(1, most + 1):
         if number > 1:
             time.sleep(random.uniform(0, min(first_wait_s * 2 ** (number - 2), _LONGEST_WAIT_S)))

@@ -1,4 +1,4 @@
-"""Table names made of dataset URNs. No two datasets get the same name, unless the template has no `{dataset}`."""
+"""Table names from dataset URNs, different for each dataset unless the template has no `{dataset}`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def check_template(template: str) -> str:
-    """Return the template of table names.
-
-    Raises:
-        ValueError: if it is empty, not printable, or has braces other than one `{dataset}`.
-    """
+    """Return the template of table names. Raises ValueError if it is not printable, or has braces other than one
+    `{dataset}`."""
     remainder = template.replace(DATASET, "", 1)
     if not template or "{" in remainder or "}" in remainder or not template.isprintable():
         raise SettingError(f"must be a table's name, in which {DATASET} may stand once for the dataset's URN")
@@ -36,18 +33,16 @@ def table_name(
     basic_characters: bool = False,
     selected: tuple[str, ...] = (),
 ) -> str:
-    """Return the table of a dataset: the template with the dataset's URN.
-
-    A name that the database would change is changed here, and ends in a hash of the original name. So does a name that
-    looks as if it had such a hash.
+    """Return the name of a dataset's table: the template with the dataset's URN. A name that the database would change
+    or cut off, or that ends like a hash, is replaced by one that ends in its hash.
 
     Args:
-        template: accepted by `check_template`. Without `{dataset}` all datasets have one table.
+        template: accepted by `check_template`.
         urn: the dataset's URN.
-        most_bytes: length of the longest name that the database keeps, in bytes of UTF-8.
+        most_bytes: longest name that the database accepts, in bytes of UTF-8.
         any_case: whether the database distinguishes names by their case.
-        basic_characters: whether names may have characters of Unicode's basic plane only.
-        selected: names of tables that do not belong to datasets.
+        basic_characters: whether names are limited to Unicode's basic multilingual plane.
+        selected: reserved names, for instance of the ledger.
     """
     name = template.replace(DATASET, urn)
     raw = name.encode()
@@ -65,11 +60,9 @@ def table_name(
 
 
 def plain_name(urn: str) -> str:
-    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters.
-
-    A URN of this form is not changed. In any other URN, `_` replaces the other characters, and part of its SHA-256 is
-    appended, so that `a.b` and `a_b` have different names. It is also appended to a URN that ends like such a hash.
-    """
+    """Return a name of letters, digits and `_` for the dataset, of at most 200 characters. A URN of another form, or
+    with an ending like a hash, gets `_` for other characters and a part of its SHA-256, so that `a.b` and `a_b` have
+    different names."""
     if _PLAIN.fullmatch(urn) and not _MARKED.fullmatch(urn):
         return urn
     safe = _UNSAFE.sub("_", urn)[:180]
@@ -79,5 +72,4 @@ def plain_name(urn: str) -> str:
 
 
 def table_of(template: str, urn: str) -> str:
-    """Return the dataset's table: the template with `plain_name` for `{dataset}`."""
     return template.replace(DATASET, plain_name(urn))

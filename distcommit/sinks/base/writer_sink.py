@@ -1,4 +1,4 @@
-"""Base classes of sinks that have a writer and no committer, and of writers that take single records."""
+"""Base classes of sinks without a committer, and of writers that take single records."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 
 class WriterSink(Sink):
-    """A sink that has nothing to commit: at-least-once, for jobs with `commit.delivery: at_least_once`.
+    """A sink without commits, for jobs with `commit.delivery: at_least_once`.
 
-    Its writers may make records visible at once. When `prepare_commit` has returned, the records must be durable; its
-    result is not used. Records of an attempt that fails or dies stay at the target and are written again: the target
-    then has them twice. None is missing.
+    All records must be durable when `prepare_commit` returns; its result is ignored. The records of an attempt that
+    fails stay at the target and are written again, so the target may have records twice, but lacks none.
     """
 
     abilities: ClassVar[Abilities] = Abilities(
@@ -31,14 +30,11 @@ class WriterSink(Sink):
 
 
 class RecordWriter(SinkWriter):
-    """A writer of single records, each a dict of Python values by column.
-
-    For targets without an interface for batches: conversion costs several times as much as writing a batch.
-    """
+    """A writer of single records, each a dict of Python values by column. Converting a record costs several times as
+    much as writing it in a batch."""
 
     @abstractmethod
-    def write_record(self, record: dict[str, Any]) -> None:
-        """Take one record."""
+    def write_record(self, record: dict[str, Any]) -> None: ...
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         for record in batch.to_pylist():

@@ -1,6 +1,6 @@
-"""Preview of a job: its records on the console, and nothing durable.
+"""Previews of a job: its records are printed, and nothing is stored.
 
-Must not be served, or be combined with a sink that commits. Start reading at `sink`.
+Must not be used by a service, or be combined with a sink that commits. Start reading at `sink`.
 """
 
 SETTINGS = "sink:ConsoleSink"

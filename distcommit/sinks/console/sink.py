@@ -1,4 +1,4 @@
-"""The sink of the console, for previews of a job's records."""
+"""The sink that prints a job's records as a preview."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FILES = FileSink()
 
 
 class ConsoleSink(SettingsModel, SinkSettings):
-    """Publishes to files in temporary folders, which are deleted once some of their records were shown.
+    """Publishes to files in temporary folders, which are deleted once some of their records are printed.
 
     Attributes:
-        rows: number of records that are shown of each dataset and branch.
+        rows: number of records that are printed of each dataset and branch.
     """
 
     type: Literal["console"]
@@ -46,10 +46,9 @@ class ConsoleSink(SettingsModel, SinkSettings):
         return self.rows
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:
-        return "the console, and nowhere else"
+        return "the console"
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that files can have these columns. Raises as `FileSink.check_schema`."""
         _FILES.check_schema(schema)
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:

@@ -1,64 +1,26 @@
-"""Rows in a prepared transaction: it survives its writer and the server, and is committed or rolled back by its
-name."""
+"""Writers of two-phase commit. They insert rows in a prepared transaction, which survives a crash of the writer and of
+the server until it is committed or rolled back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from typing import Any, Protocol
 
 import pyarrow as pa
 
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Prepared, StagingArea
 from distcommit.sinks.databases.staged_rows import StagedRows, files_of
-
-
-class PreparedRowsCommitter(Protocol):
-    """Prepares transactions at a database, and rolls them back."""
-
-    def begin(self, epoch: int) -> None:
-        """Announce a run before its writers prepare anything.
-
-        Raises:
-            ConfigurationError: if the server can't prepare transactions.
-            FencedError: if a newer run writes to the database.
-        """
-        ...
-
-    def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
-        """Prepare a transaction with these rows durably, and return its commit info.
-
-        Args:
-            attempt: the attempt that has staged the rows.
-            staged: the commit info of `StagedRows`.
-        """
-        ...
-
-    def discard(self, aborted_attempts: list[AbortedAttempt]) -> None:
-        """Roll back what aborted attempts have prepared. See `SinkCommitter.discard`."""
-        ...
-
-    def close(self) -> None:
-        """Close all connections."""
-        ...
+from distcommit.sinks.databases.two_phase import TwoPhaseCommitter
 
 
 class PreparedRows(StagedRows):
-    """Stages batches in files, and sends all to the database at the end, so that no transaction is open while records
-    are read.
-
-    Args:
-        opens: opens a `PreparedRowsCommitter` with a connection of its own.
-        attempt: the attempt that writes the rows.
-        area: the attempt's staging folder.
-        origin: the origin of the rows.
-        ledger, check: see `StagedRows`.
-    """
+    """Stages batches in files and sends them to the database at the end, so that no transaction is open while records
+    are read. `opens` opens a committer with its own connection; other arguments as of `StagedRows`."""
 
     def __init__(
         self,
-        opens: Callable[[CommitterContext], PreparedRowsCommitter],
+        opens: Callable[[CommitterContext], TwoPhaseCommitter],
         attempt: AttemptIdentity,
         area: StagingArea,
         origin: Origin,
@@ -83,7 +45,7 @@ class PreparedRows(StagedRows):
         return Prepared([prepared])
 
     def abort(self) -> None:
-        """Roll back the prepared transaction, which no commit will name and which holds locks."""
+        """Roll back the prepared transaction, which holds locks."""
         super().abort()
         if self._has_begun:
             attempt, folder = self._attempt, self._area.prefix

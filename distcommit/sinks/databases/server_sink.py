@@ -1,4 +1,4 @@
-"""Base class of the settings of sinks whose database a server has."""
+"""Base class of the settings of sinks that write to a database server."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import TwoPhaseCommitter
 
 LOCK_TIMEOUT_S = 10
-"""How long a statement waits for a lock of another session. Then it fails, and is repeated by a later call."""
+"""After this wait for a lock of another session, in seconds, a statement fails. A later call repeats it."""
 IDLE_TIMEOUT_S = 60
-"""After this time the server ends the session of a committer that was stopped, which releases its locks."""
+"""After this time without a statement, in seconds, the server ends a session, which releases its locks."""
 
 
 class ServerSink(TableSink):
-    """Tables of a server's database, in which the ledger is as well.
+    """Tables of a database server. The ledger is in the same database.
 
     Attributes:
         url: the database as `TYPE://USER@HOST:PORT/DATABASE`, with the driver's options behind `?`; without a password.
         password: the user's password. `${file:/path}` is replaced by the content of that file on each machine.
         tls: `verify` requires a valid certificate with the host's name from a remote server, and from any server if the
-            URL has an option of TLS. `insecure` accepts any certificate, and servers without TLS.
-        two_phase: whether writers insert rows in transactions that they prepare, which the commit then commits. Each
-            work unit has a transaction of its own: readers may see part of a commit of several. Requires mode `append`.
+            URL has a TLS option. `insecure` accepts any certificate, and servers without TLS.
+        two_phase: whether writers insert the rows in prepared transactions, which the commit only has to commit. Each
+            work unit has its own transaction, so readers may see a part of a commit. Requires mode `append`.
     """
 
     schemes: ClassVar[tuple[str, ...]]
-    """Schemes that a URL of this type may have."""
     requires_host: ClassVar[bool] = False
-    """Whether the URL must name a host; without one the driver uses its default."""
+    """Whether the URL must name a host; otherwise the driver has a default."""
 
     url: str
     password: SecretStr = Field(default=SecretStr(""))
@@ -85,12 +84,11 @@ class ServerSink(TableSink):
 
     @property
     def server(self) -> str:
-        """Host and port, as the URL has them."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @property
     def password_text(self) -> str:
-        """The password, with the content of files that it names."""
+        """The password, with the content of the files that it names."""
         return with_secret_files(self.password.get_secret_value())
 
     @property
@@ -114,12 +112,8 @@ class ServerSink(TableSink):
         return self.two_phase
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-        """Open a writer, once the server is known to accept it.
-
-        Raises:
-            ConfigurationError: if the server can't prepare transactions, or the attempt has no store's id.
-            FencedError: if a newer run writes to the database.
-        """
+        """Open a writer. With `two_phase`, announce the run first: raises ConfigurationError if the server can't
+        prepare transactions, and FencedError if a newer run writes to the database."""
         if not self.two_phase:
             return super().open_writer(attempt, area, origin)
         if not attempt.store_id:
@@ -133,49 +127,40 @@ class ServerSink(TableSink):
         return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt), self.check_schema)
 
     @abstractmethod
-    def driver(self) -> Driver:
-        """Import what depends on the database's client. Its connections are as `connect` of the result opens them."""
+    def driver(self) -> Driver: ...
 
     def open_committer(self, context: CommitterContext) -> TableCommitter:
         if self.two_phase:
             return self.open_two_phase(context)
         driver = self._driver()
-        return committing_by(self._connected(driver), lambda connection: driver.committer(connection, self, context))
+        return committing_by(self._connect(driver), lambda connection: driver.committer(connection, self, context))
 
     def open_two_phase(self, context: CommitterContext) -> TwoPhaseCommitter:
-        """Open a committer that also prepares transactions. Raises as `open_committer`."""
         driver = self._driver()
-        again = partial(self._connected, driver)
-        return committing_by(again(), lambda connection: driver.two_phase(connection, self, context, again))
+        return committing_by(self._connect(driver), lambda connection: driver.two_phase(connection, self, context))
 
     def check_connection(self) -> str:
-        with closing(self._connected(self._driver())):
+        with closing(self._connect(self._driver())):
             return f"{self.server} accepts the user"
 
     def _driver(self) -> Driver:
         with needing_client(self.type):
             return self.driver()
 
-    def _connected(self, driver: Driver) -> Connection:
+    def _connect(self, driver: Driver) -> Connection:
         return driver.connect(self.url, self.password_text, self.tls)
 
 
 class Driver(NamedTuple):
-    """The parts of a sink that depend on the database's client.
-
-    Attributes:
-        connect: opens a connection by URL, password and `tls`.
-        committer: the committer, of a connection, the sink and its context.
-        two_phase: the same with two-phase commit; it also gets a function that opens a second connection.
-    """
+    """The parts of a sink that need the database's client library."""
 
     connect: Callable[[str, str, Tls], Connection]
     committer: Callable[[Any, Any, CommitterContext], TableCommitter]
-    two_phase: Callable[[Any, Any, CommitterContext, Callable[[], Any]], TwoPhaseCommitter]
+    two_phase: Callable[[Any, Any, CommitterContext], TwoPhaseCommitter]
 
 
 @lru_cache(maxsize=64)
 def _begun(sink: ServerSink, store_id: str, run_id: str, epoch: int) -> None:
-    """Announce a run to the server before its writers prepare anything, once in each process."""
+    """Announce a run to the server before its writers prepare transactions, once in each process."""
     with closing(sink.open_two_phase(CommitterContext(LocalFileSystem(), "", "", store_id))) as preparing:
         preparing.begin(epoch)

@@ -1,7 +1,6 @@
-"""Base class of committers whose ledger is a table of the same database, read and written by SQL.
+"""Base class of committers whose ledger is a table in the target database.
 
-Statements here have `%s` for each value, `{ledger}` for the ledger and `{proofs}` for the proofs of two-phase commit. A
-database's own committer executes them.
+SQL statements here have `%s` for values, `{ledger}` and `{proofs}` for tables, which subclasses replace.
 """
 
 from __future__ import annotations
@@ -26,20 +25,12 @@ _PROBED_BYTES = 32_768
 
 
 class Cursor(Protocol):
-    """A cursor of a database's driver that has executed a statement."""
-
     @property
-    def rowcount(self) -> int:
-        """How many rows the statement has changed."""
-        ...
+    def rowcount(self) -> int: ...
 
-    def fetchone(self) -> Any:
-        """Return the next row; None if there is none."""
-        ...
+    def fetchone(self) -> Any: ...
 
-    def fetchall(self) -> Iterable[Any]:
-        """Return all further rows."""
-        ...
+    def fetchall(self) -> Iterable[Any]: ...
 
 
 class _UndoneError(Exception):
@@ -47,14 +38,15 @@ class _UndoneError(Exception):
 
 
 class SqlCommitter(RowLoadingCommitter):
-    """Has one connection. A ledger row is one row of the ledger's table; the row without a store has the identity.
+    """Commits on one connection. The ledger has one row for each store, dataset and branch, and a row with an empty
+    store, which contains the ledger's identity.
 
     Attributes:
-        driver_error: base class of the errors that the driver raises.
-        identity_column: the ledger's column with `Table.identity` of the table that rows were committed to.
-        now: the present time as SQL.
-        row_columns: columns that identify a ledger row, as an INSERT names them.
-        row_condition: the condition of one ledger row, with `%s` for each value of `row_values`.
+        driver_error: base class of the driver's errors.
+        identity_column: ledger column with the identity of the table that a commit went to.
+        now: SQL expression of the present time.
+        row_columns: ledger columns that identify a row.
+        row_condition: SQL condition of one ledger row, with `%s` for each value of `row_values`.
     """
 
     driver_error: ClassVar[type[Exception]]
@@ -66,28 +58,23 @@ class SqlCommitter(RowLoadingCommitter):
     # -- the database
 
     @abstractmethod
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> Cursor:
-        """Execute a statement on the connection."""
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Cursor: ...
 
     @abstractmethod
     def outcome_of_rows(self, error: Any) -> CommitOutcome | None:
-        """Return the outcome of the request at whose savepoint the driver raised an error; None if the error concerns
-        more than this request."""
+        """Return the outcome of a request whose rows caused this error; None if the error concerns other
+        requests, too."""
 
     @abstractmethod
-    def count_rows(self, table: str, tag: int) -> int:
-        """Return how many rows of a table have that tag `OF`."""
+    def count_rows(self, table: str, tag: int) -> int: ...
 
     def row_values(self, store: str, key: Key) -> tuple[Any, ...]:
-        """Return the values of `row_condition`."""
         return (store, *key)
 
     def row_inserted(self, store: str, key: Key) -> tuple[Any, ...]:
-        """Return the values of `row_columns`."""
         return (store, *key)
 
     def as_json(self, covered: Any) -> Any:
-        """Return what is covered as the driver sends JSON."""
         return msgspec.json.encode(covered).decode()
 
     # -- the ledger
@@ -98,11 +85,8 @@ class SqlCommitter(RowLoadingCommitter):
         return "" if row is None else str(row[0])
 
     def take_rows(self, sequences: Iterable[Sequence[Any]]) -> dict[Key, LedgerRow]:
-        """Return locked rows, and remember the tables that they are of.
-
-        Args:
-            sequences: of each row `LEDGER_COLUMNS`, the table's name, and `identity_column`.
-        """
+        """Return locked ledger rows, and store which tables their commits went to. `sequences` have `LEDGER_COLUMNS`,
+        the table's name, and `identity_column`."""
         rows: dict[Key, LedgerRow] = {}
         self._targets.clear()
         for row in sequences:
@@ -126,7 +110,6 @@ class SqlCommitter(RowLoadingCommitter):
             )
 
     def recorded(self, row: LedgerRow) -> tuple[Any, ...]:
-        """Return the values of a ledger row, from its epoch to its tag."""
         key = (row.dataset_urn, row.branch)
         target, identity = self._targets.get(key, (None, None))
         commit = (row.epoch, row.base, row.revoked, row.commit_id, self.as_json(row.covered))
@@ -142,7 +125,7 @@ class SqlCommitter(RowLoadingCommitter):
         return bool(rows)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of rows with the dataset's tag; None if rows have no tags, or others may replace them."""
+        """Return the number of rows with the dataset's tag; None without tags, or if other commits may replace rows."""
         if not self._settings.takes_back:
             return None
         tag = tag_of(self._context.store_id, dataset_urn, branch)
@@ -154,7 +137,7 @@ class SqlCommitter(RowLoadingCommitter):
         return RetryLater(f"{type(error).__name__}: {error}") if isinstance(error, OSError) else None
 
     def probe(self) -> None:
-        """Insert a ledger row with as many bytes as the probe of a file system has, and roll it back."""
+        """Insert a large ledger row and roll it back, to detect a full disk."""
         row = self.row_inserted("", (uuid.uuid4().hex, ""))
         with contextlib.suppress(_UndoneError), self.transaction():
             self.execute(
@@ -165,5 +148,4 @@ class SqlCommitter(RowLoadingCommitter):
 
 
 def placeholders(values: Collection[Any]) -> str:
-    """Return a `%s` for each value."""
     return ", ".join(["%s"] * len(values))

@@ -1,6 +1,6 @@
-"""Rows in the attempt's staging folder until a committer inserts them into a table, in files of some MB.
+"""Rows in staged files, until a committer inserts them into a table.
 
-A file has one Arrow stream for each run of batches with the same schema.
+A file has one Arrow stream for each series of batches with the same schema.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from distcommit.sinks.base.offset_coverage import CoveringWriter
 from distcommit.sinks.databases.upsert_order import with_positions
 
 FILE_BYTES = 16 << 20
-"""Size of one file before compression, and about what a writer or a committer has in memory."""
+"""Size of one file before compression, and about the memory that a writer or a committer needs."""
 
 
 class StagedRows(CoveringWriter):
-    """Stages batches in the order in which they come.
+    """Stages batches in their order.
 
     The commit info has these keys:
 
-    - `files`: for each file, in order, its path below the staging root and the xxh3-64 of its bytes.
+    - `files`: path below the staging root and xxh3-64 checksum of each file, in order.
     - `rows`: number of rows.
-    - `covered`: the source positions of the rows, as `OffsetCoverage.covered` returns them.
-    - `ledger`: identity of the ledger that the rows are committed by.
-    - `epochs`: epochs in which the rows were rejected, if they are reprocessed from error files.
-    - `by_reading`: true if positions count what was read.
+    - `covered`: result of `OffsetCoverage.covered`.
+    - `ledger`: identity of the ledger that must commit the rows.
+    - `epochs`: if the rows are reprocessed from error files, the epochs in which they were rejected.
+    - `by_reading`: true if positions count the records read, instead of being stored by the source.
 
     Args:
         area: the attempt's staging folder.
         origin: the origin of the rows.
         ledger: returns the identity of the ledger; called at the end, if there are rows.
-        check: raises a ConfigurationError if the table can't take rows of a schema; called for each schema.
-        with_positions: whether each row gets two more columns with its source partition and position.
+        check: raises a ConfigurationError if the table can't take rows of a schema.
+        with_positions: whether each row gets two columns with its source partition and position.
     """
 
     def __init__(
@@ -107,28 +107,17 @@ class StagedRows(CoveringWriter):
 
 
 def files_of(infos: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
-    """Yield path and checksum of each staged file, in the order of the work units."""
     for info in infos:
         yield from info["files"]
 
 
 def rows_of(infos: Iterable[Mapping[str, Any]]) -> int:
-    """Return the number of staged rows."""
     return sum(info["rows"] for info in infos)
 
 
 def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Yield the rows of one staged file in order: batches of one schema, then those of the next.
-
-    Args:
-        context: has the staging root.
-        path: the file's path below the staging root.
-        checksum: xxh3-64 of its bytes.
-
-    Raises:
-        LostError: if the file is gone, or has other bytes.
-        OSError: if it can't be read now.
-    """
+    """Yield the rows of a staged file in order, as lists of batches with the same schema. Raises LostError if the file
+    is missing or has another xxh3-64 checksum, and OSError if it can't be read now."""
     try:
         data = context.fs.read(f"{context.staging_root}/{path}")
     except FileNotFoundError as error:
@@ -148,6 +137,6 @@ def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator
 
 
 def staged_batches(context: CommitterContext, path: str, checksum: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of one staged file in order, whatever their schemas. Raises as `staged_runs`."""
+    """Yield the batches of a staged file in order. Raises the errors of `staged_runs`."""
     for batches in staged_runs(context, path, checksum):
         yield from batches

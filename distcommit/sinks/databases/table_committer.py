@@ -1,6 +1,6 @@
-"""Base class of committers to databases: rows and their ledger rows are committed in one transaction.
+"""Base class of database committers, which commit rows and their ledger rows in one transaction.
 
-A transaction has many datasets. Each has a savepoint, so that a failed dataset does not roll back the others.
+One transaction commits many datasets. Each has a savepoint, so that a failed dataset does not roll back the others.
 """
 
 from __future__ import annotations
@@ -30,27 +30,22 @@ Key: TypeAlias = tuple[str, str]
 
 LEDGER = "distcommit_ledger"
 PROOFS = "distcommit_prepared"
-"""The table of proofs of two-phase commit, in the same database or schema as the ledger."""
+"""Table of proofs of two-phase commit, in the same database or schema as the ledger."""
 _DATASETS_AT_ONCE = 60
 """Datasets of one transaction. PostgreSQL keeps 64 savepoints in memory, and has locks for some thousand tables."""
 _TRIES = 3
 
 
 class CollisionError(Exception):
-    """The database has rolled back the whole transaction because of a conflict with another one. A retry may
-    succeed."""
+    """The database has rolled back the transaction because of a conflict with another one. A retry may succeed."""
 
 
 class RefusedError(Exception):
-    """Rows can never be written as they are. The text has the reason and the remedy."""
+    """Rows can never be written without a change. The text names the reason and the remedy."""
 
 
-class _NotWholeError(Exception):
-    """Requests that are committed all or none can't all be committed. The transaction is rolled back.
-
-    Attributes:
-        outcomes: the outcome of each request.
-    """
+class _NotAtomicError(Exception):
+    """Requests that must be committed together can't all be committed. The transaction is rolled back."""
 
     def __init__(self, outcomes: Sequence[CommitOutcome]) -> None:
         super().__init__(outcomes)
@@ -60,21 +55,17 @@ class _NotWholeError(Exception):
 class TableCommitter(SinkCommitter):
     """Commits requests that the ledger does not have yet, in as few transactions as possible.
 
-    A database's committer implements the parts of a transaction. Other sessions see none of them before `transaction`
-    ends.
+    A subclass implements the parts of a transaction for one database.
     """
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[object]:
-        """Open a transaction that is durable when the block ends, and is rolled back if the block raises.
-
-        Raises:
-            CollisionError: if the database has rolled it back.
-        """
+        """Open a transaction that is durable on normal exit and rolled back on an exception. Raises CollisionError if
+        the database has rolled it back."""
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[object]:
-        """Open a savepoint, to which the transaction is rolled back if the block raises."""
+        """Open a savepoint, to which the transaction is rolled back on an exception."""
 
     @abstractmethod
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
@@ -82,70 +73,46 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def identity(self) -> str:
-        """Return the text that only this ledger has had since it was created; empty if the text was removed. In a
-        transaction with locked rows, it is that of the rows' ledger."""
+        """Return the text that was assigned to this ledger when it was created; empty if it was removed."""
 
     @abstractmethod
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Insert the rows of a request into their table.
-
-        Args:
-            request: the request.
-            row: its ledger row before the commit.
-
-        Raises:
-            LostError: if staged rows are gone.
-            RefusedError: if the table can never take them.
-        """
+        """Insert the rows of a request, whose ledger row was `row` before the commit. Raises LostError if staged rows
+        are gone, and RefusedError if the table can never take the rows."""
 
     @abstractmethod
     def unload(self, request: CommitRequest) -> None:
-        """Delete the rows of a committed request from their table.
-
-        Raises:
-            ConflictError: if exactly these rows can't be identified.
-        """
+        """Delete the rows of a committed request. Raises ConflictError if the rows can't be told from others."""
 
     @abstractmethod
-    def record(self, row: LedgerRow) -> None:
-        """Write a locked ledger row."""
+    def record(self, row: LedgerRow) -> None: ...
 
     @abstractmethod
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        """Return the outcome of a request for which the database, or reading staged rows, has raised this error; None
-        if the error concerns more than this request."""
+        """Return the outcome of a request whose rows caused this error; None if the error concerns other
+        requests, too."""
 
-    def forgo(self, request: CommitRequest) -> None:
-        """Remove what writers have left in the database for a request that is taken back before its commit. By default
-        they leave nothing.
-
-        Raises:
-            ConflictError: if readers see a part of it that can't be taken back; nothing was changed.
-        """
+    def roll_back_prepared(self, request: CommitRequest) -> None:
+        """Roll back prepared rows of an uncommitted request. Raises ConflictError, without changing anything, if a part
+        is visible and can't be deleted."""
 
     def require(self, request: CommitRequest) -> None:
-        """Check that everything a request is loaded from exists. Called for all requests that are committed all or none
-        before any of them is loaded, for databases where a rollback does not undo `load`.
+        """Check that the rows of a request still exist, or raise LostError. Called for all requests of an atomic commit
+        before any of them is loaded, for databases where `load` can't be rolled back."""
 
-        Raises:
-            LostError: if a part of it is missing.
-        """
-
-    def unlocked(self, keys: Iterable[Key]) -> None:
-        """Called at the end of the transaction with locked keys that have got no ledger row."""
+    def delete_unused_rows(self, keys: Iterable[Key]) -> None:
+        """Called at the end of a transaction with the locked keys for which no ledger row was written."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes: list[CommitOutcome] = []
         for begin in range(0, len(requests), _DATASETS_AT_ONCE):
-            outcomes += self._tried(requests[begin : begin + _DATASETS_AT_ONCE])
+            outcomes += self._with_retries(requests[begin : begin + _DATASETS_AT_ONCE])
         return outcomes
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commit all requests in one transaction, however many there are; if one of them can't be, it is rolled
-        back."""
         try:
-            return self._tried(requests, atomic=True)
-        except _NotWholeError as error:
+            return self._with_retries(requests, atomic=True)
+        except _NotAtomicError as error:
             return error.outcomes
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
@@ -160,7 +127,7 @@ class TableCommitter(SinkCommitter):
                 if row is not None and row.epoch == request.epoch:
                     self.unload(request)
                 else:
-                    self.forgo(request)
+                    self.roll_back_prepared(request)
                 self.record(rows[key])
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
@@ -172,7 +139,7 @@ class TableCommitter(SinkCommitter):
                 if row is not None and row != rows.get(key):
                     self.record(row)
 
-    def _tried(self, requests: Sequence[CommitRequest], *, atomic: bool = False) -> list[CommitOutcome]:
+    def _with_retries(self, requests: Sequence[CommitRequest], *, atomic: bool = False) -> list[CommitOutcome]:
         for number in tries(_TRIES):
             self.retry_count += 1 if number > 1 else 0
             try:
@@ -187,14 +154,14 @@ class TableCommitter(SinkCommitter):
             keys = _keys(requests)
             rows, identity = self.locked(keys), self.identity()
             if atomic:
-                _check_whole(requests, [self._looked_at(request, rows, identity) for request in requests])
+                _check_committable(requests, [self._prior_outcome(request, rows, identity) for request in requests])
             outcomes = [self._commit(request, rows, identity) for request in requests]
             if atomic:
-                _check_whole(requests, outcomes)
-            self.unlocked(key for key in keys if key not in rows)
+                _check_committable(requests, outcomes)
+            self.delete_unused_rows(key for key in keys if key not in rows)
         return outcomes
 
-    def _looked_at(self, request: CommitRequest, rows: Mapping[Key, LedgerRow], identity: str) -> CommitOutcome:
+    def _prior_outcome(self, request: CommitRequest, rows: Mapping[Key, LedgerRow], identity: str) -> CommitOutcome:
         outcome = _answered(rows.get((request.dataset_urn, request.branch)), request, identity)
         try:
             if outcome is None:
@@ -225,22 +192,18 @@ class TableCommitter(SinkCommitter):
 
 
 def _answered(row: LedgerRow | None, request: CommitRequest, identity: str) -> CommitOutcome | None:
-    """Return `answered` of a ledger with this identity, which must be the one that the request's rows were written
-    for."""
+    """Return the outcome of `ledgers.answered`. Refuse a request whose rows were written for another ledger."""
     outcome, noted = answered(row, request), of_another_ledger(request, identity)
     return FailedForGood(_other_ledger(noted, identity)) if outcome is None and noted else outcome
 
 
 def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) -> None:
-    """Check that no other ledger may have committed a request that this ledger does not know.
-
-    Raises:
-        ConflictError: if the request's rows were written for another ledger.
-    """
+    """Check that no other ledger may have committed the request. Raises ConflictError if its rows were written for
+    another ledger and this one has no commit of them."""
     noted = of_another_ledger(request, identity)
     if noted and (row is None or row.epoch < request.epoch):
         raise ConflictError(
-            "it can't be told whether the commit was made",
+            "it is unknown whether the commit was made",
             id="COMMIT_UNCONFIRMED",
             dataset=request.dataset_urn,
             epoch=request.epoch,
@@ -249,28 +212,23 @@ def _check_ledger(request: CommitRequest, row: LedgerRow | None, identity: str) 
 
 
 def _other_ledger(noted: str, identity: str) -> str:
-    """Return the problem and remedy of rows that were written for another ledger than the present one."""
     return (
-        f"this is not the ledger {noted} that rows were written for, but {identity or 'one without identity'}. That"
-        " ledger was removed, and this one does not know whether the rows are committed. Nothing was written. Look for"
-        " the rows in the table. If they are there, release the dataset with accept; if not, make this ledger count as"
-        f" the same (UPDATE {LEDGER} SET commit_id = '{noted}' WHERE store = '') and release the dataset with retry"
+        f"the rows were written for the ledger {noted}, but the present ledger is {identity or 'without identity'}. The"
+        " old ledger was removed, and the present one does not know whether the rows are committed. Nothing was"
+        " written. Look for the rows in the table. If it has them, release the dataset with accept; if not, make this"
+        f" ledger count as the old one (UPDATE {LEDGER} SET commit_id = '{noted}' WHERE store = '') and release the"
+        " dataset with retry"
     )
 
 
-def _check_whole(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOutcome]) -> None:
-    """Check that all requests can be committed.
-
-    Raises:
-        _NotWholeError: if one of them can't be committed now or ever.
-    """
+def _check_committable(requests: Sequence[CommitRequest], outcomes: Sequence[CommitOutcome]) -> None:
     for refusal, retryable in ((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,))):
         for request, refused in zip(requests, outcomes, strict=True):
             if isinstance(refused, refusal):
                 by = HeldBack(request.dataset_urn)
-                raise _NotWholeError([by if isinstance(outcome, retryable) else outcome for outcome in outcomes])
+                raise _NotAtomicError([by if isinstance(outcome, retryable) else outcome for outcome in outcomes])
 
 
 def _keys(requests: Sequence[CommitRequest]) -> list[Key]:
-    """Return each key once, in the order in which all committers lock them."""
+    """Return each key once, in the order in which all committers lock them, which prevents deadlocks."""
     return sorted({(request.dataset_urn, request.branch) for request in requests})

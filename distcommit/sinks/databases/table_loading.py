@@ -1,4 +1,4 @@
-"""Base class of committers that load staged rows into tables: find or create the table, insert and delete rows."""
+"""Base class of committers that load staged rows into tables."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from distcommit.core.interfaces.committer import CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.support.decoding import converted
 from distcommit.core.work import MAIN_BRANCH
-from distcommit.sinks.databases.plain_arrays import refused_value
+from distcommit.sinks.databases.arrow_conversion import refused_value
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink, tag_of
 from distcommit.sinks.databases.upsert_order import EPOCH, OF, ORDER_COLUMNS, Newer, oldest_first, with_order
 
 LEDGER_COLUMNS = "dataset, branch, epoch, base, revoked, commit_id, covered"
-"""Columns of a ledger, in the order of `as_row`."""
+"""Columns of the ledger table, in the order that `as_row` expects."""
 _IDENTITY = re.compile(r"distcommit:([0-9a-f]{15})")
 
 
@@ -33,48 +33,31 @@ class Table(Protocol):
     @property
     def shown(self) -> str:
         """The table's name in messages and in the ledger."""
-        ...
 
     @property
     def identity(self) -> int:
-        """The table's identity, which a recreated table does not have, as far as the database distinguishes them."""
-        ...
+        """A number that changes when the table is recreated, as far as the database permits."""
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of that schema with their tags; add columns if allowed.
-
-        Raises:
-            RefusedError: if it does not take them. The message names missing columns that may not be added.
-        """
-        ...
+        """Check that the table takes rows of this schema and their tags, or raise RefusedError; add columns
+        if allowed."""
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Insert batches of one schema.
-
-        Raises:
-            RefusedError: if a column does not take a value, or not all rows were inserted.
-        """
-        ...
+        """Insert batches of one schema. Raises RefusedError if a value does not fit, or not all rows were inserted."""
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones. Of several rows with the same keys in the batches, the last
-        one counts.
-
-        Raises:
-            RefusedError: as `copy`.
-        """
-        ...
+        """Replace rows with the same keys by newer ones; of several new rows with the same keys the last counts. Raises
+        RefusedError as `copy`."""
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
-        ...
+        """Delete the rows with these tags, or all rows if `tags` is empty; return their number."""
 
 
 class RowLoadingCommitter(TableCommitter):
-    """Loads staged rows into tables. A subclass implements the database's tables and its ledger.
+    """Loads staged rows into tables. A subclass implements the tables and the ledger of one database.
 
     Attributes:
-        forgotten: column of the ledger that an operator sets to null, so that a recreated table counts as the same.
+        forgotten: ledger column that an operator sets to null to make a recreated table count as the old one.
     """
 
     forgotten: ClassVar[str] = "target"
@@ -85,23 +68,19 @@ class RowLoadingCommitter(TableCommitter):
 
     @abstractmethod
     def find(self, name: str, tags: Mapping[str, int]) -> Table | None:
-        """Return the table, locked against changes of its definition; None if it does not exist.
-
-        Raises:
-            RefusedError: if it is not a table that keeps rows exactly as transactions have left them.
-        """
+        """Return the table, locked against ALTER; None if it does not exist. Raises RefusedError if it may store rows
+        otherwise than transactions have left them."""
 
     @abstractmethod
-    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> Table:
-        """Create the table for rows of that schema, unless another session just did; `key`: dataset and branch."""
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> Table:
+        """Create the table for rows of this schema, unless another session has done so."""
 
     @abstractmethod
-    def shown(self, name: str) -> str:
-        """Return `Table.shown` of a table of that name."""
+    def shown(self, name: str) -> str: ...
 
     @abstractmethod
     def had_commits(self, target: str) -> bool:
-        """Return whether the ledger has a commit of any store to the table with this `Table.shown`."""
+        """Return whether the ledger has a commit of any store to the table."""
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         table = None
@@ -118,7 +97,6 @@ class RowLoadingCommitter(TableCommitter):
                 table.copy(batches)
 
     def _runs(self, request: CommitRequest) -> Iterator[tuple[Sequence[pa.RecordBatch], Newer]]:
-        """Yield staged batches in groups of one schema, in order, with the condition of upserts."""
         of = tag_of(self._context.store_id, request.dataset_urn, MAIN_BRANCH)  # of all branches: they share positions
         for info in request.infos:
             epochs = info.get("epochs", ())
@@ -149,18 +127,14 @@ class RowLoadingCommitter(TableCommitter):
         self.delete_committed(request, rows_of(request.infos))
 
     def delete_committed(self, request: CommitRequest, expected: int) -> None:
-        """Delete the rows with a request's tags.
-
-        Raises:
-            ConflictError: if their number is not the expected one.
-        """
+        """Delete the rows with a request's tags. Raises ConflictError if their number is not the expected one."""
         urn, epoch, tags = request.dataset_urn, request.epoch, self._tags(request)
         name = self._settings.table_of(urn)
         table = self.find(name, tags)
         deleted = 0 if table is None else table.delete(tags)
         if deleted != expected:
             raise ConflictError(
-                "the rows that were committed are not all there any more",
+                "some of the committed rows are missing",
                 id="COMMIT_NOT_REVERSIBLE",
                 dataset=urn,
                 epoch=epoch,
@@ -170,23 +144,20 @@ class RowLoadingCommitter(TableCommitter):
             )
 
     def _table(self, request: CommitRequest, row: LedgerRow | None, rows: pa.Schema) -> Table:
-        """Return the table of a dataset, locked, and created if it is new.
-
-        Raises:
-            RefusedError: if it is missing, or not the table of the ledger's row.
-        """
+        """Return the dataset's table, locked; create it if it is new. Raises RefusedError if the ledger row names
+        another one."""
         key = (request.dataset_urn, request.branch)
         name, tags = self._settings.table_of(request.dataset_urn), self._tags(request)
         table, shown = self.find(name, tags), self.shown(name)
         _, identity = self._targets.get(key, (None, None))
         is_known = row is not None and row.epoch > 0 and identity is not None
         if table is None and self._settings.create and not is_known and not self._is_shared_and_was_there(shown):
-            return self.make(name, rows, tags, key)
+            return self.create_table(name, rows, tags)
         if table is None or (is_known and table.identity != identity):
-            actual = "there is none" if table is None else "it was dropped and made again"
-            reason = f"the ledger says that it was there: {actual} now" if is_known or self._settings.create else actual
+            actual = "does not exist" if table is None else "was dropped and recreated"
+            but = ", although the ledger has commits to it" if is_known or self._settings.create else ""
             raise RefusedError(
-                f"table {shown}: {reason}. Nothing was written. Restore it with its rows, or create it; set"
+                f"table {shown} {actual}{but}. Nothing was written. Restore it with its rows, or create it; set"
                 f" {self.forgotten} to null in {LEDGER} if a new table is to count as the same. Then release the"
                 " dataset with retry"
             )
@@ -208,7 +179,7 @@ class RowLoadingCommitter(TableCommitter):
 
 
 def as_row(columns: Sequence[Any]) -> LedgerRow:
-    """Return a ledger row; `columns` begins with `LEDGER_COLUMNS`, where `covered` is JSON or its decoded value."""
+    """Return a ledger row from values of `LEDGER_COLUMNS`; `covered` may be JSON or decoded."""
     dataset, branch, epoch, base, revoked, commit_id, covered = columns[:7]
     plain = msgspec.json.decode(covered) if isinstance(covered, str | bytes) else covered
     return LedgerRow(
@@ -223,31 +194,24 @@ def as_row(columns: Sequence[Any]) -> LedgerRow:
 
 
 def check_keys(batches: Sequence[pa.RecordBatch], keys: Sequence[str], columns: Mapping[str, Any]) -> None:
-    """Check that no key of an upsert is null, as the database takes no two nulls for equal.
-
-    Raises:
-        RefusedError: if one is; `columns`: the table's columns, each with `shown`.
-    """
+    """Raise RefusedError if a key of an upsert is null, because databases do not treat two nulls as equal."""
     for key in keys:
         if any(batch.column(key).null_count for batch in batches):
             raise refused_value(key, columns[key].shown, "null in a key, which never equals another null")
 
 
 def dropped_rows_error(shown: str, sent: int, inserted: int) -> RefusedError:
-    """Return the error of a table with a trigger that drops rows."""
     return RefusedError(
-        f"a trigger of table {shown} leaves out rows: {sent} were sent, {inserted} came in; remove it, then release the"
-        " dataset with retry"
+        f"a trigger of table {shown} drops rows: {sent} were sent, {inserted} were inserted; remove the trigger, then"
+        " release the dataset with retry"
     )
 
 
 def with_tags(schema: pa.Schema, tags: Mapping[str, int]) -> pa.Schema:
-    """Return the schema with columns for tags."""
     return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in tags)])
 
 
 def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
-    """Return the rows with their tags."""
     for name, value in tags.items():
         batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
     return batch
@@ -256,11 +220,7 @@ def tagged(batch: pa.RecordBatch, tags: Mapping[str, int]) -> pa.RecordBatch:
 def missing_columns(
     schema: pa.Schema, existing_columns: Mapping[str, Any], shown: str, *, add_columns: bool
 ) -> list[pa.Field]:
-    """Return the columns that a table lacks and that are to be added.
-
-    Raises:
-        RefusedError: if they may not be added; or if a name differs from one of the table's only by case.
-    """
+    """Return the columns to add to a table. Raises RefusedError if none may be added, or names differ only by case."""
     missing = [field for field in schema if field.name not in existing_columns]
     by_lower_name = {name.lower(): name for name in existing_columns}
     same = [field.name for field in missing if field.name.lower() in by_lower_name]
@@ -282,11 +242,8 @@ def missing_columns(
 
 
 def new_identity() -> str:
-    """Return a text for the definition of a created table, which no other table has.
-
-    It is the table's identity in databases that have none. A table that another client has recreated has no mark, or
-    another one. Altering a table does not change the mark.
-    """
+    """Return a random mark for the definition of a created table: its identity in databases without ids of tables. It
+    survives ALTER TABLE; a recreated table has another one or none."""
     return f"distcommit:{secrets.randbits(60):015x}"
 
 

@@ -1,4 +1,4 @@
-"""Base class of the settings of all sinks of databases."""
+"""Base class of the settings of all database sinks."""
 
 from __future__ import annotations
 
@@ -89,8 +89,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         return {"table": FixedSetting(self.table, ANOTHER_TARGET)}
 
     @abstractmethod
-    def table_of(self, dataset_urn: str) -> str:
-        """Return the table of a dataset."""
+    def table_of(self, dataset_urn: str) -> str: ...
 
     def shown(self, table: str) -> str:
         return table
@@ -104,7 +103,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def takes_back(self) -> bool:
-        """Whether the rows of an epoch can be identified, and so be taken back."""
+        """Whether the rows of an epoch can be identified and so deleted again."""
         return self.tags and self.mode == "append"
 
     def required_columns(self) -> Sequence[str]:
@@ -112,15 +111,11 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def has_order_columns(self) -> bool:
-        """Whether tables have the columns by which the newer of two rows is found."""
+        """Whether tables have the columns that tell which of two rows is newer."""
         return self.mode == "upsert" and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check keys, version, and names that tags use. Names of columns are checked before.
-
-        Raises:
-            ConfigurationError: if one of them does not fit.
-        """
+        """Check keys, version column, and reserved column names. Raises ConfigurationError."""
         names = schema.names
         wrong = [key for key in self.keys if key not in names]
         if wrong:
@@ -152,13 +147,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         """Open a committer for one batch of requests, and create a missing ledger."""
 
     def ledger_of(self, attempt: AttemptIdentity) -> Callable[[], str]:
-        """Return a function that returns the identity of the ledger of an attempt's rows. It asks the database once for
-        each process and run.
-
-        Raises:
-            ConfigurationError: as `open_committer`.
-            TransientError: if the database is unavailable.
-        """
+        """Return a function that returns the identity of the ledger, which is read once for each process and run, or
+        raises TransientError."""
         return partial(_ledger_of, self, attempt.store_id, attempt.run_id)
 
 
@@ -187,5 +177,5 @@ def _has_order(schema: pa.Schema, name: str) -> bool:
 
 
 def tag_of(store_id: str, dataset_urn: str, branch: str) -> int:
-    """Return the tag `OF` of rows: a signed integer of 64 bits."""
+    """Return the value of the column `OF`: a signed 64-bit integer."""
     return xxh3_64_intdigest("\0".join((store_id, branch, dataset_urn)).encode()) - (1 << 63)

@@ -1,11 +1,11 @@
 """Two-phase commit: each writer prepares a transaction, and the committer commits it by its name.
 
-The database does not record whether a prepared transaction that is gone was committed or rolled back. So each
-transaction inserts a row, its proof, which exists once it is committed. The ledger's row is changed afterwards, and the
-proofs are deleted with that change. All committers of a dataset lock its ledger row first.
+If a prepared transaction is gone, the database does not tell whether it was committed or rolled back. So each
+transaction inserts a row, its proof, which is visible once the transaction is committed. Then the ledger row is changed
+and the proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
 
-A name is that of one attempt, and is never used again. A bar is deleted once a newer run's writers have begun, as they
-fence its attempt.
+A name belongs to one attempt and is never reused. The bar of an aborted attempt is deleted once writers of a newer run
+have begun, because from then on the attempt is fenced.
 """
 
 from __future__ import annotations
@@ -40,13 +40,8 @@ _TRIES = 5
 
 
 class Name(NamedTuple):
-    """The name of a prepared transaction.
-
-    Attributes:
-        key: hash of store, dataset and branch.
-        epoch: epoch of the run that prepares it.
-        attempt: id of the attempt.
-    """
+    """The name of a prepared transaction: a hash of store, dataset and branch, the run's epoch, and the
+    attempt's id."""
 
     key: str
     epoch: int
@@ -54,22 +49,18 @@ class Name(NamedTuple):
 
     @property
     def begin(self) -> str:
-        """The first part of the name, with exactly one `-`."""
         return f"{_OURS}-{self.key}"
 
     @property
     def end(self) -> str:
-        """The second part of the name."""
         return f"{self.epoch}-{self.attempt}"
 
     @property
     def text(self) -> str:
-        """The whole name, with at most 63 characters before the attempt's id."""
         return f"{self.begin}-{self.end}"
 
     @classmethod
     def parsed(cls, text: str) -> Name | None:
-        """Parse a name; None if another program has given it."""
         match text.split("-", 3):
             case [begin, key, epoch, attempt] if begin == _OURS and epoch.isdigit():
                 return cls(key, int(epoch), attempt)
@@ -77,10 +68,10 @@ class Name(NamedTuple):
 
 
 class TwoPhaseCommitter(ProofCommitter):
-    """Commits prepared transactions. Combined by inheritance with the database's own committer, which has the ledger.
+    """Commits prepared transactions. It is combined by inheritance with the database's own committer, which has the
+    ledger.
 
-    It commits and rolls back on a second connection, as neither is possible within the transaction that locks the
-    ledger's row.
+    A second connection commits and rolls back, as the first one has an open transaction that locks the ledger row.
     """
 
     @abstractmethod
@@ -88,42 +79,34 @@ class TwoPhaseCommitter(ProofCommitter):
         """Return the names of all prepared transactions, of all stores."""
 
     @abstractmethod
-    def settle(self, name: Name, *, commit: bool) -> bool:
+    def end_prepared(self, name: Name, *, commit: bool) -> bool:
         """Commit or roll back a prepared transaction durably, on the second connection; False if it does not exist."""
 
     @abstractmethod
     def prepared_transaction(self, name: Name) -> AbstractContextManager[object]:
-        """Open a transaction that is prepared durably when the block ends. If the block raises, it is rolled back, at
-        the latest when the committer is closed. The committer is not used for anything else afterwards."""
+        """Open a transaction that is prepared durably on normal exit. On an exception it is rolled back, at the latest
+        by `close`. The committer must not be used for anything else afterwards."""
 
     # -- called by writers
 
     def begin(self, epoch: int) -> None:
-        """Announce a run before its writers prepare anything.
-
-        Raises:
-            FencedError: if a newer run has begun.
-        """
+        """Announce a run before its writers prepare transactions. Raises FencedError if a newer run has begun, and
+        ConfigurationError if the server can't prepare transactions."""
         self.make_newest(epoch)
         self._require_newest(epoch)
         self._forget_overtaken(epoch)
 
     def _forget_overtaken(self, epoch: int) -> None:
-        """Delete proofs of partly committed requests that an operator has accepted, once a later epoch of the dataset
-        is committed. No commit needs them any more, and writers of their epoch are fenced."""
+        """Delete proofs of accepted, partly committed requests once a later epoch of the dataset is committed."""
         proofs = self.proofs_before(epoch)
         rows = self.ledger() if proofs else ()
         committed = {(row.dataset_urn, row.branch): row.epoch for row in rows}
-        self.forget([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
+        self.delete_proofs([proof for proof, (key, of) in proofs.items() if of < committed.get(key, 0)])
 
     def prepare(self, attempt: AttemptIdentity, staged: Mapping[str, Any]) -> dict[str, Any]:
-        """Prepare a transaction with staged rows. See `Preparing.prepare`.
-
-        Raises:
-            ConfigurationError: if the table does not take the rows.
-            FencedError: if a newer run has begun, or this attempt was aborted.
-            TransientError: if the database is unavailable, or has no room for the transaction.
-        """
+        """Prepare a transaction with staged rows durably, and return its commit info. Raises ConfigurationError if the
+        table does not take the rows, FencedError if a newer run has begun or this attempt was aborted, and
+        TransientError."""
         request = CommitRequest(attempt.dataset_urn, attempt.epoch, (dict(staged),), attempt.branch)
         name = Name(self._key_of(request), attempt.epoch, attempt.attempt)
         try:
@@ -148,19 +131,13 @@ class TwoPhaseCommitter(ProofCommitter):
         return {"attempt": attempt.attempt, "table": table, **copied}
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table, and return its identity.
-
-        The table is created in a transaction of its own: a prepared one would keep it locked for all other sessions.
-
-        Raises:
-            CollisionError: if the database has rolled the transaction back.
-            RefusedError: if the table is not the one of the ledger's row, or can't be used.
-        """
+        """Create a missing table in a separate transaction, as a prepared one would keep it locked. Return the table's
+        identity. Raises RefusedError if the ledger row names another table, and CollisionError."""
         key = (request.dataset_urn, request.branch)
         with self.transaction():
             rows_by_key = self.locked([key])
             table = self._table(request, rows_by_key.get(key), rows)
-            self.unlocked([key] if key not in rows_by_key else [])
+            self.delete_unused_rows([key] if key not in rows_by_key else [])
         return table.identity
 
     def _ready(self, request: CommitRequest, rows: pa.Schema) -> int:
@@ -173,11 +150,11 @@ class TwoPhaseCommitter(ProofCommitter):
         raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, request: CommitRequest, identity: int) -> None:
-        """Insert the proof, and only then check for a newer run: if there is none, its `discard` will meet the
-        proof."""
+        """Insert the proof first, and check for a newer run second: then a newer run's `discard` meets either the proof
+        or a fenced writer."""
         if not self.prove(attempt, self._proof(attempt.attempt)):
             raise FencedError(
-                "this attempt was given up: its transaction would neither be committed nor rolled back",
+                "this attempt was aborted: its transaction would neither be committed nor rolled back",
                 dataset=attempt.dataset_urn,
                 attempt=attempt.attempt,
             )
@@ -214,23 +191,22 @@ class TwoPhaseCommitter(ProofCommitter):
     # -- called by the base class
 
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
-        """Commit the prepared transactions of a request in the order of its infos."""
         waiting = self._waiting(request)
         self._targets[request.dataset_urn, request.branch] = (
             self.shown(self._settings.table_of(request.dataset_urn)),
             request.infos[-1]["table"],
         )
         for name in waiting:
-            if not self.settle(name, commit=True) and not self.proven([self._proof(name.attempt)]):
+            if not self.end_prepared(name, commit=True) and not self.proven([self._proof(name.attempt)]):
                 raise _lost(request, [name])
-        self.forget([self._proof(name.attempt) for name in self._names(request)])
+        self.delete_proofs([self._proof(name.attempt) for name in self._names(request)])
 
     def require(self, request: CommitRequest) -> None:
         self._waiting(request)
 
-    def forgo(self, request: CommitRequest) -> None:
-        """Roll back the prepared transactions of a request in the order in which they are committed. A committer that
-        is still committing them finds the first one gone, and stops. For a request without infos, roll back everything
+    def roll_back_prepared(self, request: CommitRequest) -> None:
+        """Roll back the prepared transactions of a request in the order of commits, so that a process that is still
+        committing finds the first one missing and stops. If the request has no commit infos, roll back all transactions
         of its dataset and branch up to its epoch."""
         names = self._names(request)
         visible = self.proven([self._proof(name.attempt) for name in names])
@@ -238,7 +214,7 @@ class TwoPhaseCommitter(ProofCommitter):
             raise _visible(request)
         rows = 0
         for info, name in zip(request.infos, names, strict=True):
-            if self.settle(name, commit=False):
+            if self.end_prepared(name, commit=False):
                 continue
             if self.proven([self._proof(name.attempt)]):
                 rows += rows_of([info])
@@ -246,12 +222,12 @@ class TwoPhaseCommitter(ProofCommitter):
                     raise _visible(request)
         if rows:
             self.delete_committed(request, rows)
-        self.forget([self._proof(name.attempt) for name in names])
+        self.delete_proofs([self._proof(name.attempt) for name in names])
         if not request.infos:
             key = self._key_of(request)
             for name in sorted(self.in_doubt()):
                 if name.key == key and name.epoch <= request.epoch:
-                    self.settle(name, commit=False)
+                    self.end_prepared(name, commit=False)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
         raise NotImplementedError(
@@ -259,26 +235,23 @@ class TwoPhaseCommitter(ProofCommitter):
         )
 
     def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
-        """Roll back prepared transactions of aborted attempts, and bar their proofs.
-
-        A transaction that can't be rolled back does not prevent the others. Its proof is not barred, as the insert
-        would wait for its lock.
-        """
+        """Roll back prepared transactions of aborted attempts, and bar their proofs. If a rollback fails, the others
+        are done; the proof is then not barred, as the insert would wait for its lock."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
         one_by_one = ErrorCollector("prepared transactions can't be rolled back", self.probe)
         for name in sorted(self.in_doubt()):
             if name.attempt in attempts:
                 still_prepared.add(name)
                 with one_by_one.collecting(name.text):
-                    self.settle(name, commit=False)
+                    self.end_prepared(name, commit=False)
                     still_prepared.remove(name)
-        unsettled = {name.attempt for name in still_prepared}
+        not_ended = {name.attempt for name in still_prepared}
         with self.transaction():
             self.bar(
                 {
                     self._proof(attempt.attempt): attempt.epoch
                     for attempt in aborted_attempts
-                    if attempt.attempt not in unsettled
+                    if attempt.attempt not in not_ended
                 }
             )
         one_by_one.raise_collected()
@@ -290,12 +263,9 @@ class TwoPhaseCommitter(ProofCommitter):
         return [Name(key, request.epoch, info["attempt"]) for info in request.infos]
 
     def _waiting(self, request: CommitRequest) -> list[Name]:
-        """Return the prepared transactions of a request that are not committed.
+        """Return the prepared transactions of a request that are not committed; raise LostError if one is gone.
 
-        Prepared transactions are listed before the proofs. So a transaction that is committed in between has a proof.
-
-        Raises:
-            LostError: if a transaction is neither prepared nor committed.
+        Transactions are listed before proofs, so that one that is committed in between has a proof.
         """
         names, in_doubt = self._names(request), self.in_doubt()
         proofs = self.proven([self._proof(name.attempt) for name in names])
@@ -310,13 +280,13 @@ class TwoPhaseCommitter(ProofCommitter):
         return blake2b(named.encode(), digest_size=16).hexdigest()
 
     def _proof(self, attempt: str) -> str:
-        """Return the proof of an attempt in this sink. Other branches with the same ledger are other sinks."""
+        """Return the id of an attempt's proof in this sink. Branches that share a ledger are different sinks."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
 
 
 def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:
     return LostError(
-        "prepared transactions are neither there nor committed: another client has rolled them back, or the database"
+        "transactions are neither prepared nor committed: another client has rolled them back, or the database"
         " was restored from a copy",
         id="PREPARED_ROWS_LOST",
         dataset=request.dataset_urn,

@@ -4,11 +4,10 @@ Four columns record where a row comes from: the dataset (`OF`), the epoch that r
 source's incarnation (`PART`), and its position there. Rows are compared as follows:
 
 - Of two rows of one partition, the row with the later position is newer, whichever branch it came through.
-- Positions of files and lists count what was read, and start again with the watermark. They are compared within one
-  epoch only.
-- Other rows have no common order in the source. The row that is read now is newer.
-- A row that is reprocessed from error files has the epoch of the run that had read it. It is newer only than rows of
-  older epochs of its dataset.
+- Positions of files and lists are counted from the watermark on. They are compared within one epoch only.
+- Other pairs of rows have no order in the source. The row that is read now is newer.
+- A row that is reprocessed from error files has the epoch of the run that had read it first. It is newer only than rows
+  of older epochs of its dataset.
 - If the sink names a `version` column, its values are compared instead, and tables have none of the four columns.
 """
 
@@ -28,20 +27,20 @@ from distcommit.core.interfaces.sink import Origin, Origins
 OF, EPOCH = "_distcommit_of", "_distcommit_epoch"
 PART, POSITION = "_distcommit_part", "_distcommit_position"
 ORDER_COLUMNS = (POSITION, PART, EPOCH, OF)
-"""The columns of upserts, in the order in which a statement must set them if it reads columns that it has set before.
-Once the position is set, the present row counts as not newer, whatever its partition was."""
+"""The four columns, in the order in which an UPDATE must set them if assignments see earlier ones: once the position is
+set, the present row counts as not newer."""
 
 Named = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """The condition under which a row replaces another row, as SQL of all databases.
+    """The condition under which a row replaces another row, as SQL.
 
     Attributes:
         version: column whose greater value is newer; empty if rows are compared by their origin.
         is_reprocessed: whether the rows are reprocessed from error files.
-        is_by_reading: whether positions count what was read, so that they are comparable within one epoch only.
+        is_by_reading: whether positions are counted while reading, so that they are comparable within one epoch only.
     """
 
     version: str
@@ -49,7 +48,8 @@ class Newer:
     is_by_reading: bool = False
 
     def condition(self, new: Named, old: Named) -> str:
-        """Return the condition, which is never null. `new` and `old` return the SQL of a column of either row."""
+        """Return the condition, which is never null. `new` and `old` return the SQL of a column of the new and the
+        present row."""
         if self.version:
             value, present = new(self.version), old(self.version)
             return f"({present} IS NULL OR COALESCE({value} >= {present}, FALSE))"
@@ -64,13 +64,13 @@ class Newer:
         return f"(CASE WHEN {same} THEN COALESCE({later}, FALSE) ELSE {older_epoch} END)"
 
     def last(self, names: Sequence[str]) -> list[str]:
-        """Return the columns, those that the condition reads last."""
+        """Return the column names, those that the condition reads last."""
         compared = [name for name in (*ORDER_COLUMNS, self.version) if name in names]
         return [name for name in names if name not in compared] + compared
 
 
 def with_positions(batch: pa.RecordBatch, origin: Origin, origins: Origins | None) -> pa.RecordBatch:
-    """Return the rows with their source partition and position, null if the source has none."""
+    """Add columns with the rows' source partition and position; null if the source has none."""
     parts: pa.Array = pa.nulls(batch.num_rows, pa.int64())
     positions = parts
     provenance = origin.provenance
@@ -84,7 +84,6 @@ def with_positions(batch: pa.RecordBatch, origin: Origin, origins: Origins | Non
 
 
 def with_order(batch: pa.RecordBatch, of: int, epoch: int) -> pa.RecordBatch:
-    """Return staged rows with all columns of order; rows that were staged without positions get none."""
     for name in (PART, POSITION):
         if name not in batch.schema.names:
             batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.int64()))
@@ -94,9 +93,9 @@ def with_order(batch: pa.RecordBatch, of: int, epoch: int) -> pa.RecordBatch:
 
 
 def oldest_first(batches: Sequence[pa.RecordBatch], version: str) -> list[pa.RecordBatch]:
-    """Return batches of one schema so that of the rows with one key the newest comes last.
+    """Sort batches of one schema so that of rows with equal keys the newest comes last.
 
-    Rows of a source partition change places among themselves, if they are not in order; others stay where they are.
+    Only rows of one source partition are reordered among themselves; all other rows stay in place.
     """
     table = pa.Table.from_batches(batches)
     if version:
@@ -116,10 +115,8 @@ def oldest_first(batches: Sequence[pa.RecordBatch], version: str) -> list[pa.Rec
 
 
 def _ordered_rows(table: pa.Table, order: pa.Array, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return the table's rows in that order."""
     return table.take(order).combine_chunks().to_batches() if table.num_rows else [*batches]
 
 
 def _part(incarnation: str, partition: Any) -> int:
-    """Return the number of a source partition: signed, of 64 bits."""
     return xxh3_64_intdigest(f"{incarnation}\0{partition}".encode()) - (1 << 63)

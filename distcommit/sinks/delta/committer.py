@@ -1,4 +1,4 @@
-"""Commit data files and ledgers to Delta tables, one version for each table and call."""
+"""Commit data files and ledgers to Delta tables, in one version for each table and call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError
+from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     AlreadyCommitted,
@@ -22,7 +22,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.delta.altered import altered
+from distcommit.sinks.delta.altered_tables import alterations
 from distcommit.sinks.delta.data_files import added, name_in_table, removal
 from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.schemas import check_writable
@@ -31,18 +31,13 @@ from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
 from distcommit.sinks.table_formats.data_files import data_files_of_attempt, sync_locations, warn_of_files_in_use
 from distcommit.sinks.table_formats.ledger_files import Ledger
-from distcommit.sinks.table_formats.table_changes import was_dropped
+from distcommit.sinks.table_formats.refusals import FILES_REPLACED, not_removable, was_dropped
 
 
 @dataclass(slots=True)
 class _Batch(Batch[str]):
-    """The requests for one table, and the ledger files of the commit that is being made of them.
-
-    Attributes:
-        put: ledger files of tries that are not known to have committed.
-        version: the table's version when they were put.
-        superseded: ledger files that the commit has replaced.
-    """
+    """The requests for one table, and the ledger files of their commit: files of tries that may not have committed
+    (`put`, at the table's `version`), and files that the commit has replaced."""
 
     put: list[str] = field(default_factory=list)
     version: int = -1
@@ -50,8 +45,6 @@ class _Batch(Batch[str]):
 
 
 class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
-    """Commits the requests of each table as one version, many tables at once where calls wait for a network."""
-
     id_key = "id"
     new_batch = _Batch
 
@@ -77,7 +70,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         super().discard(aborted_attempts)
 
     def probe(self) -> None:
-        self._tables.probe()
+        self._tables.location.probe()
 
     # -- the table format
 
@@ -118,8 +111,8 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         sizes = run_parallel(location.parallel_calls, location.size_of, [file["path"] for file in files])
         return [location.uri(file["path"]) for file, size in zip(files, sizes, strict=True) if size != file["bytes"]]
 
-    def altered(self, name: str, table: DeltaTable, request: CommitRequest) -> FailedForGood | None:
-        return altered(table, name, self._tables.location, request)
+    def alterations(self, table: DeltaTable, request: CommitRequest) -> Iterator[str]:
+        return alterations(table, self._tables.location, request.infos)
 
     def tables(self) -> Iterator[tuple[str, Callable[[], DeltaTable | None]]]:
         for name in [self._sink.table] if self._sink.shares_tables else self._tables.names():
@@ -139,7 +132,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         return {path for path, size in zip(names, sizes, strict=True) if size >= 0}
 
     def needed(self, name: str, table: DeltaTable, files: Mapping[str, int]) -> set[str]:
-        """Return files of the present version, and removed files that older versions are still read from."""
+        """Return files of the present version, and removed files that older versions contain."""
         removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
         named = {os.path.basename(path) for path in (*table.file_uris(), *removed)}
         needed = {path for path in files if name_in_table(path) in named}
@@ -183,8 +176,7 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
             self.failed([batch], error)
 
     def _try(self, batch: _Batch) -> None:
-        """Try once. Requests have no answer if another writer committed first. If this raises, the outcome is
-        unknown."""
+        """Try once. Requests get no outcome if another writer commits first, or an error is raised."""
         newest, batch.answers = self.with_ledger(batch.name, self._tables.load(batch.name)), {}
         if newest is None:
             batch.answers |= {index: was_dropped(batch.name, request) for index, request in batch.requests.items()}
@@ -209,13 +201,4 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
     def _check_live(self, table: DeltaTable, name: str, paths: AbstractSet[str]) -> None:
         append_only = table.metadata().configuration.get("delta.appendOnly", "false").lower() == "true"
         if append_only or self.live_files(table, paths) != paths:
-            raise ConflictError(
-                "data files of the commit can't be taken out of the table",
-                id="COMMIT_NOT_REVERSIBLE",
-                table=name,
-                expected=f"all {len(paths)} of them in it, and delta.appendOnly not set",
-                found="delta.appendOnly"
-                if append_only
-                else "other files in their place: the table was compacted, or rows were deleted",
-                todo="release the dataset with accept",
-            )
+            raise not_removable(name, len(paths), "delta.appendOnly" if append_only else FILES_REPLACED)

@@ -12,11 +12,8 @@ from deltalake.transaction import AddAction, RemoveAction
 
 
 def partition_text(value: Any) -> str | None:
-    """Return a partition's value as the log has it.
-
-    Raises:
-        ValueError: if the value is an empty text, which the log cannot distinguish from null.
-    """
+    """Return a partition value as the log has it. Raises ValueError for an empty text, which the log does not
+    distinguish from null."""
     match value:
         case None:
             return None
@@ -30,11 +27,8 @@ def partition_text(value: Any) -> str | None:
 
 
 def added(info: Mapping[str, Any]) -> AddAction:
-    """Return the action that adds a file to its table.
-
-    The action has the number of rows, but no bounds of columns. deltalake skips a file with a missing bound, as if no
-    row had a value there; columns that were added later have no bounds.
-    """
+    """Return the action that adds a file to its table, with the number of rows but no bounds of columns: deltalake
+    skips a file with a missing bound, and columns that were added later have no bounds."""
     return AddAction(
         path=name_in_table(info["path"]),
         size=info["bytes"],
@@ -46,7 +40,6 @@ def added(info: Mapping[str, Any]) -> AddAction:
 
 
 def removal(info: Mapping[str, Any]) -> RemoveAction:
-    """Return the action that removes a file from its table."""
     return RemoveAction(
         path=name_in_table(info["path"]),
         data_change=True,

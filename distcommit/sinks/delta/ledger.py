@@ -1,9 +1,8 @@
 """A Delta table's ledger: an app transaction of the table, one for each store, names the file with the ledger's text.
 
-An app transaction is a name and a number; the newest number counts. Each checkpoint of the log has it, so that it
-outlives the log's old entries, unlike a commit's metadata. deltalake can't set domain metadata or properties in one
-commit with data. So the number is the beginning of the SHA-256 of a file in the job's output, which has the ledger's
-text.
+An app transaction is a name and a number, of which the newest counts. Unlike a commit's metadata, it outlives old log
+entries. Here the number is the beginning of the SHA-256 of a file in the job's output, because deltalake can't set
+properties in one commit with data.
 """
 
 from __future__ import annotations
@@ -19,40 +18,20 @@ from deltalake import DeltaTable
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.decoding import from_json
-from distcommit.sinks.base.target_files import ledger_text_name
+from distcommit.sinks.base.file_names import ledger_text_name
 from distcommit.sinks.delta.tables import table_id
-from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-
-_VERSION = 1
+from distcommit.sinks.table_formats.ledger_files import LEDGER_VERSION, Ledger, LedgerFile, Ledgers
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that a transaction names.
+class _File(LedgerFile, frozen=True, kw_only=True):
+    """The file that a transaction names."""
 
-    Attributes:
-        version: format version.
-        table: identity of the table.
-        store: id of the job's store.
-        nonce: random, so that no two files have the same number.
-        text: the ledger's text.
-    """
-
-    version: int = _VERSION
-    table: str
-    store: str
-    nonce: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """A change of a ledger.
-
-    Attributes:
-        transaction: name and number of the app transaction to commit.
-        put: names of the files that were written for it.
-        superseded: names of the files that are not used any more once it is committed.
-    """
+    """The app transaction to commit, the files that were written for it, and the files that become unused then."""
 
     transaction: tuple[str, int]
     put: tuple[str, ...]
@@ -60,24 +39,16 @@ class LedgerChange:
 
 
 class TableLedgers:
-    """Reads and changes the ledgers of tables for one store."""
-
     def __init__(self, context: CommitterContext) -> None:
         self._files = Ledgers(context.fs, context.output_root, context.store_id)
         self._store = context.store_id
 
     def is_in(self, table: DeltaTable) -> bool:
-        """Return whether the table names a ledger of this store."""
         return table.transaction_version(self._files.name) is not None
 
     def read(self, table: DeltaTable) -> Ledger:
-        """Return the ledger of the version that was loaded. The first of its files is the one that the transaction
-        names.
-
-        Raises:
-            CorruptError: if a file is missing or damaged.
-            OSError: if a file can't be read now.
-        """
+        """Return the ledger of the loaded version. The first of its files is the one that the transaction names. Raises
+        CorruptError if a file is missing or damaged, and OSError if it can't be read now."""
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})
@@ -86,13 +57,13 @@ class TableLedgers:
         if _number_of(data) != number:
             raise self._files.corrupt(f"other bytes in {name}")
         file = from_json(data, _File)
-        if (file.version, file.table, file.store) != (_VERSION, identity, self._store):
+        if (file.version, file.table, file.store) != (LEDGER_VERSION, identity, self._store):
             raise self._files.corrupt(f"{name} of the table {file.table} and the store {file.store}")
         ledger = self._files.read(file.text, identity)
         return Ledger(ledger.rows, (name, *ledger.files))
 
     def changed(self, ledger: Ledger, rows: Iterable[LedgerRow], table: DeltaTable) -> LedgerChange:
-        """Return a change of these rows. Its files are durable; the caller commits the transaction."""
+        """Return the change of these rows. Its files are durable; the caller commits the transaction."""
         own, below = ledger.files[:1], ledger.files[1:]
         change = self._files.changed(Ledger(ledger.rows, below), rows, table_id(table))
         data = msgspec.json.encode(
@@ -104,7 +75,6 @@ class TableLedgers:
         return LedgerChange((self._files.name, number), put, (*own, *change.superseded))
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no transaction names or will name."""
         self._files.delete(names)
 
 

@@ -1,8 +1,8 @@
-"""The location of Delta tables: a folder of this machine, or a prefix in a bucket with the S3 protocol.
+"""The location of Delta tables: a local folder, or a prefix in an S3 bucket.
 
-On S3 commits are exclusive by a PUT with `If-None-Match`, which deltalake's client sends. Data files are written by
-this package's client, which can delete unfinished uploads of killed writers. Both clients take endpoint, region and
-credentials from the environment.
+On S3 deltalake's client commits by a PUT with `If-None-Match`. Data files are written by this package's client, which
+can delete unfinished uploads of killed writers. Both clients take endpoint, region and credentials from the
+environment.
 """
 
 from __future__ import annotations
@@ -24,56 +24,36 @@ from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.temporary_and_probes import table_probe_name
 from distcommit.sinks.table_formats.data_files import PROBE_BYTES, probe_folder
-from distcommit.sinks.table_formats.in_bucket import delete_data_file, requests_to
+from distcommit.sinks.table_formats.s3_data_files import delete_data_file, requests_to
 
 
 class Location(Protocol):
     """A location of tables. Paths are relative to it, and begin with a table's name."""
 
     options: dict[str, str]
-    """Options of deltalake's client beside the environment."""
     parallel_calls: int
-    """Useful number of concurrent calls."""
 
     def uri(self, path: str) -> str:
         """Return a path as deltalake takes it."""
-        ...
 
     def names(self, path: str) -> list[str]:
         """Return the names of files and folders in a folder; empty if it does not exist."""
-        ...
 
     def size_of(self, path: str) -> int:
         """Return the size of a file in bytes; -1 if it does not exist."""
-        ...
 
-    def columns_of(self, path: str) -> pa.Schema:
-        """Return the columns of a Parquet file."""
-        ...
+    def columns_of(self, path: str) -> pa.Schema: ...
 
     def create(self, path: str) -> pa.NativeFile:
         """Create a file. On S3 it exists once it is closed."""
-        ...
 
     def delete(self, path: str) -> None:
-        """Delete a file, and parts of an unfinished upload. A missing file is no error."""
-        ...
+        """Delete a file and parts of an unfinished upload. A missing file is not an error."""
 
     def check(self) -> None:
-        """Check that the location exists and can be listed.
+        """Raise SinkUnavailableError unless the location exists, can be listed and, if local, permits writing."""
 
-        Raises:
-            SinkUnavailableError: if not, or if this process must not write to a folder.
-        """
-        ...
-
-    def probe(self) -> None:
-        """Check the location by writing and deleting a file.
-
-        Raises:
-            SinkUnavailableError: if that fails.
-        """
-        ...
+    def probe(self) -> None: ...
 
 
 def opened(location: str) -> Location:
@@ -87,7 +67,7 @@ def _opened(location: str, process: int, endpoint: str) -> Location:
 
 
 class InFolder:
-    """A folder of this machine. It is never created, as it may be a disk that is not mounted."""
+    """A local folder. It is never created, as its disk may not be mounted."""
 
     parallel_calls = 1
 
@@ -116,11 +96,7 @@ class InFolder:
         return self._fs.open_output_stream(self.uri(path))
 
     def delete(self, path: str) -> None:
-        """Delete a file of a table.
-
-        Raises:
-            ConfigurationError, OutsideRootError: if the path leads out of the location.
-        """
+        """Delete a file. Raises ConfigurationError or OutsideRootError if the path leads out of the location."""
         check_relative(path)
         with contextlib.suppress(FileNotFoundError):
             RealPosixCalls((self._location.rstrip("/"),)).unlink(self.uri(path))
@@ -144,8 +120,6 @@ class InFolder:
 
 
 class InBucket:
-    """A prefix of keys in a bucket. The bucket is never created."""
-
     parallel_calls = 32
 
     def __init__(self, location: str, endpoint: str) -> None:

@@ -13,6 +13,7 @@ from distcommit.schemas.column_names import ColumnNames, check_fields
 from distcommit.schemas.evolution import wider_type
 from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
 from distcommit.schemas.type_tables import ALL_LISTS, TypeTable, UnstorableTypeError, is_decimal128_in_scale
+from distcommit.sinks.table_formats.refusals import no_columns
 
 _TYPES = TypeTable(
     {
@@ -41,18 +42,14 @@ _REFUSED = {
     "delta.enableIcebergCompatV1": "files are written by other rules",
     "delta.enableIcebergCompatV2": "files are written by other rules",
 }
-"""Settings of tables to which data files can't be added, or not provably once, with the reason."""
-_UNSET = ("none", "false")
+"""Table settings that prevent adding data files exactly once, with the reason."""
 _CHECKED = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 """Metadata of columns whose values a writer must check or generate row by row."""
 
 
 def storable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in Delta's types, all nullable, without columns that are null in every row.
-
-    Raises:
-        ConfigurationError: if Delta has no type for a column, or rejects its name.
-    """
+    """Return the schema in Delta's types without columns that are null in every row. Raises ConfigurationError if Delta
+    has no type for a column, or rejects its name."""
     fields = []
     for field in schema:
         if pa.types.is_null(field.type):
@@ -69,19 +66,13 @@ def storable(schema: pa.Schema) -> pa.Schema:
             )
         fields.append(pa.field(field.name, kind))
     if not fields:
-        raise ConfigurationError(
-            "a table must have a column",
-            id="COLUMN_UNSUPPORTED",
-            expected="records with a column that is not always null",
-            found=str(schema),
-        )
+        raise no_columns(str(schema))
     _NAMES.check([field.name for field in fields])
     check_fields(pa.schema(fields), _NAMES.database)
     return pa.schema(fields)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return Delta's type; None if it has none."""
     try:
         return _TYPES.stored(kind)
     except UnstorableTypeError:
@@ -89,17 +80,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def columns_of(table: DeltaTable) -> pa.Schema:
-    """Return the table's columns as an Arrow schema."""
     return pa.schema(table.schema().to_arrow())
 
 
 def schema_id(table: DeltaTable) -> str:
-    """Return a hash of the table's columns."""
     return sha256(table.schema().to_json().encode()).hexdigest()[:32]
 
 
 def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
-    """Return the fields directly within a type."""
     match kind:
         case pa.StructType():
             return InnerFields("struct", [_field(field, field.name) for field in kind])
@@ -111,8 +99,7 @@ def inner_fields(kind: pa.DataType) -> InnerFields[pa.DataType]:
 
 
 def lacking(have: pa.Schema, want: pa.Schema) -> Iterator[str]:
-    """Yield the problems of storing `want` in `have`: missing columns, and narrower or other types. Both are results of
-    `storable`."""
+    """Yield the columns of `want` that `have` lacks or has in a narrower or other type."""
     return missing_from_table(
         pa.struct(have), pa.struct(want), inner_fields, lambda kind, of: wider_type(kind, of) == kind
     )
@@ -123,11 +110,7 @@ def _field(field: pa.Field, name: str) -> TableField[pa.DataType]:
 
 
 def check_writable(table: DeltaTable, name: str) -> None:
-    """Check that data files can be added to a table.
-
-    Raises:
-        ConfigurationError: if a setting of the table prevents it.
-    """
+    """Raise ConfigurationError if a setting of the table prevents adding data files."""
     configuration = table.metadata().configuration
     problems = [
         f"{key}: {reason}"

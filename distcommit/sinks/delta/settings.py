@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 from distcommit.core.support.setting_errors import SettingError, checks
 from distcommit.sinks.base.table_names import table_of
-from distcommit.sinks.table_formats.data_file_sink import DataFileTables, Evolution
+from distcommit.sinks.table_formats.data_file_sink import DataFileSink, Evolution
 from distcommit.sinks.table_formats.data_files import local_path
 
 
-class DeltaSettings(DataFileTables):
+class DeltaSettings(DataFileSink):
     """The Delta tables of datasets, and how missing ones are created.
 
     Attributes:
@@ -39,5 +39,4 @@ class DeltaSettings(DataFileTables):
         return value
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the table's name: its folder in `location`."""
         return table_of(self.table, dataset_urn)

@@ -14,11 +14,10 @@ from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.delta.settings import DeltaSettings
-from distcommit.sinks.table_formats.data_file_sink import DataFileSink
 from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
 
 
-class DeltaSink(DeltaSettings, DataFileSink):
+class DeltaSink(DeltaSettings):
     """Adds records to Delta tables, exactly once."""
 
     type: Literal["delta"]

@@ -12,27 +12,23 @@ from distcommit.sinks.base.retries import tries
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables
-from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, misfit
+from distcommit.sinks.table_formats.refusals import ALWAYS_CHANGED, misfit
 
 _TRIES = 20
 _NO_COLUMN = "no column "
 _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
-"""Types of columns to partition by: each value has exactly one text."""
+"""Types of partition columns: each value has exactly one text."""
 
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
-    """Return the table. Create it, or add columns, if the schema requires that and the settings allow it.
-
-    Raises:
-        ConfigurationError: if the table is missing and may not be created, if its columns do not fit the schema, or if
-            data files cannot be added to it.
-        TransientError: if other writers change it during each try, or the location is not available.
-    """
+    """Return the table, created or with added columns if the schema requires that. Raises ConfigurationError if the
+    settings do not allow it or the table can't take the records, and TransientError if other writers change it during
+    each try."""
     required, tables = storable(schema), DeltaTables(sink.location)
     for _ in tries(_TRIES):
         table = tables.load(name)
         if table is None:
-            _make(sink, tables, name, required)
+            _create(sink, tables, name, required)
             continue
         check_writable(table, name)
         have = columns_of(table)
@@ -44,8 +40,7 @@ def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
     raise TransientError(ALWAYS_CHANGED, id="TABLE_CHANGED_CONCURRENTLY", table=name)
 
 
-def _make(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Schema) -> None:
-    """Create the table, unless another writer is first."""
+def _create(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Schema) -> None:
     path = tables.uri(name)
     if not sink.create:
         raise ConfigurationError(
@@ -64,7 +59,7 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Sche
     except CommitFailedError:
         return
     except DeltaError as error:
-        if tables.exists(name):
+        if DeltaTable.is_deltatable(path, tables.location.options):
             return
         raise ConfigurationError(
             "the Delta table can't be created", id="TABLE_UNUSABLE", path=path, found=str(error)
@@ -72,7 +67,7 @@ def _make(sink: DeltaSettings, tables: DeltaTables, name: str, required: pa.Sche
 
 
 def _widen(sink: DeltaSettings, table: DeltaTable, name: str, required: pa.Schema, problems: list[str]) -> None:
-    """Add columns to the version that was loaded; nothing happens if another writer was first."""
+    """Add columns to the loaded version; do nothing if another writer was first."""
     new = [field for field in required if f"{_NO_COLUMN}{field.name}" in problems]
     if sink.evolve == "none":
         raise _misfit(table, name, problems, "alter the table, or set sink.evolve to add_columns")

@@ -1,7 +1,7 @@
 """Load Delta tables, and commit to exactly the version that was loaded.
 
-deltalake's own retry would commit on top of other commits, and accept an app transaction of any version. So it is
-disabled here. After a conflict the caller loads the table again, and decides again.
+deltalake's own retry, which would commit on top of other commits, is disabled. After a conflict the caller loads the
+table and decides again.
 """
 
 from __future__ import annotations
@@ -18,25 +18,17 @@ _LOG = "_delta_log"
 
 
 class DeltaTables:
-    """The tables of a location.
-
-    Args:
-        location: absolute path, or s3://BUCKET/prefix.
-    """
+    """The tables of a location: an absolute path, or s3://BUCKET/prefix."""
 
     def __init__(self, location: str) -> None:
         self.location = opened(location)
 
     def uri(self, name: str) -> str:
-        """Return the location of a table, or of a file in it."""
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """Load the present version of a table; None if the table does not exist.
-
-        Raises:
-            SinkUnavailableError: if the location itself does not exist.
-        """
+        """Load the present version; None if the table does not exist. Raises SinkUnavailableError without the
+        location."""
         try:
             return self._load(name)
         except TableNotFoundError:
@@ -51,22 +43,13 @@ class DeltaTables:
     def _load(self, name: str) -> DeltaTable:
         return DeltaTable(self.uri(name), storage_options=self.location.options)
 
-    def exists(self, name: str) -> bool:
-        """Return whether a table of that name exists."""
-        return DeltaTable.is_deltatable(self.uri(name), self.location.options)
-
     def _has_versions(self, name: str) -> bool:
         """Return whether the table has a version, and not only files of an unfinished creation."""
         return any(entry.endswith((".json", ".parquet")) for entry in self.location.names(f"{name}/{_LOG}"))
 
     def names(self) -> list[str]:
-        """Return the names of all tables."""
         self.location.check()
         return sorted(name for name in self.location.names("") if self.location.names(f"{name}/{_LOG}"))
-
-    def probe(self) -> None:
-        """Check the location. Raises as `Location.probe`."""
-        self.location.probe()
 
     def commit(
         self,
@@ -75,20 +58,9 @@ class DeltaTables:
         transaction: tuple[str, int],
         trace: Mapping[str, str],
     ) -> bool:
-        """Commit on top of the version that was loaded.
-
-        Args:
-            table: the version that was loaded.
-            actions: files to add and remove.
-            transaction: name and number of the app transaction to set.
-            trace: properties of the commit, for operators.
-
-        Returns:
-            False if another writer committed first; nothing was changed then.
-
-        Raises:
-            Exception: the outcome is unknown.
-        """
+        """Commit file actions and the app transaction (name and number) on top of the loaded version; `trace` is for
+        operators. Return False, without changing anything, if another writer was first. After an exception the outcome
+        is unknown."""
         properties = CommitProperties(
             custom_metadata=dict(trace), max_commit_retries=0, app_transactions=[Transaction(*transaction)]
         )
@@ -106,5 +78,5 @@ class DeltaTables:
 
 
 def table_id(table: DeltaTable) -> str:
-    """Return the table's identity; a recreated table has another one."""
+    """Return the table's identity, which changes if the table is recreated."""
     return str(table.metadata().id)

@@ -1,4 +1,4 @@
-"""Write data files into a Delta table's folder, which no version of the table names until they are committed."""
+"""Write data files into a Delta table's folder. They belong to the table once they are committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.schemas.coercion import SchemaCoercion
-from distcommit.sinks.delta.altered import partition_types
+from distcommit.sinks.delta.altered_tables import partition_types
 from distcommit.sinks.delta.data_files import partition_text
 from distcommit.sinks.delta.locations import opened
 from distcommit.sinks.delta.schemas import columns_of, schema_id
@@ -23,12 +23,10 @@ from distcommit.sinks.table_formats.writer import DataFiles, DataFileWriter, Ope
 
 _ROW = "_row"
 Partition = dict[str, str | None]
-"""Values of the columns that the table is partitioned by, as the log has them."""
+"""Values of the partition columns, as the log has them."""
 
 
 class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
-    """Writes data files with the columns that the table had when they were begun."""
-
     def __init__(self, sink: DeltaSettings, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
         super().__init__(attempt, area, origin)
         self._sink, self._name = sink, sink.table_of(attempt.dataset_urn)
@@ -51,14 +49,7 @@ class DeltaWriter(DataFileWriter[DeltaTable, "DeltaFiles"]):
 
 
 class DeltaFiles(DataFiles[Partition]):
-    """Data files in the table's folder itself; the log records which partition each is of.
-
-    Args:
-        sink: the location of the tables.
-        name: the table's name.
-        table: the table's version when writing began.
-        attempt, area, begun: see `DataFiles`.
-    """
+    """Data files directly in the table's folder. Their partitions are recorded in the log."""
 
     def __init__(
         self,
@@ -109,7 +100,7 @@ class DeltaFiles(DataFiles[Partition]):
             return partition_text(value)
         except ValueError as error:
             raise ConfigurationError(
-                "a value can't be that of a partition: Delta reads it as null",
+                "a value can't be a partition value, because Delta reads it as null",
                 id="RECORDS_NOT_STORABLE",
                 table=self._name,
                 column=column,

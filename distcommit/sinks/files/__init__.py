@@ -1,6 +1,6 @@
-"""Files of Parquet, Avro, ORC, JSON lines and CSV, published by renaming them.
+"""Files in Parquet, Avro, ORC, JSON lines and CSV, which are published by renaming them.
 
-Must not publish files: commit steps do. Start reading at `sink`. Audits and rebuilds read `footer` and `offsets`,
+Must not publish files: commit steps do. Start reading at `sink`. Audits and rebuilds read `footer` and `offsets`
 without the store.
 """
 

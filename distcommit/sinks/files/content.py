@@ -1,10 +1,9 @@
 """The content sum: a checksum of a file's records that does not depend on their order.
 
-It is the sum modulo 2^64 of a hash of each record. A hash covers all columns of a record together, including those of
-its origin. So the sum changes if two records exchange a value, or if a value moves to another column. An exclusive or
-would cancel two equal records. The sums of files add up to the sum of a dataset's sequence. The keys are in this
-module: the sum finds damage and mistakes with a probability of 1 - 2^-64, but does not protect against deliberate
-changes.
+It is the sum modulo 2^64 of one hash for each record. The hash covers all columns of the record together, including
+those of its origin, so the sum changes if two records exchange a value. (An exclusive or would cancel two equal
+records.) The sums of files add up to the sum of a dataset's sequence. The keys are in this module, so the sum does not
+detect deliberate changes.
 
 It is computed from Arrow data before writing, and again after reading. So it covers only what all formats preserve:
 
@@ -15,8 +14,7 @@ It is computed from Arrow data before writing, and again after reading. So it co
 - lists and maps with lengths and order, structs with their fields;
 - the values of dictionaries, and the storage of extension types.
 
-It does not cover the order of records and of columns, columns of nulls only, types that the values do not show,
-metadata, and columns of types that no format supports.
+Columns that are all null, or of types that no format supports, are not covered.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ def as_text(total: int) -> str:
 
 
 def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Hashes:
-    """Return a number for all values of each row that are not null, before mixing."""
+    """Return one number for the non-null values of each row, before `_mixed`."""
     retained: list[tuple[str, pa.Array, _Hashes]] = []
     for name, result in zip(names, columns, strict=True):
         column = _plain(result)
@@ -86,7 +84,6 @@ def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _
 
 
 def _mixed(hashes: _Hashes) -> _Hashes:
-    """Apply MurmurHash3's last step in place: each bit changes every other bit with probability one half."""
     hashes ^= hashes >> _SHIFT
     hashes *= _MIX[0]
     hashes ^= hashes >> _SHIFT
@@ -110,8 +107,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _hashes(array: pa.Array) -> _Hashes | None:
-    """Return a number for each value that identifies it within its type; any number for null. None if all are null or
-    the type is not covered."""
+    """Return a number for each value (any for null); None if all values are null or the type is not covered."""
     if array.null_count == len(array):
         return None
     existing = array.type.id
@@ -163,7 +159,7 @@ def _of_floats(array: pa.Array) -> _Hashes:
 
 
 def _of_decimals(array: pa.Array) -> _Hashes:
-    """Return numbers of the digits as integers of 256 bits, for any width."""
+    """Return numbers from the digits as 256-bit integers, for decimals of any width."""
     width = array.type.byte_width
     dtype, parts = (np.int32, 1) if width == 4 else (np.int64, width // 8)
     stored = np.frombuffer(array.buffers()[1], dtype)[array.offset * parts : (array.offset + len(array)) * parts]
@@ -217,7 +213,6 @@ def _of_bytes(array: pa.Array, at_a_time: int) -> _Hashes:
 
 
 def _of_lists(array: pa.Array) -> _Hashes:
-    """Return numbers of lists, and of maps as lists of structs; they depend on the position of each value."""
     if isinstance(array.type, (pa.ListType, pa.LargeListType, pa.MapType)):
         offsets = array.offsets.to_numpy()
         parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
@@ -261,4 +256,3 @@ _BY_TYPE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], _Hashe
     (_is_list, _of_lists),
 )
 _BY_ID: dict[int, Callable[[pa.Array], _Hashes | None]] = {}
-"""What was found in the table above."""

@@ -1,4 +1,4 @@
-"""Split rows by partitions: fields, time, or several nested ones."""
+"""Split rows into folders by fields, by time, or by several of these."""
 
 from __future__ import annotations
 
@@ -35,11 +35,7 @@ Partition = TimePartition | FieldPartition
 
 
 def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None:
-    """Check that rows of a schema can be split.
-
-    Raises:
-        ConfigurationError: if a column is missing, or its type can't name folders.
-    """
+    """Check that rows of a schema can be split into folders, or raise ConfigurationError."""
     for partition in partitions:
         if isinstance(partition, TimePartition):
             check_time_column(schema, partition.column)
@@ -48,11 +44,7 @@ def check_partitions(schema: pa.Schema, partitions: Sequence[Partition]) -> None
 
 
 def split(batch: pa.RecordBatch, partitions: Sequence[Partition]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Return the rows of each folder in their order, by its path, which has a name for each partition.
-
-    Raises:
-        ConfigurationError: as `check_partitions`, or if a value is too long for a folder's name.
-    """
+    """Yield the rows of each folder in their order, with the folder's path. Raises ConfigurationError."""
     if not partitions:
         yield "", batch
         return
@@ -89,7 +81,7 @@ def _split_by(batch: pa.RecordBatch, partition: Partition) -> Iterator[tuple[str
 
 
 def folder_names(partitions: Sequence[Partition]) -> PartitionValues | None:
-    """Return the check that rejects records which can't have a folder; None if no folder is named after a field."""
+    """Return the row checker of values that can't name folders; None if no folder is named after a field."""
     fields = tuple(partition.field for partition in partitions if isinstance(partition, FieldPartition))
     rule = f"a value that a folder can be named after: at most {_MAX_NAME_BYTES} bytes, and not {NO_VALUE}"
     return PartitionValues(fields, _can_be_folder, rule) if fields else None

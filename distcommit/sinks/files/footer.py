@@ -1,8 +1,7 @@
 """The footer of published files: metadata with the origin of a file's records.
 
 It is JSON under the metadata key `distcommit` (Parquet: key-value metadata of the footer; Avro: file header; ORC: user
-metadata of the footer; JSON lines and CSV: behind the compressed text). With it an audit need not read records, and a
-lost store can be rebuilt from the files.
+metadata of the footer; JSON lines and CSV: behind the compressed text). A lost store can be rebuilt from it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ METADATA_KEY = "distcommit"
 FOOTER_VERSION = 1
 
 FileKind = Literal["data", "rejected"]
-"""Whether a file has accepted or rejected records."""
 
 _WHOLE: dict[str, FileFormat] = {".parquet": "parquet", ".avro": "avro", ".orc": "orc"}
 _TEXTS: dict[str, FileFormat] = {".jsonl": "jsonl", ".csv": "csv"}
@@ -55,7 +53,7 @@ _DAMAGE = (
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 Wanted = Callable[[pa.Schema], pc.Expression | None]
-"""Returns a condition of the wanted records of a file with these columns; None if all are wanted."""
+"""Returns for a file's columns the condition of the records to read; None if all are to be read."""
 
 
 class _Version(msgspec.Struct):
@@ -66,27 +64,25 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of the records of one file.
 
     Attributes:
-        offsets: source positions of the records, as text of `OffsetSets`; empty if the source has no offsets.
-        records: number of rows. If it is above the number of offsets, the file has a record twice, unless
+        offsets: source offsets of the records, as text of `OffsetSets`; empty if the source has no offsets.
+        records: number of rows. If it exceeds the number of offsets, the file has a record twice, unless
             `makes_several`.
-        makes_several: whether a construct may have made several records of one.
-        stripped: whether the records do not have the columns of their own positions.
-        holes: positions of the work unit without a record, as text of `OffsetSets`; empty for none. Other files of the
+        makes_several: whether one input record may have several output records.
+        stripped: whether the records lack the columns with their own offsets.
+        holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`. Other files of the
             attempt may have further ones.
-        incarnation: incarnation of the source that offsets count in (a Kafka topic id); empty if unknown.
-        content_sum: checksum of the records in any order (`sinks.files.content`), as 16 hexadecimal digits; empty in
-            older files.
+        incarnation: incarnation of the source that the offsets belong to (a Kafka topic id); empty if unknown.
+        content_sum: checksum of the records (`sinks.files.content`), as 16 hexadecimal digits.
         branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
-        branches: all branches of the flow.
-        filtered: input records of the attempt that were filtered out, by branch as text of `OffsetSets`. One file of
-            the attempt has them for all branches.
-        filtered_by: number of records that each construct filtered out.
+        branches: all branches of the job.
+        filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`; only in one file
+            of the attempt.
+        filtered_by: number of records that each converter or checker filtered out.
         number: number of the file among those of the attempt and branch, from 1.
-        replaces: epochs of error files whose reprocessed records are in this file, and of the files that the records
-            were in before; empty for records that were read from the source. A tombstone of the same attempt retires
-            the error files.
-        publish: empty if the file was added to the published ones; else how it replaces older files, which a
-            replacement of the same epoch names (`stores.folders.tombstones`).
+        replaces: epochs of the error files whose reprocessed records are in this file, and of the files that had the
+            records before; empty for records that were read from the source.
+        publish: how the file replaces older files, which a replacement of the same epoch names
+            (`stores.folders.tombstones`); empty if it does not.
     """
 
     version: int = FOOTER_VERSION
@@ -113,18 +109,13 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""
 
     def to_metadata(self) -> dict[str, str]:
-        """Return the footer as file metadata, with its checksum."""
         text = msgspec.json.encode(msgspec.structs.replace(self, checksum="")).decode()
         return {METADATA_KEY: f'{text.removesuffix(_NO_CHECKSUM)}"{xxh3_64_hexdigest(text.encode())}"}}'}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> Footer | None:
-        """Return the footer in a file's metadata; None if there is none.
-
-        Raises:
-            UnknownVersionError: if it has another format version.
-            CorruptError: if it is damaged.
-        """
+        """Return the footer in a file's metadata; None if there is none. Raises UnknownVersionError and
+        CorruptError."""
         text = metadata.get(METADATA_KEY)
         if text is None:
             return None
@@ -151,8 +142,8 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check(footer: Footer, text: str) -> None:
-    """Check that the text is unchanged: Parquet's checksums are of pages only, and a changed character could be another
-    branch or epoch. Raises CorruptError."""
+    """Raise CorruptError if the text does not have its checksum. Parquet's own checksums cover only pages, so a damaged
+    footer could have another branch or epoch."""
     plain = text.removesuffix(f'"{footer.checksum}"}}') + _NO_CHECKSUM
     expected = xxh3_64_hexdigest(plain.encode("utf-8", "surrogatepass"))
     if footer.checksum != expected:
@@ -166,30 +157,17 @@ def _check(footer: Footer, text: str) -> None:
 
 
 def read_footer(fs: FileSystem, path: str) -> Footer | None:
-    """Read the footer of a file without its records. The name's ending is that of the format.
-
-    Returns:
-        None if another program has written the file: it has another ending, or no footer.
-
-    Raises:
-        FileNotFoundError: if the file does not exist.
-        CorruptError: if it is not a complete file of its format, or its footer is damaged.
-    """
+    """Read the footer of a file without its records; None if another program has written the file. Raises
+    FileNotFoundError, and CorruptError if the file is not complete or its footer is damaged."""
     if (form := _form_of(path)) is None:
         return None
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
-        translated = _metadata_of(file, form, path).get(METADATA_KEY.encode())
-        return None if translated is None else Footer.from_metadata({METADATA_KEY: translated.decode()})
+        return Footer.from_metadata(_metadata_of(file, form, path))
 
 
 def read_records(fs: FileSystem, path: str) -> pa.Table:
-    """Read all records of a file, for deep audits.
-
-    Raises:
-        ValueError: if its name does not have the ending of a format.
-        FileNotFoundError: if the file does not exist.
-        CorruptError: if the file is damaged.
-    """
+    """Read all records of a file. Raises ValueError for an unknown ending of its name, FileNotFoundError, and
+    CorruptError."""
     if (form := _form_of(path)) is None:
         raise ValueError(f"{path!r} must have the ending of a published file")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
@@ -200,21 +178,20 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
         if form == "orc":
             return read_orc(file)
         if form == "parquet":
-            return _read_parquet(file)
+            return pq.ParquetFile(file, page_checksum_verification=True).read()
         return read_text(file, CODECS[posixpath.splitext(path)[1]], form)
 
 
 def read_batches(
     fs: FileSystem, path: str, columns: Collection[str] | None = None, predicate: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file; a Parquet file in parts. Raises as `read_records`.
+    """Yield the records of a file; a Parquet file in parts. Raises the errors of `read_records`.
 
     Args:
         fs: the file's file system.
         path: the file's path.
-        columns: columns to read of a Parquet file, if it has them; other formats return all columns.
-        predicate: condition of the wanted records. Row groups of Parquet without one by their statistics are skipped;
-            all records of other row groups are returned.
+        columns: columns to read of a Parquet file; other formats return all columns.
+        predicate: condition of the records to read. Only Parquet row groups whose statistics exclude it are skipped.
     """
     if not path.endswith(".parquet"):
         yield from read_records(fs, path).to_batches()
@@ -227,8 +204,8 @@ def read_batches(
 
 
 def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
-    """Return the columns of a file without its metadata, and whether it may have a wanted record. Reads the footer of a
-    Parquet file, and the whole of others. Raises as `read_records`."""
+    """Return the columns of a file, and whether it may have a record that matches. Reads only the footer of a Parquet
+    file. Raises the errors of `read_records`."""
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
@@ -237,8 +214,8 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
 
 
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
-    """Return the columns of a Parquet file in the types that were written. Types that Parquet does not have are read as
-    others. Raises as `read_records`."""
+    """Return the columns of a Parquet file in the Arrow types that were written. Raises the errors of
+    `read_records`."""
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         metadata = pq.read_metadata(opened)
         stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)
@@ -249,7 +226,7 @@ def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
 
 
 def _parquet(opened: pa.NativeFile, predicate: Wanted | None) -> tuple[pq.ParquetFile, list[int]]:
-    """Return the file, and its row groups that may have a wanted record by their statistics."""
+    """Return the file, and its row groups that may match by their statistics."""
     import pyarrow.dataset as ds  # noqa: PLC0415 - it imports pandas
 
     fragment = ds.ParquetFileFormat().make_fragment(opened)
@@ -261,29 +238,24 @@ def _parquet(opened: pa.NativeFile, predicate: Wanted | None) -> tuple[pq.Parque
 
 
 def _form_of(path: str) -> FileFormat | None:
-    """Return the format of a name's ending; None if no format has it."""
     name, extension = posixpath.splitext(path)
     if extension in CODECS:
         return _TEXTS.get(posixpath.splitext(name)[1])
     return _WHOLE.get(extension)
 
 
-def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[bytes, bytes]:
-    if form == "avro":
-        return read_avro_header(file).metadata
+def _metadata_of(file: pa.NativeFile, form: FileFormat, path: str) -> Mapping[str, str]:
     if form == "orc":
         return orc_metadata(file)
-    if form == "parquet":
-        return pq.read_metadata(file).metadata or {}
-    return text_metadata(file, CODECS[posixpath.splitext(path)[1]])
-
-
-def _read_parquet(file: pa.NativeFile) -> pa.Table:
-    return pq.ParquetFile(file, page_checksum_verification=True).read()
+    if form not in ("avro", "parquet"):
+        return text_metadata(file, CODECS[posixpath.splitext(path)[1]])
+    raw = read_avro_header(file).metadata if form == "avro" else pq.read_metadata(file).metadata or {}
+    footer = raw.get(METADATA_KEY.encode())
+    return {} if footer is None else {METADATA_KEY: footer.decode()}
 
 
 def _open(fs: FileSystem, path: str) -> pa.NativeFile:
-    """Return a file for random access: opened if it is on this machine, else read as a whole."""
+    """Open a local file for random access; read a remote file as a whole."""
     return pa.OSFile(path, "rb") if fs.scheme == "file" else pa.BufferReader(fs.read(path))
 
 

@@ -1,4 +1,4 @@
-"""Settings of the layout of files: format, folders, order, and encoding of columns. They are checked at start."""
+"""Settings of the layout of files: format, folders, order, and encoding of columns."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ class ColumnSettings(SettingsModel):
 
 
 def _partitions(value: Any) -> Any:
-    """Validate one partition or several, whose kinds are found by their keys. Raises pydantic's errors or
-    ValueError."""
+    """Validate one partition or several; their keys determine their kinds. Raises pydantic's errors or ValueError."""
     if value is None or isinstance(value, TimePartition | FieldPartition):
         return value
     if isinstance(value, Mapping):
@@ -118,27 +117,24 @@ class FileLayout(SettingsModel):
 
     @property
     def has_fields(self) -> bool:
-        """Whether any partition is by a field."""
         return any(isinstance(partition, FieldPartition) for partition in self.partitions)
 
     @property
     def sort_keys(self) -> list[tuple[str, str]]:
-        """Columns and orders that rows are sorted by, as Arrow takes them."""
         return [(key.column, key.order) for key in self.sort_by]
 
     @property
     def streams(self) -> bool:
-        """Whether a file is written in parts; else from memory in one piece."""
+        """Whether a file is written in parts; otherwise it is written from memory as a whole."""
         return self.format not in WHOLE and not self.sort_by
 
     @property
     def ending(self) -> str:
-        """The ending of file names, with the dot."""
         packed = f".{_ENDINGS[self.compression]}" if self.format in ("jsonl", "csv") else ""
         return f".{self.format}{packed}"
 
     def folder_end_ms(self, path: str) -> int | None:
-        """Return the end of the time of a file's first folder by time, in milliseconds since 1970; None without one."""
+        """Return the end of the time span of a file's folder in ms since 1970; None if no folder is by time."""
         levels = self.partitions
         folders = path.split("/")[:-1][-len(levels) :] if levels else []
         for level, folder in zip(levels, folders, strict=False):
@@ -155,21 +151,17 @@ class FileLayout(SettingsModel):
         return tuple(dict.fromkeys([*by, *(key.column for key in self.sort_by), *self.columns]))
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that records of a schema can be written.
-
-        Raises:
-            ConfigurationError: if a column is missing, or has a type or name that the format does not support.
-        """
+        """Raise ConfigurationError if records lack a column, or have a type or name that the format does not
+        support."""
         self.check_names(schema)
         check_partitions(schema, self.partitions)
         self.encoder(schema)
 
     def check_names(self, schema: pa.Schema) -> None:
-        """Check the names of columns. Raises as `check_schema`."""
         check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
-        """Return a new encoder of rows of a schema. Raises as `check_schema`."""
+        """Return a new encoder of rows of a schema. Raises the errors of `check_schema`."""
         for key in self.sort_by:
             _check_sorted(schema, key.column)
         _check_there(schema, self.columns)
@@ -179,7 +171,7 @@ class FileLayout(SettingsModel):
         configured = {
             name for name, settings in self.columns.items() if settings.encoding or settings.dictionary is not None
         }
-        return encoder_of(self.format, schema, self.compression, options, dictionaries_said=configured)
+        return encoder_of(self.format, schema, self.compression, options, configured_dictionaries=configured)
 
 
 def _check_sorted(schema: pa.Schema, name: str) -> None:
@@ -190,7 +182,7 @@ def _check_sorted(schema: pa.Schema, name: str) -> None:
     raise ConfigurationError(
         "records can't be sorted",
         id="SINK_COLUMN_INVALID",
-        expected="one column of that name, of no list, struct, map or dictionary",
+        expected="one column of that name, which is not a list, struct, map or dictionary",
         found=str(kind) if kind is not None else f"columns {', '.join(schema.names)}",
         todo="set sink.sort_by to such columns",
         column=name,
@@ -198,7 +190,6 @@ def _check_sorted(schema: pa.Schema, name: str) -> None:
 
 
 def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> None:
-    """Check that no column of `columns` is missing. Raises ConfigurationError."""
     missing = [name for name in columns if schema.names.count(name) != 1]
     if missing:
         raise ConfigurationError(
@@ -212,16 +203,14 @@ def _check_there(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> No
 
 
 def _orc_filters(schema: pa.Schema, columns: Mapping[str, ColumnSettings]) -> Sequence[str]:
-    """Return the columns with a Bloom filter. Raises ConfigurationError if the format does not support one."""
     results = [name for name, settings in columns.items() if settings.bloom_filter]
     for name in results:
         if pa.types.is_nested(schema.field(name).type):
-            raise _not_for(schema.field(name), "a Bloom filter of a column that is no list, struct or map")
+            raise _not_for(schema.field(name), "a column that is not a list, struct or map, for a Bloom filter")
     return results
 
 
 def _parquet_options(schema: pa.Schema, layout: FileLayout) -> dict[str, Any]:
-    """Return further options of pyarrow's writer. Raises ConfigurationError."""
     options: dict[str, Any] = {}
     if layout.sort_by:
         options["sorting_columns"] = pq.SortingColumn.from_ordering(schema, layout.sort_keys, "at_end")
@@ -248,7 +237,6 @@ def _options_of(
 
 
 def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
-    """Check that pyarrow can write such a column. Raises ConfigurationError."""
     try:
         if pa.types.is_nested(field.type):
             raise ValueError("a list, struct or map")
@@ -262,7 +250,7 @@ def _try(field: pa.Field, options: Mapping[str, Any]) -> None:
 
 def _not_for(field: pa.Field, expected: str, reason: str = "") -> ConfigurationError:
     return ConfigurationError(
-        "a setting is not for such a column",
+        "a setting of sink.columns does not apply to this column",
         id="SINK_COLUMN_INVALID",
         expected=expected,
         found=f"{field.type}{reason}",

@@ -1,4 +1,4 @@
-"""Exact sets of source offsets by source partition, for files' footers and for audits.
+"""Exact sets of source offsets by source partition, for footers of files and for audits.
 
 They are 64-bit roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec): a gap-free range of any length
 takes 27 bytes.
@@ -48,18 +48,14 @@ class OffsetSets:
         self._sets: dict[str, BitMap64] = {}
 
     def add(self, rows: pa.RecordBatch | pa.Table, provenance: Provenance) -> None:
-        """Add the positions of rows. Integer partitions are named by their decimal text.
-
-        Raises:
-            ConfigurationError: if a provenance column is missing, or not of an integer type (partition: or text).
-            SourceError: if a row has no partition, no offset or a negative offset.
-        """
+        """Add the offsets of rows. Integer partitions are named by their decimal text. Raises ConfigurationError if a
+        provenance column is missing or has the wrong type, and SourceError if a row has no partition, no offset or a
+        negative one."""
         self._add_columns(
             _column(rows, provenance.partition_column), _column(rows, provenance.offset_column), provenance
         )
 
     def add_origins(self, origins: Origins, provenance: Provenance) -> None:
-        """Add the positions of records. Raises as `add`."""
         self._add_columns(origins.partitions, origins.offsets, provenance)
 
     def _add_columns(self, partitions: pa.Array, offsets: pa.Array, provenance: Provenance) -> None:
@@ -100,22 +96,18 @@ class OffsetSets:
             self._sets.setdefault(str(partition), BitMap64()).add(offset)
 
     def add_range(self, partition: str, low: int, high: int) -> None:
-        """Add all offsets of [low, high)."""
         if low < high:
             self._sets.setdefault(partition, BitMap64()).add_range(low, high)
 
     def partitions(self) -> list[str]:
-        """Return the partitions with offsets, sorted by name."""
         return sorted(self._sets)
 
     def count(self, partition: str | None = None) -> int:
-        """Return the number of offsets of one partition or of all."""
         if partition is not None:
             return len(self._of(partition))
         return sum(len(offsets) for offsets in self._sets.values())
 
     def offsets(self, partition: str) -> Iterator[int]:
-        """Return the offsets of one partition, ascending."""
         return iter(self._sets.get(partition, ()))
 
     def ranges(self, partition: str) -> Iterator[tuple[int, int]]:
@@ -130,27 +122,22 @@ class OffsetSets:
                 low = offsets.next_set_bit(high) if high < end else end
 
     def union(self, other: OffsetSets) -> OffsetSets:
-        """Return the offsets that are in either."""
         names = self._sets.keys() | other._sets.keys()
         return _of((name, self._of(name) | other._of(name)) for name in names)
 
     def intersection(self, other: OffsetSets) -> OffsetSets:
-        """Return the offsets that are in both."""
         names = self._sets.keys() & other._sets.keys()
         return _of((name, self._of(name) & other._of(name)) for name in names)
 
     def difference(self, other: OffsetSets) -> OffsetSets:
-        """Return the offsets that are in this one but not in the other."""
         return _of((name, offsets - other._of(name)) for name, offsets in self._sets.items())
 
     def update(self, other: OffsetSets) -> None:
-        """Add the offsets of the other in place."""
         for name, offsets in other._sets.items():
             self._sets[name] = self._of(name) | offsets
 
     def to_text(self) -> str:
-        """Return the sets as one line of ASCII JSON. Equal sets may have different texts: three consecutive offsets
-        take as many bytes as a run or as values, and are not converted."""
+        """Return the sets as one line of ASCII JSON. Equal sets may have different texts."""
         raw: dict[str, bytes] = {}
         for name in self.partitions():
             bitmap = BitMap64(self._sets[name])
@@ -163,12 +150,7 @@ class OffsetSets:
 
     @classmethod
     def from_text(cls, text: str) -> OffsetSets:
-        """Return the sets of a text from `to_text`.
-
-        Raises:
-            UnknownVersionError: if the text has another format version.
-            CorruptError: if the text is damaged.
-        """
+        """Return the sets of a text from `to_text`. Raises UnknownVersionError and CorruptError."""
         try:
             result = from_json(text, _Version).version
             if result != OFFSETS_VERSION:
@@ -220,12 +202,12 @@ class OffsetSets:
 
 
 def parsed(text: str) -> OffsetSets:
-    """Return the sets of a text, which may be empty. Raises as `OffsetSets.from_text`."""
+    """Return the sets of a text, which may be empty. Raises the errors of `OffsetSets.from_text`."""
     return OffsetSets.from_text(text) if text else OffsetSets()
 
 
 def offsets_of(ranges: Iterable[SkippedRange]) -> OffsetSets:
-    """Return the offsets of ranges. Ranges without integer positions are skipped."""
+    """Return the offsets of ranges. Ranges without integer offsets are skipped."""
     sets = OffsetSets()
     for skipped in ranges:
         if isinstance(skipped.low, int) and isinstance(skipped.high, int):
@@ -275,10 +257,10 @@ def _wrong_type(column: str, value: pa.DataType, expected: str) -> Configuration
 
 def _no_origin(provenance: Provenance, actual: str) -> SourceError:
     return SourceError(
-        "a record does not say where it comes from",
+        "a record has no source offset",
         expected=f"a partition in {provenance.partition_column!r} and an offset >= 0 in {provenance.offset_column!r}",
         found=actual,
-        todo="find the source or the converter that made this row",
+        todo="find the source or the converter that returns this row",
     )
 
 

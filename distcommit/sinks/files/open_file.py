@@ -15,23 +15,22 @@ from distcommit.core.work import SkippedRange, is_error_branch, rejecting_branch
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.formats.encoders import Encoder
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 
 _BATCH_OVERHEAD_BYTES = 4096  # memory of a batch beside its data
 
 
 _APART = Provenance("distcommit:partition", "distcommit:offset")
-"""Columns with the origin of each record while it waits; they are not written."""
+"""Temporary columns with the origin of each waiting record; they are not written."""
 
 
 def with_origins(batch: pa.RecordBatch, origins: Origins) -> pa.RecordBatch:
-    """Return the batch with columns of its origins, which `OpenFile` removes again."""
+    """Add the temporary columns of origins, which `OpenFile` removes."""
     batch = batch.append_column(_APART.partition_column, origins.partitions)
     return batch.append_column(_APART.offset_column, origins.offsets)
 
 
 def without_origins(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without the columns of origins."""
     return pa.schema(list(schema)[:-2]) if schema.names[-2:] == [*_names(_APART)] else schema
 
 
@@ -41,8 +40,6 @@ def _names(provenance: Provenance) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ClosedFile:
-    """A finished file."""
-
     path: str
     final_path: str
     status: FileStatus
@@ -52,13 +49,13 @@ class ClosedFile:
 
 
 class OpenFile:
-    """A file of rows of one schema. It is created with its first bytes.
+    """A file of rows of one schema, which is created with its first bytes.
 
     Args:
         path: absolute path where it is written.
         target: absolute path where it will be published.
         final_path: `target` relative to the output root.
-        sort_by: columns and orders (`ascending`, `descending`) that its rows are sorted by.
+        sort_by: columns and orders (`ascending`, `descending`).
     """
 
     def __init__(
@@ -88,33 +85,26 @@ class OpenFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file exists and is open."""
         return self._staged is not None
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes written so far."""
         return 0 if self._staged is None else self._staged.size_bytes
 
     def add(self, rows: pa.RecordBatch, plain_bytes: int) -> int:
-        """Add waiting rows of that size in bytes; return the increase of `waiting_bytes`."""
+        """Add waiting rows of this size in bytes; return the increase of `waiting_bytes`."""
         grown = plain_bytes + _BATCH_OVERHEAD_BYTES
         self._waiting.append(rows)
         self.waiting_bytes += grown
         return grown
 
     def add_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Add positions without a record to the footer."""
-        for hole in holes:
-            if isinstance(hole.low, int) and isinstance(hole.high, int):
-                self._holes.add_range(hole.partition, hole.low, hole.high)
+        self._holes.update(offsets_of(holes))
 
     def add_filtered(self, filtered: Filtered) -> None:
-        """Add filtered records to the footer."""
         self._filtered = filtered
 
     def write_row_group(self) -> None:
-        """Write the waiting rows."""
         rows = self._pop_waiting()
         if rows is not None:
             self.encoder.append(rows, self._begin())
@@ -196,7 +186,6 @@ class OpenFile:
 
 
 def _has_origin(rows: pa.Table, provenance: Provenance | None) -> bool:
-    """Return whether the written records have the columns of their origin."""
     if provenance is None:
         return False
     for name, apart in zip(_names(provenance), _names(_APART), strict=True):

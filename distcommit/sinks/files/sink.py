@@ -45,8 +45,8 @@ from distcommit.sinks.table_formats.partition_values import PartitionValues
 from distcommit.steps.rename import FsRenameCommitStep
 
 _OTHER_PARTITIONS = (
-    "put it back: what is in the folders of before would stay beside what takes its place. For other folders give the"
-    " job new ones (paths)"
+    "restore the old value: files in the old folders would stay beside those that replace them. For other partitions"
+    " give the job new folders (paths)"
 )
 
 
@@ -72,11 +72,9 @@ class AccessSettings(SettingsModel):
 
     @classmethod
     def of(cls, access: FileAccess) -> AccessSettings:
-        """The permissions of files as settings."""
         return cls(mode=None if access.mode is None else f"0{access.mode:03o}", owner=access.owner, group=access.group)
 
     def as_bits(self) -> FileAccess:
-        """The permissions as a file system takes them."""
         return FileAccess(None if self.mode is None else int(self.mode, 8), self.owner, self.group)
 
 
@@ -117,7 +115,7 @@ class FileSink(FileLayout, SinkSettings):
         return folder_names(self.partitions)
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return the partitions if the sink replaces them: with others, old files in other folders would stay."""
+        """Return the partitions if the sink replaces them: after a change, old files in other folders would stay."""
         parts = json.dumps([part.model_dump(mode="json") for part in self.partitions], sort_keys=True)
         return {"partition_by": FixedSetting(parts, _OTHER_PARTITIONS, binds=self.publish == "replace_partitions")}
 
@@ -136,23 +134,19 @@ class FileSink(FileLayout, SinkSettings):
 
 
 class AttemptFiles(SinkWriter):
-    """Writes the files of one attempt at one work unit in one branch, one at a time for each folder.
+    """Writes the files of one attempt at one work unit in one branch. One file is open for each folder.
 
-    Files of a branch of a fork are in a folder of its name below the dataset's folder.
-
-    Rows wait in memory until there are enough for a row group; those of all folders take at most `max_waiting_bytes`
-    and one batch. A file is created with its first row group, so that a small file costs one write. Avro, ORC and
-    sorted files are written from memory in one piece. After an error in `write` or `prepare_commit`, only `abort` may
-    be called. Not thread-safe.
+    Rows wait in memory until there are enough for a row group. Avro, ORC and sorted files are written from memory as a
+    whole. After an error in `write` or `prepare_commit`, only `abort` may be called. Not thread-safe.
 
     Args:
         area: the attempt's staging folder.
         settings: format and layout of the files.
-        identity: the attempt; in names and footers of the files.
-        origin: the origin of the records; in footers of the files.
-        row_group_bytes: rows of one folder are written when they take this much memory.
-        max_waiting_bytes: when all waiting rows take more memory, folders with the most are written first.
-        max_open_files: when more files are open, the least recently written one is finished.
+        identity: the attempt, for names and footers of the files.
+        origin: the origin of the records, for footers of the files.
+        row_group_bytes: memory of a folder's rows above which they are written.
+        max_waiting_bytes: memory of all waiting rows above which the largest row groups are written.
+        max_open_files: number of open files above which the least recently written one is finished.
     """
 
     groups_schemas: ClassVar[bool] = True
@@ -186,14 +180,14 @@ class AttemptFiles(SinkWriter):
         self._state: Literal["open", "failed", "closed", "aborted"] = "open"
 
     def note_holes(self, holes: Iterable[SkippedRange]) -> None:
-        """Record positions without a record in the footer of an open file, or of the next file."""
+        """Record offsets at which the source has no record in the footer of an open file, or of the next file."""
         if self._files:
             next(iter(self._files.values())).add_holes(holes)
         else:
             self._holes += holes
 
     def note_filtered(self, filtered: Filtered) -> bool:
-        """Record filtered records in the footer of an open file, or of a further file without records."""
+        """Record filtered records in the footer of an open file, or of a new file without records."""
         if not self._files:
             if self._newest is None:
                 return False
@@ -204,24 +198,19 @@ class AttemptFiles(SinkWriter):
         return True
 
     def keep_without_records(self, filtered: Filtered, schema: pa.Schema) -> None:
-        """Record filtered records, in a file without records of this schema if the attempt has no other file."""
+        """Record filtered records. If the attempt has no file, create one of this schema without records."""
         self._newest = self._newest or ("", schema)
         self.note_filtered(filtered)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Take records of the dataset.
-
-        Raises:
-            ConfigurationError: if partition or provenance columns are missing, or the format has no type for a column.
-            SourceError: if a row has no origin.
-            OSError: if a file can't be written.
-        """
+        """Take records of the dataset. Raises ConfigurationError if partition or provenance columns are missing, or the
+        format has no type for a column, and SourceError if a row has no source offset."""
         self._begin_change()
         if batch.schema.metadata:
             batch = batch.replace_schema_metadata(None)  # else this would include the footer of a file that was read
         if origins is not None:
             batch = with_origins(batch, origins)
-        parts = list(self._split(batch))
+        parts = list(split(batch, self._settings.partitions))
         for folder, _ in parts:
             self._count_folder(folder)
         # A file has one schema.
@@ -239,14 +228,8 @@ class AttemptFiles(SinkWriter):
         return self._fs.parallel_calls > 1
 
     def prepare_commit(self) -> Prepared:
-        """Finish all files and give them their final names. The caller then syncs the tree.
-
-        Returns the positions without a record that no footer has. Files of one folder of the output have a staged
-        folder of their own, so that one rename can publish them.
-
-        Raises:
-            OSError: if a file can't be written, closed or renamed.
-        """
+        """Finish all files and give them their final names; the caller then syncs the tree. The files for each folder
+        of the output are in a staged folder of their own, so that one rename can publish them."""
         self._begin_change()
         self._finish(list(self._files))
         by_target: dict[str, list[ClosedFile]] = {}
@@ -264,7 +247,7 @@ class AttemptFiles(SinkWriter):
         return Prepared(files=outputs, holes=self._holes, content_sum=content)
 
     def abort(self) -> None:
-        """Close open files, whatever errors that raises, and delete nothing. Does nothing after `prepare_commit`."""
+        """Close open files, ignore errors, and delete nothing. Does nothing after `prepare_commit`."""
         if self._state == "closed":
             return
         self._state = "aborted"
@@ -277,10 +260,6 @@ class AttemptFiles(SinkWriter):
             raise ValueError(f"the files of attempt {self._identity.attempt!r} are {self._state}")
         # Failed until the change is complete: partly taken rows must never be closed as a whole file.
         self._state = "failed"
-
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        partitions = self._settings.partitions
-        return split(batch, partitions) if partitions else iter([("", batch)])
 
     def _count_folder(self, folder: str) -> None:
         if not self._settings.has_fields or folder in self._folders:
@@ -304,7 +283,7 @@ class AttemptFiles(SinkWriter):
             self._write(key)
 
     def _make_room(self) -> None:
-        """Write the largest row groups, until half is left, so that not every batch writes a few rows."""
+        """Write the largest row groups until half of the memory is free, so that not every batch writes a few rows."""
         for key in sorted(self._files, key=lambda k: self._files[k].waiting_bytes, reverse=True):
             if key in self._files:  # else it was finished early to open another
                 self._write(key)
@@ -331,7 +310,6 @@ class AttemptFiles(SinkWriter):
         return file is not None and not file.schema.equals(rows.schema, check_metadata=True)
 
     def _finish(self, keys: Sequence[str]) -> None:
-        """Finish files, several at a time if calls wait for a network."""
         files = [self._files[key] for key in keys]
         self._waiting_bytes -= sum(file.waiting_bytes for file in files)
         self._closed += run_parallel(self._fs.parallel_calls, OpenFile.finish, files)
@@ -388,7 +366,6 @@ class AttemptFiles(SinkWriter):
 
 
 def _slices(rows: pa.RecordBatch, piece_bytes: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield slices of about that size, each with its size in bytes; none if there are no rows."""
     plain_bytes = rows.nbytes  # read once, as it costs 15 µs
     if plain_bytes <= piece_bytes:
         if rows.num_rows:

@@ -1,4 +1,4 @@
-"""Split rows by the local time in one of their columns."""
+"""Split rows into folders by the local time in one of their columns."""
 
 from __future__ import annotations
 
@@ -54,11 +54,8 @@ class TimePartition(SettingsModel):
 
 
 def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Return the rows of each folder in their order. A batch with rows of one folder is not copied.
-
-    Raises:
-        ConfigurationError: if the column is missing, or is not of timestamps.
-    """
+    """Yield the rows of each folder in their order. Raises ConfigurationError if the column is missing, or not of
+    timestamps."""
     if batch.num_rows == 0:
         return
     unit = _NUMPY_UNITS[partition.granularity]
@@ -82,7 +79,6 @@ def split_by_time(batch: pa.RecordBatch, partition: TimePartition) -> Iterator[t
 
 
 def check_time_column(schema: pa.Schema, column: str) -> None:
-    """Check that rows of a schema have the time column. Raises as `split_by_time`."""
     result = schema.names.count(column)
     if result == 1 and pa.types.is_timestamp(schema.field(column).type):
         return
@@ -97,7 +93,7 @@ def check_time_column(schema: pa.Schema, column: str) -> None:
 
 
 def folder_end_ms(folder: str, partition: TimePartition) -> int | None:
-    """Return the end of a folder's time in milliseconds since 1970; None if it is not a folder of this partition."""
+    """Return the end of a folder's time span in ms since 1970; None for a folder of another form."""
     parts = folder.split("-")
     units = ("year", "month", "day", "hour")
     if len(parts) != units.index(partition.granularity) + 1 or not all(part.isdecimal() for part in parts):
@@ -130,7 +126,6 @@ def _folder(key: int, unit: Literal["Y", "M", "D", "h"]) -> str:
 
 
 def _seconds(column: pa.Array) -> _Longs:
-    """Return seconds since 1970, rounded down; `_NEVER` for null."""
     seconds: _Longs = column.to_numpy(zero_copy_only=False).view(np.int64) // _PER_SECOND[column.type.unit]
     if column.null_count:
         seconds[column.is_null().to_numpy(zero_copy_only=False)] = _NEVER
@@ -138,7 +133,7 @@ def _seconds(column: pa.Array) -> _Longs:
 
 
 def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) -> _Longs:
-    """Return the number of each instant's local year, month, day or hour since 1970; `_NEVER` if it has none."""
+    """Return each instant's local year, month, day or hour since 1970; `_NEVER` if it has none."""
     existing = (seconds >= _FIRST_S) & (seconds < _END_S)
     if not existing.all():
         seconds = np.where(existing, seconds, 0)
@@ -155,7 +150,7 @@ def _folder_keys(seconds: _Longs, zone: str, unit: Literal["Y", "M", "D", "h"]) 
 def _shifts(seconds: _Longs, zone: str) -> _Longs:
     """Return the seconds from UTC to local time of each instant; `_NEVER` if the local year is not 1 to 9999.
 
-    Uses zoneinfo hour by hour, as Arrow's conversion has no daylight saving after 2037 (26.0).
+    Uses zoneinfo hour by hour, because Arrow's conversion (26.0) has no daylight saving after 2037.
     """
     result, indices = np.unique(seconds // 3600, return_inverse=True)
     by_hour = np.array([_hour_shift(hour, zone) for hour in result.tolist()], dtype=object)
@@ -171,7 +166,6 @@ def _shifts(seconds: _Longs, zone: str) -> _Longs:
 
 @lru_cache(maxsize=4096)
 def _hour_shift(hour: int, zone: str) -> int | None:
-    """Return the shift of a whole hour; None if it changes within the hour."""
     first, last = _shift(hour * 3600, zone), _shift(hour * 3600 + 3599, zone)
     return first if first == last else None
 

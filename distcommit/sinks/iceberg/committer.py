@@ -1,4 +1,4 @@
-"""Commit data files and ledgers to many Iceberg tables at once, one snapshot for each table."""
+"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, TableProperties
 
-from distcommit.core.errors import ConflictError, CorruptError, error_text
+from distcommit.core.errors import CorruptError, error_text
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     CommitRequest,
@@ -22,38 +22,32 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.support.parallel import run_parallel
-from distcommit.sinks.iceberg.altered import altered
+from distcommit.sinks.iceberg.altered_tables import alterations
 from distcommit.sinks.iceberg.catalog.opening import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
 from distcommit.sinks.iceberg.orphaned_files import delete, existing, live_files, needed, orphaned_files
 from distcommit.sinks.iceberg.settings import IcebergSettings
 from distcommit.sinks.iceberg.snapshots import NewSnapshot
-from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
+from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of, shown
 from distcommit.sinks.table_formats.data_files import sync_locations
 from distcommit.sinks.table_formats.ledger_files import Change as LedgerChange
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-from distcommit.sinks.table_formats.table_changes import was_dropped
+from distcommit.sinks.table_formats.refusals import FILES_REPLACED, not_removable, was_dropped
 
 _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
 
 @dataclass(slots=True)
 class _Batch(Batch[Identifier]):
-    """The requests for one table, and the commit that is being made of them.
-
-    Attributes:
-        snapshot: the snapshot of the last try, until it is known to be committed or discarded.
-        ledger: the ledger change of the last try.
-    """
+    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or discarded,
+    and its ledger change."""
 
     snapshot: NewSnapshot | None = None
     ledger: LedgerChange | None = None
 
 
 class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
-    """Commits the requests of many tables in one change of the catalog, each table's as one snapshot."""
-
     id_key = "uuid"
     new_batch = _Batch
     ledger_can_be_unset = True
@@ -115,8 +109,8 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         is_present = run_parallel(self._tables.parallel_calls, lambda path: table.io.new_input(path).exists(), paths)
         return [path for path, ok in zip(paths, is_present, strict=True) if not ok]
 
-    def altered(self, name: Identifier, table: Table, request: CommitRequest) -> FailedForGood | None:
-        return altered(table, request)
+    def alterations(self, table: Table, request: CommitRequest) -> Iterator[str]:
+        return alterations(table, files_of(request))
 
     def tables(self) -> Iterator[tuple[Identifier, Callable[[], Table]]]:
         for name, read in self._tables.read(self._tables.names(self._namespace)).items():
@@ -147,15 +141,8 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
         snapshot, paths = NewSnapshot.of(table), {file["path"] for file in removed}
         change = snapshot.change([], paths, {self._ledgers.name: changed.text}, trace)
         if change is None:
-            snapshot.forget()
-            raise ConflictError(
-                "data files of the commit are no longer in the table",
-                id="COMMIT_NOT_REVERSIBLE",
-                table=".".join(name),
-                expected=f"all {len(paths)} of them",
-                found="other files in their place: the table was compacted, or rows were deleted",
-                todo="release the dataset with accept",
-            )
+            snapshot.delete_files()
+            raise not_removable(shown(name), len(paths), FILES_REPLACED)
         (is_applied,) = self._tables.commit([change], lambda: sync_locations(self._context.fs, folders_of(table)))
         if is_applied:
             self._ledgers.delete(changed.superseded)
@@ -164,7 +151,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
     # -- committing
 
     def _round(self, batches: Sequence[_Batch]) -> None:
-        """Try once to commit all batches. If this raises, the outcome is unknown."""
+        """Try once to commit all batches. After an error the outcome is unknown."""
         tables = self._tables.read([batch.name for batch in batches])
         changes = run_parallel(
             self._tables.parallel_calls, lambda batch: self._change(batch, tables.get(batch.name)), batches
@@ -186,7 +173,7 @@ class IcebergCommitter(DataFileCommitter[Identifier, Table, _Batch]):
                 batch.snapshot = None
 
     def _change(self, batch: _Batch, table: Table | Exception | None) -> Change | None:
-        """Return the change that commits the accepted requests; all others get their answers in the batch."""
+        """Return the change that commits the accepted requests; set the outcomes of all others."""
         batch.answers = {}
         if isinstance(table, Exception):
             batch.answer_all(RetryLater(error_text(table)))
@@ -223,12 +210,11 @@ def _forget_overtaken(batch: _Batch, table: Table, ledgers: Ledgers) -> None:
     snapshot, batch.snapshot = batch.snapshot, None
     if snapshot is None or not snapshot.is_replaced(table):
         return
-    snapshot.forget()
+    snapshot.delete_files()
     if batch.ledger is not None and batch.ledger.put:
         ledgers.delete([batch.ledger.put])
 
 
 def data_files_of(table: Table, request: CommitRequest) -> list[DataFile]:
-    """Return the data files of a request as entries of the table's manifests."""
     specs, schemas = table.metadata.specs(), {schema.schema_id: schema for schema in table.metadata.schemas}
     return [data_file(file, specs[file["spec"]], schemas[file["schema"]]) for file in files_of(request)]

@@ -1,4 +1,4 @@
-"""Data files in commit infos, as plain data, and as entries of manifests."""
+"""Data files as plain data in commit infos, and as entries of manifests."""
 
 from __future__ import annotations
 
@@ -26,38 +26,40 @@ _STATISTICS = (
 
 
 def data_folder(table: Table) -> str:
-    """Return the folder below which a table's data files are."""
     return table.metadata.properties.get(TableProperties.WRITE_DATA_PATH, table.location())
 
 
 def folders_of(table: Table) -> tuple[str, str]:
-    """Return the folders below which a table's data files and its metadata files are."""
     return data_folder(table), table.metadata.properties.get(TableProperties.WRITE_METADATA_PATH, table.location())
 
 
-def plain_file(file: DataFile, spec: PartitionSpec, schema: Schema) -> dict[str, Any]:
-    """Return a file as plain data. Its statistics by column id are packed as bytes."""
-    types = _types(spec, schema)
-    values = [
-        None if value is None else to_bytes(kind, value)
-        for kind, value in zip(types, file.partition._data, strict=True)
-    ]
-    statistics = {name: getattr(file, name) for name in _STATISTICS}
+def plain_file(
+    path: str,
+    size_bytes: int,
+    partition: Record,
+    sort_order: int | None,
+    statistics: dict[str, Any],
+    spec: PartitionSpec,
+    schema: Schema,
+) -> dict[str, Any]:
+    """Return a data file as plain data for a commit info. Its statistics by column id are packed as bytes."""
+    values = zip(_types(spec, schema), partition._data, strict=True)
     return {
-        "path": file.file_path,
-        "bytes": file.file_size_in_bytes,
-        "rows": file.record_count,
+        "path": path,
+        "bytes": size_bytes,
+        "rows": statistics["record_count"],
         "schema": schema.schema_id,
         "spec": spec.spec_id,
-        "partition": values,
-        "sort_order": file.sort_order_id,
-        "splits": list(file.split_offsets or ()),
-        "statistics": msgspec.msgpack.encode(statistics),
+        "partition": [None if value is None else to_bytes(kind, value) for kind, value in values],
+        "sort_order": sort_order,
+        "splits": list(statistics["split_offsets"] or ()),
+        "statistics": msgspec.msgpack.encode({name: statistics[name] for name in _STATISTICS}),
     }
 
 
 def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> DataFile:
-    """Return a file from plain data; `spec` and `schema`: those that it was written by."""
+    """Return the manifest entry's data file from its plain data. `spec` and `schema` are those that the file was
+    written with."""
     types = _types(spec, schema)
     values = [
         None if value is None else from_bytes(kind, value) for kind, value in zip(types, info["partition"], strict=True)
@@ -82,5 +84,4 @@ def data_file(info: dict[str, Any], spec: PartitionSpec, schema: Schema) -> Data
 
 
 def _types(spec: PartitionSpec, schema: Schema) -> list[PrimitiveType]:
-    """Return the types of a partition's values."""
     return [cast(PrimitiveType, field.field_type) for field in spec.partition_type(schema).fields]

@@ -1,8 +1,8 @@
 """Find data files of aborted attempts in Iceberg tables' folders, and delete those that no snapshot has.
 
-A store that was restored from a copy takes attempts for aborted that were committed since. So no file is deleted that a
-snapshot has. The note of each file has the table, and the table's sequence number when the file was begun. Any snapshot
-with the file has a greater sequence number.
+A store that was restored from a copy considers attempts aborted that the table has committed since. So a file is not
+deleted if a snapshot has it. The note of each file has the table's sequence number when the file was created; any
+snapshot with the file has a greater one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 from distcommit.sinks.iceberg.catalog.tables import Identifier, Tables
 from distcommit.sinks.table_formats.data_files import data_files_of_attempt, local_path, warn_of_files_in_use
-from distcommit.sinks.table_formats.in_bucket import delete_data_file, requests_to
+from distcommit.sinks.table_formats.s3_data_files import delete_data_file, requests_to
 
 logger = logging.getLogger(__name__)
 OrphanedFiles = dict[Identifier, dict[str, int]]
-"""By table: paths of files, and the table's sequence number when each was begun; 0 if unknown."""
+"""Paths of files by table, with the table's sequence number when the file was created; 0 if unknown."""
 _S3 = frozenset({"s3", "s3a", "s3n"})
 _CLIENT = {
     **{"client.region": "region_name", "s3.region": "region_name", "s3.endpoint": "endpoint_url"},
@@ -35,16 +35,15 @@ _CLIENT = {
     **{"client.secret-access-key": "aws_secret_access_key", "s3.secret-access-key": "aws_secret_access_key"},
     **{"client.session-token": "aws_session_token", "s3.session-token": "aws_session_token"},
 }
-"""Settings of the catalog that the client of a bucket gets as well; later ones win."""
+"""Catalog settings that the client of a bucket gets as well; later ones win."""
 
 
 def note_of(table: Table) -> tuple[str, str]:
-    """Return the lines of the note of a file that is about to be begun in the table."""
+    """Return the lines of the note that is staged before a file of the table is created."""
     return ".".join(table.name()), str(table.metadata.next_sequence_number() - 1)
 
 
 def orphaned_files(context: CommitterContext, sink: str, aborted: Sequence[AbortedAttempt]) -> OrphanedFiles:
-    """Return the data files of a sink's aborted attempts."""
     by_table: OrphanedFiles = {}
     for attempt in aborted:
         tables = {file["path"]: tuple(info["table"]) for info in attempt.infos for file in info["files"]}
@@ -55,7 +54,6 @@ def orphaned_files(context: CommitterContext, sink: str, aborted: Sequence[Abort
 
 
 def existing(tables: Tables, paths: Iterable[str]) -> set[str]:
-    """Return those of the files that exist."""
 
     def exists(path: str) -> bool:
         result: bool = load_file_io(tables.catalog.properties, path).new_input(path).exists()
@@ -67,14 +65,8 @@ def existing(tables: Tables, paths: Iterable[str]) -> set[str]:
 
 
 def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[str]:
-    """Return those of the files that must not be deleted, and log them: a snapshot has them, or they are not below a
-    folder of the table.
-
-    Args:
-        table: the newest version of the table that the files may be of.
-        files: paths of files that exist, and the table's sequence number when each was begun.
-        parallel_calls: how many manifests are read at once.
-    """
+    """Return and log the files that must not be deleted: a snapshot has them, or they are not below a folder of the
+    table. `files` have the table's sequence number when each was created."""
     if not files:
         return set()
     manifests = [(table.io, manifest) for manifest in _manifests(table, min(files.values()))]
@@ -88,7 +80,7 @@ def needed(table: Table, files: Mapping[str, int], parallel_calls: int) -> set[s
 
 
 def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> set[str]:
-    """Return those of the files that this version of the table has. Reads all of its manifests, if there are files."""
+    """Return the paths that this version of the table has. Reads all of its manifests."""
     snapshot = table.current_snapshot()
     if snapshot is None or not files:
         return set()
@@ -97,13 +89,8 @@ def live_files(table: Table, files: AbstractSet[str], parallel_calls: int) -> se
 
 
 def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
-    """Delete data files, and in a bucket also the parts that their writers had begun to send. Missing ones are fine.
-
-    Args:
-        tables: the catalog's.
-        paths: where the files are, or were.
-        table: the table that they may be of. On this machine a file is deleted only beneath a folder of it.
-    """
+    """Delete data files and, in a bucket, the parts of unfinished uploads. Missing files are not an error. Local files
+    are deleted only below a folder of `table`."""
     locations = [] if table is None else _data_folders(table)
     properties = tables.catalog.properties
     options = {translated: properties[name] for name, translated in _CLIENT.items() if name in properties}
@@ -124,13 +111,11 @@ def delete(tables: Tables, paths: Iterable[str], table: Table | None) -> None:
 
 
 def _data_folders(table: Table) -> list[str]:
-    """Return the folders below which the table has data files, as paths without scheme and authority."""
     located = {table.location(), table.properties.get(TableProperties.WRITE_DATA_PATH, "")}
     return sorted(_plain(location) for location in located if location)
 
 
 def _folder_of(path: str, locations: Iterable[str]) -> str:
-    """Return the one of these folders that a path is below; empty if it is below none."""
     plain = _plain(path)
     if posixpath.normpath(plain) != plain:
         return ""
@@ -138,7 +123,7 @@ def _folder_of(path: str, locations: Iterable[str]) -> str:
 
 
 def _plain(location: str) -> str:
-    """Return a location's path without the scheme, as engines use several schemes for one bucket."""
+    """Return a location's path without the scheme, because engines use several schemes for one bucket."""
     parts = urlsplit(location)
     return (f"/{parts.netloc}{parts.path}" if parts.scheme in _S3 else parts.path).rstrip("/")
 
@@ -149,10 +134,8 @@ def _paths_of(item: tuple[FileIO, ManifestFile]) -> set[str]:
 
 
 def _manifests(table: Table, after: int) -> Iterator[ManifestFile]:
-    """Yield each manifest of all snapshots once, without those of that sequence number or a lower one.
-
-    In tables of format version 1 all sequence numbers are 0.
-    """
+    """Yield each manifest of all snapshots once, without those up to this sequence number (0 in tables of format
+    version 1)."""
     visited: set[str] = set()
     for snapshot in table.metadata.snapshots:
         if 0 < (snapshot.sequence_number or 0) <= after:

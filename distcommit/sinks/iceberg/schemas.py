@@ -14,6 +14,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.column_names import ColumnNames, check_fields
 from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
+from distcommit.sinks.table_formats.refusals import no_columns
 
 FORMAT_VERSION: Final = 2
 _NAMES = ColumnNames("Iceberg")
@@ -27,11 +28,8 @@ def storable(schema: pa.Schema) -> pa.Schema:
 
 
 def required_struct(schema: pa.Schema) -> StructType:
-    """Return the Iceberg type of records of this schema, with arbitrary ids.
-
-    Raises:
-        ConfigurationError: if Iceberg has no type for a column.
-    """
+    """Return the Iceberg type of records of this schema, with arbitrary ids. Raises ConfigurationError if Iceberg has
+    no type for a column."""
     fields: list[NestedField] = []
     for field in storable(schema):
         try:
@@ -49,27 +47,17 @@ def required_struct(schema: pa.Schema) -> StructType:
         fields.append(nested_field)
     check_names(storable(schema))
     if not fields:
-        raise ConfigurationError(
-            "a table must have a column",
-            id="COLUMN_UNSUPPORTED",
-            expected="records with a column that is not always null",
-            found=str(schema),
-        )
+        raise no_columns(str(schema))
     return StructType(*fields)
 
 
 def check_names(schema: pa.Schema) -> None:
-    """Check the names of a table's columns, and of the fields of structs.
-
-    Raises:
-        ConfigurationError: if a name is empty, or two are the same but for their case.
-    """
+    """Raise ConfigurationError if a column or struct field has an empty name, or two differ only by case."""
     _NAMES.check(schema.names)
     check_fields(schema, _NAMES.database)
 
 
 def inner_fields(kind: IcebergType) -> InnerFields[IcebergType]:
-    """Return the fields directly within a type."""
     match kind:
         case StructType():
             return InnerFields("struct", [*map(_field, kind.fields)])
@@ -92,7 +80,7 @@ def holds(have: IcebergType, want: IcebergType) -> bool:
 
 
 def lacking(have: IcebergType, want: IcebergType) -> Iterator[str]:
-    """Yield the problems of storing `want` in `have`: missing columns, and narrower or other types."""
+    """Yield the columns of `want` that `have` lacks or has in a narrower or other type."""
     return missing_from_table(have, want, inner_fields, holds)
 
 

@@ -13,7 +13,7 @@ from distcommit.core.support.setting_errors import SettingError, SettingsModel, 
 from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.sinks.base.table_names import table_of
-from distcommit.sinks.table_formats.data_file_sink import DataFileTables, Evolution
+from distcommit.sinks.table_formats.data_file_sink import DataFileSink, Evolution
 
 _TERM = re.compile(r"(?:(\w+)\((?:(\d+),\s*)?([^(),]+)\)|([^(),]+))")
 _TRANSFORMS = frozenset({"bucket", "truncate", "year", "month", "day", "hour"})
@@ -51,7 +51,7 @@ class CatalogSettings(SettingsModel):
         return {"type": self.type, "uri": uri, **extra}
 
 
-class IcebergSettings(DataFileTables):
+class IcebergSettings(DataFileSink):
     """The Iceberg tables of datasets, and how missing ones are created.
 
     Attributes:
@@ -77,16 +77,12 @@ class IcebergSettings(DataFileTables):
         return value
 
     def table_of(self, dataset_urn: str) -> tuple[str, ...]:
-        """Return the table's identifier: the parts of its namespace, and its name."""
         return (*self.namespace.split("."), table_of(self.table, dataset_urn))
 
 
 def term_of(term: str) -> tuple[str, str]:
-    """Return column and Iceberg transform of a term such as `day(time)`, `bucket(16, key)` or `key`.
-
-    Raises:
-        ValueError: if the term is not valid.
-    """
+    """Return column and Iceberg transform of a term such as `day(time)`, `bucket(16, key)` or `key`. Raises
+    ValueError."""
     match = _TERM.fullmatch(term.strip())
     if match is None:
         raise SettingError("must be a column, or a transform such as day(time) or bucket(16, key)", actual=repr(term))

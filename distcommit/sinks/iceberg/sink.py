@@ -14,10 +14,9 @@ from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.iceberg.settings import IcebergSettings
-from distcommit.sinks.table_formats.data_file_sink import DataFileSink
 
 
-class IcebergSink(IcebergSettings, DataFileSink):
+class IcebergSink(IcebergSettings):
     """Adds records to Iceberg tables, exactly once."""
 
     type: Literal["iceberg"]

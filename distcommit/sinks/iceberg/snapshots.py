@@ -1,7 +1,7 @@
 """A new snapshot of a table: the files of its metadata folder, and the updates that make it the newest one.
 
-pyiceberg's own commit retries without checking the ledger again. So this module creates the snapshot, and the caller
-commits it on exactly the version of the table that it was created from, or starts again.
+pyiceberg's own commit retries without checking the ledger again. Here the caller commits the snapshot on exactly the
+version of the table that it was created from, or starts again.
 """
 
 from __future__ import annotations
@@ -41,14 +41,8 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 
 @dataclass(slots=True)
 class NewSnapshot:
-    """A snapshot that is being created on top of a table's current one.
-
-    Attributes:
-        table: the version that was loaded.
-        snapshot_id: id of the new snapshot.
-        commit: UUID in the names of its files.
-        written: files that were written for it.
-    """
+    """A snapshot that is being created on top of a table's current one. `commit` is a UUID in the names of
+    its files."""
 
     table: Table
     snapshot_id: int
@@ -57,7 +51,6 @@ class NewSnapshot:
 
     @staticmethod
     def of(table: Table) -> NewSnapshot:
-        """Return a snapshot without any files yet."""
         return NewSnapshot(table, table.metadata.new_snapshot_id())
 
     def change(
@@ -67,17 +60,8 @@ class NewSnapshot:
         properties: Mapping[str, str],
         trace: Mapping[str, str],
     ) -> Change | None:
-        """Write the snapshot's files.
-
-        Args:
-            added: data files to add, of any of the table's partition specs.
-            removed: paths of data files to remove.
-            properties: properties of the table to set with the snapshot.
-            trace: entries of the snapshot's summary beside Iceberg's own.
-
-        Returns:
-            the change that makes the snapshot the newest one; None if the table does not have all of `removed`.
-        """
+        """Write the snapshot's files, and return the change that makes it the newest one; None if the table lacks a
+        file of `removed`. `properties` of the table are set with the snapshot; `trace` is added to its summary."""
         metadata, table = self.table.metadata, self.table
         parent = metadata.snapshot_by_name(MAIN_BRANCH)
         manifests = parent.manifests(table.io) if parent is not None else []
@@ -122,10 +106,8 @@ class NewSnapshot:
         return Change(table, updates, requirements)
 
     def is_replaced(self, now: Table) -> bool:
-        """Return whether other commits have taken its place, so that it is not part of the table and never will be.
-
-        False also if that is unknown: older snapshots may have expired, and some catalogs list only the newest.
-        """
+        """Return whether other commits have surely taken the snapshot's place. False also if that is unknown: older
+        snapshots may have expired, and some catalogs list only the newest one."""
         before, after = self.table.metadata, now.metadata
         newer = after.next_sequence_number() - before.next_sequence_number()
         parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in after.snapshots}
@@ -134,7 +116,7 @@ class NewSnapshot:
             current, existing = parents[current], existing + 1
         return current == before.current_snapshot_id and 0 < existing == newer
 
-    def forget(self) -> None:
+    def delete_files(self) -> None:
         """Delete the written files. Call it only if no version of the table has the snapshot."""
         for path in self.written:
             with contextlib.suppress(Exception):  # removal of orphan files deletes it
@@ -155,7 +137,7 @@ class NewSnapshot:
     def _without(
         self, manifest: ManifestFile, removed: AbstractSet[str], gone: list[DataFile]
     ) -> Iterable[ManifestFile]:
-        """Return the manifest itself if it has none of the removed files, else a new one without them."""
+        """Return the manifest if it has none of the removed files, else a new one without them."""
         if manifest.content != ManifestContent.DATA:
             return [manifest]
         entries = manifest.fetch_manifest_entry(self.table.io, discard_deleted=True)

@@ -21,18 +21,15 @@ from distcommit.sinks.iceberg.catalog.opening import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, TableCache, Tables
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, check_names, lacking, required_struct, storable
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
-from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, misfit
+from distcommit.sinks.table_formats.refusals import ALWAYS_CHANGED, misfit
 
 _TRIES = 20
 
 
 def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache: TableCache) -> Table:
-    """Return the table, created or widened so that it takes records of this schema.
-
-    Raises:
-        ConfigurationError: if it does not exist and may not be created, or does not take such records.
-        TransientError: if other writers change it during each try.
-    """
+    """Return the table, created or widened so that it takes records of this schema. Raises ConfigurationError if the
+    settings do not allow it or the table can't take the records, and TransientError if other writers change it during
+    each try."""
     requested, tables = required_struct(schema), opened(sink.catalog)
     table = cache.get(name)
     if table is None and not sink.create:
@@ -52,13 +49,8 @@ def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache:
 
 
 def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: pa.Schema, cache: TableCache) -> None:
-    """Create missing tables and widen too narrow ones, all at once, as far as the sink's settings allow.
-
-    Tables that are not ready afterwards are reported by `table_for`, each with its reason.
-
-    Raises:
-        Exception: the outcome is unknown.
-    """
+    """Create missing tables and widen too narrow ones, all at once, as far as the settings allow. `table_for` later
+    reports tables that are still unfit. After an exception the outcome is unknown."""
     requested, tables = required_struct(schema), opened(sink.catalog)
     tables_by_name = cache.read(names)
     if sink.create and (missing := [name for name in names if name not in tables_by_name]):
@@ -79,7 +71,6 @@ def prepare_tables(sink: IcebergSettings, names: Sequence[Identifier], schema: p
 
 
 def _created(sink: IcebergSettings, tables: Tables, name: Identifier, requested: StructType) -> Table | None:
-    """Create a table; None if another writer was first."""
     if not sink.create:
         raise ConfigurationError(
             "the table does not exist",
@@ -104,7 +95,7 @@ def _new(sink: IcebergSettings, name: Identifier, requested: StructType) -> NewT
 
 
 def _widened(sink: IcebergSettings, table: Table, schema: pa.Schema, problems: list[str]) -> Change:
-    """Return the change that adds columns and widens types of the version that was loaded."""
+    """Return the change that adds columns and widens types of the loaded version."""
     if sink.evolve == "none":
         raise _misfit(table, problems, "alter the table, or set sink.evolve to add_columns")
     try:

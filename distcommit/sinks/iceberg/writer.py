@@ -1,4 +1,4 @@
-"""Write data files into an Iceberg table's folder, which no snapshot names until they are committed."""
+"""Write data files into an Iceberg table's folder. They belong to the table once a snapshot with them is committed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import Table
@@ -35,8 +34,6 @@ _MOST_NAME_BYTES = 240
 
 
 class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
-    """Writes data files of the schema, partition spec and sort order that the table had when they were begun."""
-
     def __init__(self, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> None:
         super().__init__(attempt, area, origin)
         self._sink, self._name = sink, sink.table_of(attempt.dataset_urn)
@@ -60,13 +57,7 @@ class IcebergWriter(DataFileWriter[Table, "IcebergFiles"]):
 
 
 class IcebergFiles(DataFiles[PartitionKey | None]):
-    """Data files of one schema and partition spec of a table.
-
-    Args:
-        table: the table's version when writing began.
-        sink: the sink's settings.
-        attempt, area, begun: see `DataFiles`.
-    """
+    """Data files of one schema and partition spec, as the table had when they were created."""
 
     def __init__(
         self, table: Table, sink: IcebergSettings, attempt: AttemptIdentity, area: StagingArea, begun: int
@@ -114,19 +105,15 @@ class IcebergFiles(DataFiles[PartitionKey | None]):
         )
         metadata = self.table.metadata
         is_sorted = self._sorted_by and file.row_groups == 1
-        data_file = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=file.path,
-            file_format=FileFormat.PARQUET,
-            partition=file.partition.partition if file.partition is not None else Record(),
-            file_size_in_bytes=size_bytes,
-            sort_order_id=metadata.default_sort_order_id if is_sorted else None,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
+        return plain_file(
+            file.path,
+            size_bytes,
+            file.partition.partition if file.partition is not None else Record(),
+            metadata.default_sort_order_id if is_sorted else None,
+            statistics.to_serialized_dict(),
+            metadata.spec(),
+            metadata.schema(),
         )
-        data_file.spec_id = metadata.default_spec_id
-        return plain_file(data_file, metadata.spec(), metadata.schema())
 
 
 def _can_be_folders(partition: PartitionKey) -> bool:

@@ -1,4 +1,4 @@
-"""Requests to the cluster: clients, topics, and the rows of the ledger topic."""
+"""Requests to a Kafka cluster: clients, topics, and the rows of the ledger topic."""
 
 from __future__ import annotations
 
@@ -49,10 +49,7 @@ class KafkaTarget:
     Attributes:
         brokers: `host:port` of some brokers, separated by commas.
         client: settings of librdkafka; their values are masked in all messages.
-        ledger: name of the ledger topic.
         ids: number of transactional ids, and of partitions of the ledger topic.
-        transaction_timeout_s: time limit of a transaction, in seconds.
-        request_timeout_s: time limit of a request, in seconds.
     """
 
     brokers: str
@@ -63,17 +60,16 @@ class KafkaTarget:
     request_timeout_s: float
 
     def admin(self) -> AdminClient:
-        """Return a client for topics and offsets. Raises ConfigurationError if librdkafka refuses the settings."""
+        """Return a client for topics and offsets. Raises ConfigurationError if librdkafka rejects the settings."""
         return AdminClient(self._conf())
 
     def producer(self, transactional_id: str) -> CatchableProducer:
-        """Return a producer without a transaction, which the caller must close. Raises as `admin`."""
+        """Return a producer without a transaction, which the caller must close."""
         timeout_ms = str(int(self.transaction_timeout_s * 1000))
         conf = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         return CatchableProducer({"linger.ms": "5", **self._conf(), **conf, "delivery.report.only.error": True})
 
     def text(self, error: BaseException) -> str:
-        """Return the text of an error without secrets."""
         inner = error.args[0] if error.args else error
         text = (
             f"{inner.str()} ({inner.name()})" if isinstance(inner, KafkaError) else f"{type(error).__name__}: {error}"
@@ -81,17 +77,14 @@ class KafkaTarget:
         return self.masked(text)
 
     def masked(self, text: str) -> str:
-        """Mask values of `client` of more than 3 characters in a text, but not names of protocols and mechanisms."""
+        """Mask values of `client` of more than 3 characters in a text, except names of protocols and mechanisms."""
         for key, value in sorted(self.client, key=lambda item: -len(item[1])):
             text = text.replace(value, "***") if len(value) > 3 and not is_public(key, value) else text
         return text
 
     def answers(self, futures: dict[Any, Any]) -> dict[Any, Any]:
-        """Return the answers to requests of an admin client: values or KafkaExceptions.
-
-        Raises:
-            TransientError: if an answer takes too long; the request may have been executed.
-        """
+        """Wait for the answers to requests of an admin client: values or KafkaExceptions. Raises TransientError if one
+        takes too long; the request may have been executed."""
         results: dict[Any, Any] = {}
         for name, future in futures.items():
             try:
@@ -111,12 +104,8 @@ class KafkaTarget:
         return results
 
     def topic_id(self, admin: AdminClient) -> str:
-        """Return the ledger topic's id; empty if the topic does not exist.
-
-        Raises:
-            KafkaException, TransientError: if the brokers can't describe it.
-            ConfigurationError: if its number of partitions is not that of transactional ids.
-        """
+        """Return the ledger topic's id; empty if the topic does not exist. Raises KafkaException or TransientError if
+        the brokers can't describe it, and ConfigurationError if it has another number of partitions than `ids`."""
         futures = admin.describe_topics(TopicCollection([self.ledger]), request_timeout=self.request_timeout_s)
         result = self.answers(futures)[self.ledger]
         if isinstance(result, KafkaException):
@@ -135,8 +124,7 @@ class KafkaTarget:
         return str(result.topic_id)
 
     def make_topics(self, admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-        """Create topics with the brokers' defaults; return the reasons of failures by topic. An existing topic is
-        none."""
+        """Create topics with the brokers' defaults, unless they exist; return the reasons of failures by topic."""
         created = self.answers(admin.create_topics([NewTopic(topic) for topic in topics]))
         return {
             topic: self.text(error)
@@ -145,7 +133,7 @@ class KafkaTarget:
         }
 
     def unwritable(self, admin: AdminClient, topics: Sequence[str]) -> dict[str, str]:
-        """Return the reason why records must not be sent to a topic, for each topic with one."""
+        """Return the topics to which this user may not send records, with the reasons."""
         requested = admin.describe_topics(
             TopicCollection(list(topics)),
             include_authorized_operations=True,
@@ -161,12 +149,12 @@ class KafkaTarget:
         return reason
 
     def rows(self, admin: AdminClient, number: int) -> dict[bytes, LedgerRow]:
-        """Return the ledger rows of all datasets of a transactional id by key, after all transactions have ended that
-        were open at the call.
+        """Return the ledger rows of all datasets of a transactional id by key, once the transactions that are open now
+        have ended.
 
         Raises:
             KafkaException: if no broker answers.
-            TransientError: if an answer takes too long, or an open transaction of another producer hides the end.
+            TransientError: if an answer takes too long, or an open transaction of another producer hides later rows.
             CorruptError: if a row is not valid.
         """
         rows, damaged = self.readable_rows(admin, number)
@@ -177,8 +165,7 @@ class KafkaTarget:
     def readable_rows(
         self, admin: AdminClient, number: int
     ) -> tuple[dict[bytes, LedgerRow], dict[bytes, CorruptError]]:
-        """Return the valid rows as `rows` does, and the problems of other rows by key, for inspection. Raises as `rows`
-        otherwise."""
+        """Return the valid rows and the problems of invalid ones, both by key. Otherwise as `rows`."""
         rows, damaged = dict[bytes, LedgerRow](), dict[bytes, CorruptError]()
         log = TopicPartition(self.ledger, number)
         end = self._offset(admin, log, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -195,13 +182,8 @@ class KafkaTarget:
         return rows, damaged
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
-        """Return the number of messages that readers of committed transactions find in a topic, after all transactions
-        have ended that were open at the call; 0 if the topic does not exist; None if messages may have been deleted,
-        by age or by key.
-
-        Raises:
-            KafkaException, TransientError: as `rows`.
-        """
+        """Return the number of a topic's messages from committed transactions; None if messages may have been deleted
+        by age or by key. Waits and raises as `rows`."""
         requested = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
         described = self.answers(requested)[topic]
         if isinstance(described, KafkaException):
@@ -221,12 +203,8 @@ class KafkaTarget:
             return sum(1 for _ in messages)
 
     def _committed(self, topic: str, ends: Mapping[int, int]) -> Generator[Message, None, None]:
-        """Yield all messages of committed transactions below these offsets of partitions, and maybe some more.
-
-        Raises:
-            KafkaException: if they can't be read.
-            TransientError: if a partition returns nothing for too long before its end.
-        """
+        """Yield all messages of committed transactions below these end offsets of partitions, and maybe some more.
+        Raises TransientError if reading makes no progress for too long."""
         conf = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
         wait = {"fetch.wait.max.ms": "10", "fetch.queue.backoff.ms": "10", "auto.offset.reset": "earliest"}
         consumer = Consumer({**wait, **self._conf(), **conf, "group.id": "distcommit"})
@@ -261,14 +239,13 @@ class KafkaTarget:
             consumer.close()
 
     def _value(self, futures: dict[Any, Any]) -> Any:
-        """Return the answer to one request. Raises KafkaException, or as `answers`."""
         (result,) = self.answers(futures).values()
         if isinstance(result, KafkaException):
             raise result
         return result
 
     def _offset(self, admin: AdminClient, log: TopicPartition, spec: OffsetSpec) -> int:
-        """Return an offset that counts all records, including those of open transactions."""
+        """Return an offset that also counts records of open transactions."""
         timeout_s = self.request_timeout_s
         isolation = IsolationLevel.READ_UNCOMMITTED
         futures = admin.list_offsets({log: spec}, isolation_level=isolation, request_timeout=timeout_s)
@@ -279,7 +256,7 @@ class KafkaTarget:
 
 
 class _Log:
-    """Receives librdkafka's log by its setting `logger`."""
+    """Receives librdkafka's log messages, by its setting `logger`."""
 
     def __init__(self, target: KafkaTarget) -> None:
         self._target = target
@@ -289,18 +266,14 @@ class _Log:
 
 
 _SMALL = {"segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.1"}
-"""Settings of the ledger topic. Only closed segments are compacted, and a committer reads its whole partition: with the
-brokers' defaults that would be up to a gigabyte."""
+"""Settings of the ledger topic. Only closed segments are compacted, and a committer reads its whole partition, which
+would be up to a gigabyte with the brokers' defaults."""
 
 
 @lru_cache(16)  # a worker may outlive many runs
 def ledger_topic_id(target: KafkaTarget, run_id: str) -> str:
-    """Return the id of the ledger topic, and create a missing one; once in each process and run.
-
-    Raises:
-        ConfigurationError: if the topic can't be a ledger: it has other partitions, or deletes rows by age.
-        TransientError: if the brokers can't describe or create it.
-    """
+    """Return the id of the ledger topic, and create a missing topic; once in each process and run. Raises
+    ConfigurationError if the topic has another number of partitions or deletes rows by age, and TransientError."""
     try:
         with target.admin() as admin:
             topic_id = target.topic_id(admin) or _created(target, admin)
@@ -343,8 +316,6 @@ def cluster_id(target: KafkaTarget) -> str:
 
 
 def _created(target: KafkaTarget, admin: AdminClient) -> str:
-    """Create the ledger topic, unless another client is first; return its id. Raises KafkaException, or as
-    `ledger_topic_id`."""
     new_topic = NewTopic(target.ledger, target.ids, config={"cleanup.policy": _COMPACTED, **_SMALL})
     error = target.answers(admin.create_topics([new_topic]))[target.ledger]
     if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -367,7 +338,7 @@ def _row(value: bytes | None, topic: str) -> LedgerRow:
 
 
 def ledger_problems(number: int, rows: Iterable[bytes], unreadable: Mapping[bytes, CorruptError]) -> Iterator[str]:
-    """Return the problems of a partition of the ledger: keys without a dataset, and values that are not rows."""
+    """Yield the problems of a partition of the ledger: keys that name no dataset, and values that are not rows."""
     for key in rows:
         if row_name(key) is None:
             yield f"partition {number}, key {key[:_SHOWN]!r}: it names no dataset"
@@ -376,7 +347,6 @@ def ledger_problems(number: int, rows: Iterable[bytes], unreadable: Mapping[byte
 
 
 def damaged_ledger(ledger: str, damaged: Sequence[str]) -> CorruptError:
-    """Return the error of a ledger with these problems."""
     more = f"; and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
     return CorruptError(
         "rows of the ledger can't be read",

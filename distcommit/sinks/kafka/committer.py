@@ -1,8 +1,8 @@
-"""Commit records and ledger rows of many datasets in one transaction.
+"""Commit records and ledger rows of many datasets in one Kafka transaction.
 
 A transactional id has one producer at a time: `init_transactions` ends the transaction of an older producer and fences
-it. Then the ledger is read up to its end, including open transactions. As each dataset always has the same
-transactional id, the ledger then has everything that other producers can ever have committed for it.
+the producer. Then the committer reads the ledger up to its end, including open transactions. As a dataset always has
+the same transactional id, the ledger then has all its commits.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
+from distcommit.sinks.base.table_names import DATASET
 from distcommit.sinks.databases.staged_rows import files_of
 from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, ledger_problems
 from distcommit.sinks.kafka.messages import staged_messages
-from distcommit.sinks.kafka.names import DATASET, id_number, ledger_key, row_name, topic_of
+from distcommit.sinks.kafka.names import id_number, ledger_key, row_name, topic_of
 from distcommit.sinks.kafka.producers import CatchableProducer
 
 _TRIES = 4
@@ -59,17 +60,17 @@ _OF_A_MESSAGE = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     )
 )
-"""Errors of one message or its topic, which do not concern other messages."""
+"""Errors that concern one message or topic, and not other messages."""
 Failures = dict[int, CommitOutcome]
 Note = Callable[[KafkaError | None, Message | None], None]
 
 
 class _TooLargeError(Exception):
-    """A ledger row is larger than a message may be; `number`: its index among the rows to send."""
+    """A ledger row is larger than a message may be; `index` is its index among the rows to send."""
 
-    def __init__(self, text: str, number: int) -> None:
+    def __init__(self, text: str, index: int) -> None:
         super().__init__(text)
-        self.number = number
+        self.index = index
 
 
 class KafkaCommitter(SinkCommitter):
@@ -109,7 +110,8 @@ class KafkaCommitter(SinkCommitter):
         return [outcomes[index] for index in range(len(requests))]
 
     def abort(self, requests: Sequence[CommitRequest]) -> None:
-        """Prevent requests from being committed. Raises ConflictError if one is committed: that can't be taken back."""
+        """Prevent requests from being committed. Raises ConflictError if one is committed, as Kafka can't delete
+        records."""
         by_id: dict[int, list[CommitRequest]] = {}
         for request in requests:
             by_id.setdefault(id_number(request.dataset_urn, self._target.ids), []).append(request)
@@ -136,8 +138,8 @@ class KafkaCommitter(SinkCommitter):
                     producer.commit_transaction(self._target.request_timeout_s)
 
     def ledger(self) -> Iterator[LedgerRow]:
-        """Yield all valid rows; then raise CorruptError for the others, including those of other stores, as they
-        prevent commits to their partition."""
+        """Yield all valid rows of the store. Then raise CorruptError if any row is invalid, also of other stores,
+        because such a row prevents commits to its partition."""
         damaged: list[str] = []
         for number in range(self._target.ids):
             rows, unreadable = self._target.readable_rows(self._admin, number)
@@ -149,13 +151,13 @@ class KafkaCommitter(SinkCommitter):
             raise damaged_ledger(self._target.ledger, damaged)
 
     def visible_rows(self, dataset_urn: str, branch: str) -> int | None:
-        """Return the number of messages of a topic that no other dataset uses; messages do not name their dataset."""
+        """Return the number of messages in the dataset's topic; None if datasets share a topic."""
         if DATASET not in self._topic:
             return None
         return self._target.count(self._admin, topic_of(self._topic, dataset_urn))
 
     def probe(self) -> None:
-        """Describe the ledger topic, and initialize transactions of an id that commits nothing."""
+        """Describe the ledger topic, and initialize transactions of an id that is used only here."""
         self._ledger_id()
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-probe")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
@@ -176,17 +178,17 @@ class KafkaCommitter(SinkCommitter):
             " and release the datasets that were prepared for the old one",
         )
 
-    def _commit_by_id(self, lane: int, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
-        """Try until the outcomes are known. After being fenced, or without an answer, read the ledger again."""
+    def _commit_by_id(self, number: int, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
+        """Try until the outcomes are known. If the producer was fenced or got no answer, read the ledger again."""
         denied = False
-        for number in tries(_TRIES, first_wait_s=0.2):
-            self.retry_count += 1 if number > 1 else 0
+        for tried in tries(_TRIES, first_wait_s=0.2):
+            self.retry_count += 1 if tried > 1 else 0
             try:
-                return self._try(lane, requests, atomic=atomic, denied=denied)
+                return self._try(number, requests, atomic=atomic, denied=denied)
             except (KafkaException, TransientError, SystemError) as error:
                 denied = denied or error.args[:1] == (KafkaError.TOPIC_AUTHORIZATION_FAILED,)
                 # SystemError: the client raises that it was fenced, and then runs callbacks of its messages.
-                if number == _TRIES:
+                if tried == _TRIES:
                     text = str(error) if isinstance(error, DistcommitError) else self._target.text(error)
                     return [RetryLater(f"Kafka: {text}")] * len(requests)
         raise AssertionError("unreachable")
@@ -194,7 +196,8 @@ class KafkaCommitter(SinkCommitter):
     def _try(
         self, number: int, requests: Sequence[CommitRequest], *, atomic: bool, denied: bool
     ) -> list[CommitOutcome]:
-        """Try once. `denied`: a topic can't be written to, for which the brokers refuse the whole transaction."""
+        """Try once. If `denied`, a topic can't be written to, and the brokers have refused the whole transaction for
+        it."""
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(number) as producer:
             rows = self._target.rows(self._admin, number)
@@ -217,7 +220,8 @@ class KafkaCommitter(SinkCommitter):
     def _next(
         self, rows: Mapping[bytes, LedgerRow], requests: Sequence[CommitRequest], outcomes: dict[int, CommitOutcome]
     ) -> dict[bytes, int]:
-        """Return the requests of the next transaction, one for each ledger row; set the outcomes of answered ones."""
+        """Return the requests of the next transaction, one for each ledger row. Set the outcomes of requests that need
+        no commit."""
         batch: dict[bytes, int] = {}
         for index, request in enumerate(requests):
             key = ledger_key(self._context.store_id, request)
@@ -236,14 +240,8 @@ class KafkaCommitter(SinkCommitter):
         requests: Mapping[int, CommitRequest],
         rows: Mapping[bytes, LedgerRow],
     ) -> Failures:
-        """Commit all requests or none.
-
-        Returns:
-            the requests that have failed by themselves, if none was committed.
-
-        Raises:
-            KafkaException: if another error occurred; the outcome is unknown.
-        """
+        """Commit all requests or none. Return outcomes of requests with an error of their own; empty if all were
+        committed. Raises KafkaException for other errors, after which the outcome is unknown."""
         failures: Failures = {}
         producer.begin_transaction()
         for index, request in requests.items():
@@ -261,7 +259,7 @@ class KafkaCommitter(SinkCommitter):
             try:
                 _send_rows(producer, self._target.ledger, number, rows)
             except _TooLargeError as error:
-                failures[list(requests)[error.number]] = RetryLater(str(error))
+                failures[list(requests)[error.index]] = RetryLater(str(error))
         if not failures:
             _flush(producer, self._target.request_timeout_s)
         if failures:
@@ -271,7 +269,6 @@ class KafkaCommitter(SinkCommitter):
         return failures
 
     def _note(self, index: int, topic: str, failures: Failures, error: KafkaError | None, _: object) -> None:
-        """Record the error of a message that has failed by itself."""
         if error is not None and error.code() in _OF_A_MESSAGE:
             reason = f"a message can't be sent to the topic {topic}: {self._target.text(KafkaException(error))}"
             todo = _CHANGES.get(error.code())
@@ -287,7 +284,7 @@ class KafkaCommitter(SinkCommitter):
         *,
         denied: bool,
     ) -> None:
-        """Create missing topics if allowed, and answer requests whose topic is missing or must not have records."""
+        """Create missing topics if allowed. Refuse requests whose topic is missing or can't be written to."""
         requested = {
             index: topic_of(self._topic, request.dataset_urn)
             for index, request in enumerate(requests)
@@ -309,8 +306,8 @@ class KafkaCommitter(SinkCommitter):
 
     @contextmanager
     def _session(self, number: int) -> Iterator[CatchableProducer]:
-        """Open the producer of a transactional id, which fences older ones. A transaction that is open when the block
-        ends is aborted, so that readers do not wait for it."""
+        """Open the producer of a transactional id, which fences older producers. On an exception, abort its open
+        transaction, so that readers do not wait for it."""
         with closing(self._target.producer(f"distcommit-{self._context.store_id}-{number}")) as producer:
             producer.init_transactions(self._target.request_timeout_s)
             try:
@@ -328,11 +325,6 @@ def _send(
     note: Note,
     failures: Failures,
 ) -> None:
-    """Send messages until one has failed by itself.
-
-    Raises:
-        KafkaException: if another error occurred.
-    """
     for message in messages:
         while not failures:
             try:
@@ -349,17 +341,12 @@ def _send(
             return
 
 
-def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mapping[bytes, LedgerRow]) -> None:
-    """Send ledger rows.
-
-    Raises:
-        _TooLargeError: if a row is larger than a message may be.
-        KafkaException: if another error occurred.
-    """
-    for number, (key, row) in enumerate(rows.items()):
+def _send_rows(producer: CatchableProducer, ledger: str, partition: int, rows: Mapping[bytes, LedgerRow]) -> None:
+    """Send ledger rows. Raises _TooLargeError if a row is larger than a message may be."""
+    for index, (key, row) in enumerate(rows.items()):
         sent = msgspec.json.encode(row)
         try:
-            producer.produce(ledger, sent, key, partition=lane)
+            producer.produce(ledger, sent, key, partition=partition)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                 raise
@@ -367,12 +354,11 @@ def _send_rows(producer: CatchableProducer, ledger: str, lane: int, rows: Mappin
                 f"the row of {row.dataset_urn!r} in the ledger {ledger} has {len(sent)} bytes, more than a message may"
                 " have: its offsets have many gaps, for instance as single records are filtered. Nothing was lost."
                 " Raise max.message.bytes and segment.bytes of that topic, and message.max.bytes in sink.client",
-                number,
+                index,
             ) from error
 
 
 def _flush(producer: CatchableProducer, timeout_s: float) -> None:
-    """Wait while messages are acknowledged."""
     remaining = len(producer)
     while remaining:
         now_left = producer.flush(timeout_s)
@@ -382,7 +368,7 @@ def _flush(producer: CatchableProducer, timeout_s: float) -> None:
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
-    """Return the outcomes of the other requests if all are committed or none; empty if none has failed."""
+    """Return the outcomes of the remaining requests of an atomic commit of which one has failed; empty if none has."""
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
     remaining = (index for index in range(len(requests)) if index not in outcomes)
     return dict.fromkeys(remaining, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}

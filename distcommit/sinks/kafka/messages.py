@@ -16,8 +16,8 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Origin, Origins, Prepared, StagingArea
 from distcommit.schemas.column_names import check_fields
 from distcommit.schemas.type_tables import is_text
+from distcommit.sinks.base.file_names import messages_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
-from distcommit.sinks.base.target_files import messages_name
 from distcommit.sinks.databases.staged_rows import staged_batches
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -31,18 +31,13 @@ _MESSAGE: pa.Schema = pa.schema(
     ]
 )
 _FLUSH_BYTES = 32 * 1024 * 1024
-"""Size of a staged file in bytes, which the committer reads as a whole."""
+"""Size of a staged file in bytes. The committer reads whole files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The columns of the parts of a message; an empty name for none.
-
-    Attributes:
-        format: `bytes`: the value is the column `value`; `json`: an object of all columns that no other part names.
-        timestamp: a column of times. Without one, or for null, a message has the time of sending.
-        partition: a column of integers. Without one, or for null, the client chooses by the key.
-    """
+    """The columns for each part of a message; an empty name if the part is absent. The value is the column `value` for
+    format `bytes`, and an object of all columns that no other part names for `json`."""
 
     format: Literal["bytes", "json"]
     key: str
@@ -53,21 +48,14 @@ class Mapping:
 
     @property
     def named_columns(self) -> Sequence[str]:
-        """Return the named columns."""
         value = self.value if self.format == "bytes" else ""
         return tuple(filter(None, (self.key, value, self.headers, self.timestamp, self.partition)))
 
     @property
     def _object_columns(self) -> frozenset[str]:
-        """Return the columns that are not in the object of format `json`."""
         return frozenset((self.key, self.headers, self.timestamp, self.partition))
 
     def check(self, schema: pa.Schema) -> None:
-        """Check that records can be messages.
-
-        Raises:
-            ConfigurationError: if a column is missing, or its type or name does not fit.
-        """
         text = {"key": self.key, **({"value": self.value} if self.format == "bytes" else {})}
         predicate = [(setting, column, "bytes or text", is_text) for setting, column in text.items()]
         predicate += [("headers", self.headers, str(_HEADERS), _HEADERS.equals)]
@@ -92,7 +80,6 @@ class Mapping:
             )
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch as messages. Raises as `check`."""
         self.check(batch.schema)
         columns = [
             self._column(batch, self.key, 0),
@@ -120,11 +107,8 @@ class Mapping:
 
 
 class KafkaWriter(CoveringWriter):
-    """Stages messages as Arrow IPC files of at most about 32 MB, which it has in memory.
-
-    The commit info has under `files`, for each file in order, its path below the staging root and the xxh3-64 of its
-    bytes. Under `ledger` it has `ledger_id`, the identity of the ledger topic, which the committer compares.
-    """
+    """Stages messages in Arrow files of about 32 MiB. The commit info has path and xxh3-64 of each file under `files`,
+    and the identity of the ledger topic under `ledger`."""
 
     def __init__(self, mapping: Mapping, area: StagingArea, origin: Origin, ledger_id: str) -> None:
         super().__init__(origin)
@@ -166,7 +150,7 @@ class KafkaWriter(CoveringWriter):
             self._stage(messages.slice(start, rows_at_once))
 
     def _in_order(self) -> pa.RecordBatch:
-        """Return the messages of all waiting batches in order. Batches of one schema are converted together."""
+        """Return the messages of all waiting batches in order."""
         groups: list[tuple[list[pa.RecordBatch], list[int]]] = []
         for number, batch in enumerate(self._held):
             group = next((group for group in groups if group[0][0].schema.equals(batch.schema)), None)
@@ -197,8 +181,7 @@ class KafkaWriter(CoveringWriter):
 
 
 def staged_messages(context: CommitterContext, path: str, checksum: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a staged file as `Producer.produce` takes them, without topic. Raises as
-    `staged_batches`."""
+    """Yield the messages of a staged file as `Producer.produce` takes them. Raises the errors of `staged_batches`."""
     for batch in staged_batches(context, path, checksum):
         for row in batch.to_pylist():
             headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]

@@ -10,18 +10,16 @@ import xxhash
 
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.core.support.decoding import from_json
+from distcommit.sinks.base.table_names import DATASET
 
-DATASET = "{dataset}"
 NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors of decoding JSON from other programs."""
+"""Errors of decoding JSON that another program wrote."""
 _MOST = 249
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RowName(NamedTuple):
-    """The dataset and branch of a ledger row, and its store."""
-
     store_id: str
     dataset_urn: str
     branch: str
@@ -31,8 +29,8 @@ class RowName(NamedTuple):
 
 
 def topic_of(template: str, dataset_urn: str) -> str:
-    """Return the topic of a dataset. A URN that can't be a topic's name, or is too long, is replaced by its valid part
-    and a hash. So two datasets share a topic only if the template has no `{dataset}`."""
+    """Return the topic of a dataset. A URN that is not valid in a topic's name, or is too long, is replaced by its
+    valid part and a hash."""
     topic = template.replace(DATASET, dataset_urn)
     if is_topic(topic):
         return topic
@@ -42,22 +40,20 @@ def topic_of(template: str, dataset_urn: str) -> str:
 
 
 def is_topic(name: str) -> bool:
-    """Return whether a topic can have that name."""
     return len(name) <= _MOST and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def id_number(dataset_urn: str, ids: int) -> int:
-    """Return the number of the dataset's transactional id, which is also its partition of the ledger."""
+    """Return the number of the dataset's transactional id, which is also its partition of the ledger topic."""
     return xxhash.xxh3_64_intdigest(dataset_urn.encode()) % ids
 
 
 def ledger_key(store_id: str, request: CommitRequest) -> bytes:
-    """Return the key of a ledger row."""
     return msgspec.json.encode([store_id, request.dataset_urn, request.branch])
 
 
 def row_name(key: bytes) -> RowName | None:
-    """Parse the key of a ledger row; None if it is not one."""
+    """Parse the key of a ledger row; None if it is not valid."""
     try:
         return from_json(key, RowName)
     except NOT_OURS:

@@ -12,11 +12,8 @@ from confluent_kafka import KafkaException, Producer
 
 
 def raising(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of the client so that it raises exceptions only.
-
-    The client raises some fatal errors, for instance that the producer was fenced, as KafkaError, which is not an
-    exception. Only a bare `except` catches it, and a thread pool does not: its caller would wait forever.
-    """
+    """Wrap a method of the client so that it raises only exceptions. The client raises some fatal errors, for instance
+    that the producer was fenced, as KafkaError, which is not an exception: a thread pool would wait forever."""
 
     @wraps(call)
     def calling(producer: CatchableProducer, *arguments: Any, **options: Any) -> Any:
@@ -32,12 +29,6 @@ def raising(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class CatchableProducer:
-    """A producer that raises KafkaException where the client raises KafkaError.
-
-    Args:
-        conf: settings of librdkafka.
-    """
-
     def __init__(self, conf: Mapping[str, Any]) -> None:
         self.client: Producer | None = Producer(dict(conf))
 

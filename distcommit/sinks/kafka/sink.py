@@ -17,8 +17,9 @@ from distcommit.core.support.setting_errors import SettingError, SettingsModel, 
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.sinks.base.table_names import DATASET
 from distcommit.sinks.kafka import messages
-from distcommit.sinks.kafka.names import DATASET, id_number, is_topic, topic_of
+from distcommit.sinks.kafka.names import id_number, is_topic, topic_of
 
 if TYPE_CHECKING:
     from distcommit.sinks.kafka.client import KafkaTarget
@@ -135,7 +136,7 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         return f"transactional id, of {self.transactional_ids}"
 
     def commit_group(self, dataset_urn: str) -> str:
-        """Return the group of all datasets of a transactional id, so that no two buckets fence each other."""
+        """Return the group of all datasets of a transactional id, so that buckets do not fence each other."""
         return f"transactional id {id_number(dataset_urn, self.transactional_ids)}"
 
     def required_columns(self) -> Sequence[str]:
@@ -156,7 +157,6 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
 
     @property
     def mapping(self) -> messages.Mapping:
-        """The columns of messages."""
         return messages.Mapping(self.format, self.key, self.value, self.headers, self.timestamp, self.partition)
 
     def check_connection(self) -> str:
@@ -166,7 +166,6 @@ class KafkaSink(SettingsModel, CommitterSink, SinkSettings):
         return f"cluster {cluster_id(target) or 'without an id'}"
 
     def target(self) -> KafkaTarget:
-        """Return cluster and ledger."""
         from distcommit.sinks.kafka.client import KafkaTarget  # noqa: PLC0415 - a job file is read without a client
 
         client = {key: with_secret_files(value.get_secret_value()) for key, value in self.client.items()}

@@ -1,7 +1,7 @@
-"""Conversion of Arrow columns to values that MariaDB's columns store unchanged.
+"""Convert Arrow columns to values that MariaDB stores unchanged.
 
 Even in strict mode the server rounds decimals, cuts off fractions of seconds and trailing spaces, pads binary values,
-and takes NULL for the present time. So each value is sent in a form that is not changed, or is refused.
+and replaces NULL by the present time. Values that it would change are refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from distcommit.schemas.column_names import ColumnNames
 from distcommit.schemas.evolution import needs_widening
-from distcommit.sinks.databases.plain_arrays import (
+from distcommit.sinks.databases.arrow_conversion import (
     MAX_DIGITS,
     PLAIN_TYPES,
     as_json,
@@ -48,7 +48,7 @@ _TEXTS = {
     "json": 2**32,
 }
 _BYTES = {"binary": 0, "varbinary": 0, "tinyblob": 2**8, "blob": 2**16, "mediumblob": 2**24, "longblob": 2**32}
-"""One more than the most bytes of a value; 0 if the column's type has the length in characters or bytes."""
+"""For each type one more than the most bytes of a value; 0 if the column's type has a length."""
 _MADE: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -69,23 +69,15 @@ _MADE: Mapping[pa.DataType, str] = {
 _OF_KEYS: Mapping[str, str] = {"longtext": "varchar(%d)", "longblob": "varbinary(%d)"}
 NAMES = ColumnNames("MariaDB", most_characters=MOST_NAME_CHARACTERS, basic_characters=True, ends_in_spaces=False)
 _KEY_CHARACTERS = 768
-"""The most characters of an index."""
+"""Most characters of an index."""
 _MOST_SCALE, _WIDEST = 30, 65
 _TYPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        name: the column's name.
-        kind: its type without length, in lower case.
-        sizes: lengths or digits of the type.
-        unsigned: whether it is an unsigned number.
-        nullable: whether it may be null.
-        shown: name and type, for messages.
-    """
+    """A column of a table, with its type in lower case without length (`kind`), and the type's lengths or digits
+    (`sizes`)."""
 
     name: str
     kind: str
@@ -96,12 +88,10 @@ class Column:
 
     @property
     def fraction(self) -> int:
-        """Number of digits of a second."""
         return self.sizes[0] if self.sizes else 0
 
 
 def column_of(name: str, declared: str, *, nullable: bool) -> Column:
-    """Return the column of a type as SHOW COLUMNS writes it."""
     match = _TYPE.fullmatch(declared)
     kind, inside, after = match.groups() if match else (declared, None, "")
     sizes = tuple(int(size) for size in (inside or "").split(",") if size.strip().isdigit())
@@ -110,11 +100,8 @@ def column_of(name: str, declared: str, *, nullable: bool) -> Column:
 
 
 def column_type(field: pa.Field, keys: Sequence[str]) -> str:
-    """Return the type that a column is created with. A column of `keys` gets a type that an index can have.
-
-    Raises:
-        ConfigurationError: if MariaDB has none.
-    """
+    """Return the type to create a column with; columns of `keys` get a type that can be indexed. Raises
+    ConfigurationError."""
     kind = _TYPES.stored(field.type)
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= min(kind.precision, _MOST_SCALE) and kind.precision <= _WIDEST:
         return f"decimal({kind.precision}, {kind.scale})"
@@ -128,8 +115,7 @@ def column_type(field: pa.Field, keys: Sequence[str]) -> str:
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
-    enough, or has another type, or is unsigned."""
+    """Return the wider integer or float type that the column needs for the field; None if it needs none."""
     kind, current_kind = _TYPES.stored(field.type), column.kind
     if current_kind in _WIDENED and not (column.unsigned if current_kind in _INTEGERS else column.sizes):
         return _MADE[kind] if needs_widening(_WIDENED[current_kind], kind) else None
@@ -137,11 +123,7 @@ def wider_type(field: pa.Field, column: Column) -> str | None:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the table's columns take those of the rows with the same names.
-
-    Raises:
-        RefusedError: if one does not.
-    """
+    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
     for field in schema:
         column = columns[field.name]
         if _sent_type(_TYPES.stored(field.type), column) is None:
@@ -149,11 +131,8 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
-    """Return the rows of a batch that fits, as they are sent: integers, floats, decimals, text, bytes and None.
-
-    Raises:
-        RefusedError: if a value would not be stored unchanged.
-    """
+    """Yield the rows of a batch as they are sent: integers, floats, decimals, text, bytes and None. Raises RefusedError
+    if a value would not be stored unchanged."""
     sent = [_sent(array, columns[name]) for name, array in zip(batch.schema.names, batch, strict=True)]
     return zip(*sent, strict=True)
 
@@ -180,14 +159,14 @@ def _sent(array: pa.Array, column: Column) -> list[Any]:
 
 
 def _changed(array: pa.Array, column: Column) -> str:
-    """Return the problem of a value that the server would change or refuse; empty if there is none."""
+    """Return why the server would change or refuse a value; empty if it would not."""
     kind = column.kind
     if kind == "mediumint":
         low, high = (0, 2**24 - 1) if column.unsigned else (-(2**23), 2**23 - 1)
         return "" if _all(pc.and_(pc.greater_equal(array, low), pc.less_equal(array, high))) else "out of range"
     if kind in ("float", "double"):
         if not _all(pc.is_finite(array)):
-            return "no number, which MariaDB does not have"
+            return "NaN or infinity, which MariaDB does not have"
         return "-0.0, which MariaDB stores as 0" if has_negative_zero(array) else ""
     if kind in _TEXTS or kind in _BYTES:
         return _too_long(array, column)
@@ -218,7 +197,7 @@ def _too_long(array: pa.Array, column: Column) -> str:
 
 
 def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
-    """Return the type in which values of a type are sent to a column; None if the column does not take them."""
+    """Return the type in which values are sent to a column; None if the column does not take them."""
     required, types = column.kind, pa.types
     if types.is_null(kind):
         return kind
@@ -240,7 +219,6 @@ def _sent_type(kind: pa.DataType, column: Column) -> pa.DataType | None:
 
 
 def _texts(array: pa.Array) -> pa.Array:
-    """Return dates and times as MariaDB writes them."""
     return (array.cast(pa.timestamp("us")) if pa.types.is_timestamp(array.type) else array).cast(pa.string())
 
 

@@ -1,4 +1,4 @@
-"""Commits to tables of MariaDB: the rows of many datasets, and their ledger rows, in one transaction."""
+"""Commit rows of many datasets and their ledger rows to MariaDB in one transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.core.errors import ConfigurationError, TransientError
+from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
@@ -30,7 +30,7 @@ from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.mariadb import tables
-from distcommit.sinks.mariadb.connection import (
+from distcommit.sinks.mariadb.transactions import (
     TOO_NARROW,
     TWO_COLUMNS,
     check_durable,
@@ -54,15 +54,14 @@ _NAMED = (
 )
 _IDENTITY_ID = bytes(16)
 _MOST_ALTERED = 100
-"""How often a dataset's table is widened for one commit."""
+"""How often a dataset's table is altered for one commit."""
 
 
 class MariadbCommitter(SqlCommitter):
-    """Has one connection, and the ledger in a table of the same database.
+    """Commits on one connection.
 
-    A statement that creates or alters a table ends the transaction it is in. So a dataset whose table needs one is
-    rolled back to its savepoint, and the others are committed. Then the table is altered, and the dataset is committed
-    in a further transaction.
+    In MariaDB, creating or altering a table ends the transaction. So a dataset whose table needs that is rolled back to
+    its savepoint while the others are committed. Then the table is altered, and the dataset is committed separately.
     """
 
     driver_error: ClassVar = MySQLError
@@ -78,16 +77,11 @@ class MariadbCommitter(SqlCommitter):
         (most_bytes,) = execute(connection, "SELECT @@max_allowed_packet").fetchone() or (0,)
         self._most_bytes = int(most_bytes)
         self.create_missing(LEDGER, _CREATED)
-        self._add_identities()
         if not self.identity():
             self.execute(_NAMED, (_IDENTITY_ID, uuid.uuid4().hex))
 
     def create_missing(self, name: str, statement: str) -> None:
-        """Create the ledger or the proofs by this statement if the table does not exist.
-
-        Raises:
-            ConfigurationError: if the table's engine is not InnoDB.
-        """
+        """Create the ledger or proofs table if it is missing. Raises ConfigurationError if its engine is not InnoDB."""
         query = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
         if execute(self._connection, query, (name,)).fetchone() == (0,):
             self.execute(statement)
@@ -101,19 +95,6 @@ class MariadbCommitter(SqlCommitter):
                 found=engine or "a view",
                 todo=f"ALTER TABLE {name} ENGINE = InnoDB",
             )
-
-    def _add_identities(self) -> None:
-        """Add the column of tables' marks to a ledger that was created without it."""
-        requested = (
-            "SELECT count(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
-            " AND COLUMN_NAME = 'target_mark'"
-        )
-        if execute(self._connection, requested, (LEDGER,)).fetchone() == (0,):
-            failed = self._alter(f"ALTER TABLE {LEDGER} ADD COLUMN target_mark bigint")
-            if failed is not None:
-                raise TransientError(
-                    "the ledger lacks a column", id="TARGET_UNAVAILABLE", table=LEDGER, found=str(failed)
-                )
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes = [*super().commit(requests)]
@@ -140,7 +121,6 @@ class MariadbCommitter(SqlCommitter):
         return outcomes
 
     def commit_atomically(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
-        """Commit all requests or none, after creating and widening their tables."""
         outcomes = super().commit_atomically(requests)
         for _ in range(_MOST_ALTERED):
             to_alter, self._altered_first = self._altered_first, {}
@@ -155,7 +135,7 @@ class MariadbCommitter(SqlCommitter):
         return outcomes
 
     def _alter(self, statement: str) -> CommitOutcome | None:
-        """Create or widen a table outside of transactions; return the outcome if this fails."""
+        """Create or alter a table outside of transactions; return the outcome if this fails."""
         try:
             execute(self._connection, statement)
         except MySQLError as error:
@@ -175,8 +155,8 @@ class MariadbCommitter(SqlCommitter):
         return savepoint(self._connection)
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        """Insert missing rows by a statement that also locks those it finds. With IGNORE, two sessions would share each
-        lock, and each would wait for the other to release it."""
+        """Insert missing rows with a statement that also locks present ones. With INSERT IGNORE two sessions would
+        share the locks, and each would wait for the other one."""
         for key in keys:
             self._altered_first.pop(key, None)
         if not keys:
@@ -195,7 +175,7 @@ class MariadbCommitter(SqlCommitter):
         )
         return self.take_rows(cursor.fetchall())
 
-    def unlocked(self, keys: Iterable[Key]) -> None:
+    def delete_unused_rows(self, keys: Iterable[Key]) -> None:
         ids = [value for key in keys for value in self.row_values(self._context.store_id, key)]
         if ids:
             self.execute(f"DELETE FROM {{ledger}} WHERE id IN ({placeholders(ids)}) AND epoch = 0 AND revoked = 0", ids)
@@ -210,7 +190,7 @@ class MariadbCommitter(SqlCommitter):
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, name, tags, self._most_bytes)
 
-    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> tables.Table:
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
         raise tables.AlterTableFirst(tables.create_statement(self._connection, name, rows, self._settings.keys, tags))
 
     def shown(self, name: str) -> str:
@@ -230,7 +210,7 @@ class MariadbCommitter(SqlCommitter):
         return int(rows)
 
     def row_values(self, store: str, key: Key) -> tuple[bytes]:
-        """Return the row's id: a hash of fixed length, which no collation affects."""
+        """Return the row's id: a hash of fixed length, which does not depend on collations."""
         if not store and not any(key):
             return (_IDENTITY_ID,)
         return (blake2b("\0".join((store, *key)).encode(), digest_size=16).digest(),)
@@ -247,7 +227,7 @@ class MariadbCommitter(SqlCommitter):
 
 
 def _retry_outcome(statement: str) -> CommitOutcome:
-    """Return the outcome if a table needs a change again that was just made, for instance as it changes a name."""
+    """Return the outcome of a request whose table needs the same change again after it was made."""
     return FailedForGood(
-        f"the table is not as it should be after {statement}: alter it, then release the dataset with retry"
+        f"the table needs {statement} again after it was executed: alter the table, then release the dataset with retry"
     )

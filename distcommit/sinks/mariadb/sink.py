@@ -1,4 +1,4 @@
-"""The sink of tables of MariaDB, and of MySQL where both are alike."""
+"""The sink of MariaDB tables, and of MySQL where both behave alike."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ class MariadbSink(ServerSink):
 
     @property
     def database(self) -> str:
-        """The database's name."""
         return unquote(urlsplit(self.url).path.strip("/"))
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return table and database. The server is not fixed, as servers may be renamed."""
+        """Return table and database. The server may be renamed, so it is not fixed."""
         return {**super().fixed_settings(), "database": FixedSetting(self.database, ANOTHER_TARGET)}
 
     def targets(self, dataset_urn: str) -> Iterable[Target]:
@@ -54,7 +53,7 @@ class MariadbSink(ServerSink):
         return f"table {self.database}.{self.table_of(dataset_urn)} of {self.server}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the table of a dataset, in lower case: only some servers distinguish names by their case."""
+        """Return the dataset's table in lower case, as only some servers distinguish names by case."""
         return table_name(
             self.table,
             dataset_urn,
@@ -65,12 +64,6 @@ class MariadbSink(ServerSink):
         )
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns.
-
-        Raises:
-            ConfigurationError: as `TableSink.check_schema`; or if MariaDB has no type for a column, or rejects its
-                name.
-        """
         NAMES.check(schema.names)
         super().check_schema(schema)
         with needing_client(self.type):
@@ -80,7 +73,7 @@ class MariadbSink(ServerSink):
 
     def driver(self) -> Driver:
         from distcommit.sinks.mariadb.committer import MariadbCommitter  # noqa: PLC0415
-        from distcommit.sinks.mariadb.connection import connected  # noqa: PLC0415
+        from distcommit.sinks.mariadb.transactions import connected  # noqa: PLC0415
         from distcommit.sinks.mariadb.xa import XaMariadb  # noqa: PLC0415
 
         return Driver(connected, MariadbCommitter, XaMariadb)

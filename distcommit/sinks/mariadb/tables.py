@@ -1,7 +1,5 @@
-"""Tables of MariaDB: found and checked in the transaction of the rows.
-
-They are created and widened outside of it, as such a statement ends the transaction it is in.
-"""
+"""Tables of MariaDB: found and checked within the transaction of the rows, but created and altered outside of it,
+because these statements end a transaction."""
 
 from __future__ import annotations
 
@@ -26,18 +24,18 @@ from distcommit.sinks.databases.table_loading import (
 )
 from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
-from distcommit.sinks.mariadb.connection import NO_SUCH_TABLE, code_of, execute
+from distcommit.sinks.mariadb.transactions import NO_SUCH_TABLE, code_of, execute
 
 _STATEMENT_BYTES = 1 << 20
 _HEAD_BYTES = 16 << 10
 _HARMLESS = {1287, 1592}
-"""Codes of warnings: VALUES() is deprecated in MySQL, and the binary log has statements."""
+"""Codes of warnings: VALUES() is deprecated in MySQL; the binary log is in statement format."""
 _SLICE_ROWS = 1024
 _TYPE = re.compile(r"^\w+(\([^)]*\))?")
 
 
 class AlterTableFirst(Exception):  # noqa: N818 - not an error
-    """A table must be created or widened by this statement before it can take the rows."""
+    """A table must be created or altered by this statement before it can take the rows."""
 
     def __init__(self, statement: str) -> None:
         super().__init__(statement)
@@ -46,16 +44,8 @@ class AlterTableFirst(Exception):  # noqa: N818 - not an error
 
 @dataclass
 class Table:
-    """A table whose definition is locked until the transaction ends.
-
-    Attributes:
-        connection: connection with the transaction.
-        shown: the table's name.
-        columns: the table's columns by name.
-        most_bytes: size of the largest statement that the server takes.
-        tags: values of the columns that each row has beside its own.
-        identity: the mark in the table's comment; 0 if it has none.
-    """
+    """A table whose definition is locked until the transaction ends. All rows get the values of the tag columns
+    (`tags`)."""
 
     connection: Connection[Cursor]
     shown: str
@@ -65,11 +55,8 @@ class Table:
     identity: int = 0
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of that schema with their tags. Raises as `table_loading.Table`.
-
-        Raises:
-            AlterTableFirst: if columns are missing or too narrow, and the table may be altered.
-        """
+        """Check that the table takes rows of this schema and their tags, or raise RefusedError. Raises AlterTableFirst
+        if columns are missing or too narrow, and the table may be altered."""
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         changes = [f"ADD COLUMN {quoted(column.name)} {column_type(column, ())}" for column in missing]
@@ -85,7 +72,6 @@ class Table:
         check_fits(tagged_schema, self.columns)
 
     def _redefined(self, name: str, kind: str) -> str:
-        """Return the definition of a column with another type."""
         ((_, definition),) = execute(self.connection, f"SHOW CREATE TABLE {quoted(self.shown)}").fetchall()
         begin = f"  {quoted(name)} "
         (line,) = (line for line in definition.splitlines() if line.startswith(begin))
@@ -93,17 +79,14 @@ class Table:
         return f"{quoted(name)} {kind}{remainder}"
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Insert batches of one schema. Raises as `table_loading.Table`."""
         for rows, statement in self._statements(batches, ""):
             inserted = self._insert(statement)
             if inserted != rows:
-                raise RefusedError(f"table {self.shown} did not take all rows: {rows} were sent, {inserted} came in")
+                raise RefusedError(f"table {self.shown} drops rows: {rows} were sent, {inserted} were inserted")
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`.
-
-        The server sets one column after another, and each expression sees the columns that are set already.
-        """
+        """Replace rows with the same keys by newer ones. The server sets one column after another, and each expression
+        sees the columns that are already set."""
         names = batches[0].schema.names
         self._check_keys(names, keys)
         check_keys(batches, keys, self.columns)
@@ -114,13 +97,11 @@ class Table:
             self._insert(statement)
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         location = " AND ".join(f"{quoted(name)} = {value}" for name, value in tags.items())
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return int(execute(self.connection, statement).rowcount)
 
     def _statements(self, batches: Sequence[pa.RecordBatch], end: str) -> Iterator[tuple[int, bytes]]:
-        """Yield statements that insert all rows in order, each with its number of rows."""
         names = ", ".join(map(quoted, tagged(batches[0], self.tags).schema.names))
         head = f"INSERT INTO {quoted(self.shown)} ({names}) VALUES ".encode()
         ready: list[bytes] = []
@@ -147,11 +128,8 @@ class Table:
                     yield f"({','.join(map(self.connection.escape, row))})".encode("utf-8", "surrogateescape")
 
     def _insert(self, statement: bytes) -> int:
-        """Execute an insert, and return its number of rows.
-
-        Raises:
-            RefusedError: if the server warns that it has changed a value.
-        """
+        """Execute an insert, and return its number of rows. Raises RefusedError if the server warns that it has changed
+        a value."""
         cursor = execute(self.connection, statement)
         if cursor.warning_count:
             warnings = execute(self.connection, "SHOW WARNINGS").fetchall()
@@ -165,12 +143,8 @@ class Table:
         return int(cursor.rowcount)
 
     def _check_keys(self, names: Sequence[str], keys: Sequence[str]) -> None:
-        """Check that the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index, and would
-        change the row of another key that has the same value in one.
-
-        Raises:
-            RefusedError: if there is another unique index, or none on the keys.
-        """
+        """Raise RefusedError unless the only unique index is on the keys. ON DUPLICATE KEY applies to any unique index,
+        and could change the row of another key."""
         indexes: dict[str, list[tuple[Any, ...]]] = {}
         for row in execute(self.connection, f"SHOW INDEX FROM {quoted(self.shown)}").fetchall():
             if not row[1]:  # non_unique
@@ -180,25 +154,22 @@ class Table:
             name for name, index in indexes.items() if index not in on_keys and not self._is_counted(index, names)
         ]
         if not on_keys or other_columns:
-            problem = f"there is {', '.join(other_columns)}, too" if other_columns else "there is none"
+            problem = f"it also has {', '.join(other_columns)}" if other_columns else "it has none"
             raise RefusedError(
-                f"table {self.shown} needs a unique index on {', '.join(keys)}, and no other one: {problem}. Alter the"
-                " table, then release the dataset with retry"
+                f"table {self.shown} must have a unique index on {', '.join(keys)} and no other one; {problem}. Alter"
+                " the table, then release the dataset with retry"
             )
 
     def _is_counted(self, index: Sequence[tuple[Any, ...]], names: Sequence[str]) -> bool:
-        """Return whether an index is on a number that the server assigns and the rows do not have."""
+        """Return whether the index is on an AUTO_INCREMENT column that the rows do not have."""
         statement = f"SHOW COLUMNS FROM {quoted(self.shown)} WHERE Extra LIKE '%auto_increment%'"
         counted = {row[0] for row in execute(self.connection, statement).fetchall()}
         return len(index) == 1 and index[0][0] in counted and index[0][0] not in names
 
 
 def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], most_bytes: int) -> Table | None:
-    """Return the table, locked; None if it does not exist.
-
-    Raises:
-        RefusedError: if its engine is not InnoDB, which alone keeps rows exactly as transactions have left them.
-    """
+    """Return the table, locked; None if it does not exist. Raises RefusedError if its engine may keep rows after a
+    rollback."""
     try:
         execute(connection, f"SELECT 1 FROM {quoted(name)} LIMIT 0")
     except MySQLError as error:
@@ -221,12 +192,10 @@ def find(connection: Connection[Cursor], name: str, tags: Mapping[str, int], mos
 
 
 def engine_of(connection: Connection[Cursor], name: str) -> str | None:
-    """Return the engine of a table; None for a view, or if the table does not exist."""
     return _described(connection, name)[0]
 
 
 def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, str]:
-    """Return the engine of a table as `engine_of` does, and its comment."""
     requested = (
         "SELECT TABLE_NAME, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
         " WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
@@ -240,10 +209,8 @@ def _described(connection: Connection[Cursor], name: str) -> tuple[str | None, s
 def create_statement(
     connection: Connection[Cursor], name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> str:
-    """Return the statement that creates the table for rows of that schema, unless it exists.
-
-    Its texts are compared by bytes, and trailing spaces count if the server has such a collation.
-    """
+    """Return the statement that creates the table unless it exists. Its collation compares texts by bytes, and does not
+    ignore trailing spaces if the server has such a one."""
     statement = "SELECT COLLATION_NAME FROM information_schema.COLLATIONS WHERE COLLATION_NAME IN (%s, %s)"
     unpadded = execute(connection, statement, ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")).fetchone()
     collation = unpadded[0] if unpadded else "utf8mb4_bin"
@@ -257,5 +224,4 @@ def create_statement(
 
 
 def quoted(name: str) -> str:
-    """Quote a name for a statement without values."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,13 +1,13 @@
 """Two-phase commit of MariaDB: writers send XA PREPARE, the committer sends XA COMMIT.
 
-A prepared transaction belongs to its session until that has ended, some time after the client has closed it. Until then
-it is listed, but XA COMMIT by another session fails with "unknown XID". It survives a restart of the server, and
-prevents its table from being dropped or altered. Only its rows show whether a transaction that is gone was committed.
+A prepared transaction belongs to its session until the server has ended the session, some time after the client has
+closed it. Until then XA COMMIT by another session fails with "unknown XID", although XA RECOVER lists the transaction.
+A prepared transaction survives a restart of the server, and prevents ALTER and DROP of its table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 import pyarrow as pa
@@ -19,12 +19,12 @@ from distcommit.core.errors import TransientError
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, RetryLater
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.base.retries import tries
+from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import PROOFS
-from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
-from distcommit.sinks.mariadb.connection import code_of, execute
 from distcommit.sinks.mariadb.tables import AlterTableFirst
+from distcommit.sinks.mariadb.transactions import code_of, connected, execute
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -37,23 +37,17 @@ _FORMAT = 1
 
 
 class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
-    """Has the proofs in a table beside the ledger, which is created if it is missing."""
+    """Stores the proofs in a table beside the ledger."""
 
-    def __init__(
-        self,
-        connection: Connection[Cursor],
-        settings: TableSink,
-        context: CommitterContext,
-        connects: Callable[[], Connection[Cursor]],
-    ) -> None:
+    _second: Connection[Cursor] | None = None
+
+    def __init__(self, connection: Connection[Cursor], settings: ServerSink, context: CommitterContext) -> None:
         super().__init__(connection, settings, context)
-        self._connects = connects
-        self._second: Connection[Cursor] | None = None
+        self._server = settings
         self.create_missing(PROOFS, _CREATED)
 
     def ready(self, request: CommitRequest, rows: pa.Schema) -> int:
-        """Create a missing table, and return its identity. The statement comes after the transaction, which it would
-        end."""
+        """Create a missing table after the transaction, which the statement would end."""
         try:
             return super().ready(request, rows)
         except AlterTableFirst as error:
@@ -65,9 +59,9 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
         names = (_name(begin, data) for kind, begin, _, data in rows if kind == _FORMAT)
         return frozenset(name for name in names if name is not None)
 
-    def settle(self, name: Name, *, commit: bool) -> bool:
+    def end_prepared(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or not self._second.open:
-            self._second = self._connects()
+            self._second = connected(self._server.url, self._server.password_text, self._server.tls)
         for _ in tries():  # until the server has ended the writer's session
             try:
                 execute(self._second, f"XA {'COMMIT' if commit else 'ROLLBACK'} {_xid(name)}")
@@ -116,7 +110,7 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
             )
         # Deleting by this condition would wait for locks of other rows.
         statement = "SELECT id FROM {proofs} WHERE store = %s AND what = 'barred' AND epoch < %s"
-        self.forget([proof for (proof,) in self.execute(statement, (store, epoch)).fetchall()])
+        self.delete_proofs([proof for (proof,) in self.execute(statement, (store, epoch)).fetchall()])
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
         return RetryLater(str(error)) if isinstance(error, TransientError) else super().outcome_of(error)
@@ -130,8 +124,8 @@ class XaMariadb(TwoPhaseCommitter, MariadbCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterator[None]:
-    """Prepare the transaction when the block ends. The session can do nothing else afterwards. Once it has ended, other
-    sessions can commit the transaction; if it was not prepared, it is rolled back."""
+    """Prepare the transaction on normal exit. After that the session can only be closed, which lets other sessions
+    commit the transaction. If it was not prepared, closing rolls it back."""
     execute(connection, f"XA START {_xid(name)}")
     yield
     execute(connection, f"XA END {_xid(name)}")
@@ -139,7 +133,7 @@ def _prepared_transaction(connection: Connection[Cursor], name: Name) -> Iterato
 
 
 def _xid(name: Name) -> str:
-    """Return a name as SQL. Its parts are of letters, digits and `-`, as ids of attempts are."""
+    """Return a name as SQL. Its parts contain only letters, digits and `-`."""
     return f"X'{name.begin.encode().hex()}', X'{name.end.encode().hex()}', {_FORMAT}"
 
 

@@ -1,6 +1,6 @@
-"""Tables of PostgreSQL: binary COPY and the ledger's row in one transaction; or, in two phases, rows and a proof.
+"""Tables of PostgreSQL: binary COPY and the ledger row in one transaction, or rows and a proof in a prepared one.
 
-Must not commit rows and their proof apart. Start reading at `sink`.
+Must not commit rows and their proof in different transactions. Start reading at `sink`.
 """
 
 SETTINGS = "sink:PostgresqlSink"

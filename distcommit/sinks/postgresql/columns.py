@@ -1,7 +1,6 @@
-"""Conversion of Arrow columns to the exact types of PostgreSQL's columns.
+"""Convert Arrow columns to the exact types of PostgreSQL columns.
 
-Binary COPY does not check types: the eight bytes of a float would become another number in a `bigint`. So each value is
-converted to the column's type, or refused.
+Binary COPY does not check types: the eight bytes of a float would become another number in a `bigint`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pgpq.schema import Jsonb
 
 from distcommit.schemas.column_names import ColumnNames
 from distcommit.schemas.evolution import needs_widening
-from distcommit.sinks.databases.plain_arrays import (
+from distcommit.sinks.databases.arrow_conversion import (
     MAX_DIGITS,
     as_json,
     converted,
@@ -50,7 +49,7 @@ _SIMPLE: Mapping[str, pa.DataType] = {
     "timestamptz": _UTC,
     "interval": pa.duration("us"),
 }
-"""Types that are sent, by the column's type. That of `numeric` depends on its digits."""
+"""Arrow types to send, by the column's type. The one for `numeric` depends on its digits."""
 _MADE: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int16(): "smallint",
@@ -72,7 +71,7 @@ NAMES = ColumnNames(
     reserved=frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"}),
 )
 _INFINITE = {"date": -(2**31) + 10_957, "timestamp": -(2**63) + 946_684_800_000_000}
-"""Numbers that the server reads as `-infinity`: its smallest one, counted from the year 2000."""
+"""Numbers that the server reads as `-infinity`: the smallest ones, counted from the year 2000."""
 _WIDENED = {_MADE[kind]: kind for kind in (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())}
 _NUMBERS = {32: pa.int32(), 64: pa.int64()}
 _FRACTIONS = ("time", "timestamp", "timestamptz")
@@ -84,9 +83,8 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: the column's name.
-        kind: its type as pg_type names it; of a domain, the type below it.
-        modifier: length or digits, as pg_attribute has them; -1 for none.
+        kind: its type as in pg_type; for a domain, the underlying type.
+        modifier: length or digits, as in pg_attribute; -1 for none.
         shown: name and type, for messages.
     """
 
@@ -97,11 +95,7 @@ class Column:
 
 
 def column_type(field: pa.Field) -> str:
-    """Return the type that a column is created with.
-
-    Raises:
-        ConfigurationError: if PostgreSQL has none.
-    """
+    """Return the type to create a column with. Raises ConfigurationError if PostgreSQL has no such type."""
     kind = pa.string() if pa.types.is_null(field.type) else plain_type(field.type)
     if pa.types.is_fixed_size_binary(kind):
         return "bytea"
@@ -117,8 +111,7 @@ def column_type(field: pa.Field) -> str:
 
 
 def wider_type(field: pa.Field, column: Column) -> str | None:
-    """Return the longer integer or float that a column needs for all values of a field. None if the column is wide
-    enough, or has another type or a domain."""
+    """Return the wider integer or float type that the column needs for the field; None if it needs none."""
     current_kind = _WIDENED.get(column.shown.removeprefix(f"{column.name} "))
     return (
         column_type(field)
@@ -139,11 +132,7 @@ def encoder_of(schema: pa.Schema, columns: Mapping[str, Column]) -> pgpq.ArrowTo
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the table's columns take those of the rows with the same names.
-
-    Raises:
-        RefusedError: if one does not.
-    """
+    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
     for field in schema:
         column = columns[field.name]
         if _sent(plain_type(field.type), column) is None:
@@ -151,11 +140,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def fitted(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> pa.RecordBatch:
-    """Return the batch in the types of the table's columns.
-
-    Raises:
-        RefusedError: if a column does not take a value.
-    """
+    """Return the batch in the types of the table's columns. Raises RefusedError if a value does not fit."""
     arrays = [_array(array, columns[name]) for name, array in zip(batch.schema.names, batch.columns, strict=True)]
     return pa.record_batch(arrays, names=batch.schema.names)
 
@@ -175,11 +160,11 @@ def _array(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _changed(array: pa.Array, column: Column) -> str:
-    """Return the problem of a value that the server would change without an error; empty if there is none."""
+    """Return why the server would change a value without an error; empty if it would not."""
     kind = column.kind.removeprefix("_")
     infinite = _INFINITE.get(kind.removesuffix("tz"))
     if infinite is not None and pc.any(pc.equal(array.view(_NUMBERS[array.type.bit_width]), infinite)).as_py():
-        return "a time that is `-infinity` there"
+        return "a time that PostgreSQL reads as `-infinity`"
     if column.modifier < 0 or not len(array):
         return ""
     if kind in _FRACTIONS:
@@ -192,7 +177,7 @@ def _changed(array: pa.Array, column: Column) -> str:
 
 
 def _sent(kind: pa.DataType, column: Column) -> pa.DataType | None:
-    """Return the type in which values of a plain type are sent to a column; None if the column does not take them."""
+    """Return the type in which values are sent to a column; None if the column does not take them."""
     target_kind, sent_kind = column.kind, _SIMPLE.get(column.kind)
     if pa.types.is_null(kind) and (sent_kind is not None or target_kind == "numeric"):
         return sent_kind or pa.decimal128(MAX_DIGITS, 0)

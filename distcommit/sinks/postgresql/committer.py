@@ -1,4 +1,4 @@
-"""Commits to tables of PostgreSQL: the rows of many datasets, and their ledger rows, in one transaction."""
+"""Commit rows of many datasets and their ledger rows to PostgreSQL in one transaction."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.postgresql import tables
-from distcommit.sinks.postgresql.connection import outcome_of, transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
+from distcommit.sinks.postgresql.transactions import outcome_of, transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {ledger} (
@@ -35,8 +35,6 @@ _NAMED = "INSERT INTO {ledger} (store, dataset, branch, commit_id) VALUES ('', '
 
 
 class PostgresqlCommitter(SqlCommitter):
-    """Has one connection, and the ledger in a table of the same database."""
-
     forgotten: ClassVar = "target_oid"
     driver_error: ClassVar = psycopg.Error
     identity_column: ClassVar = "target_oid"
@@ -53,7 +51,7 @@ class PostgresqlCommitter(SqlCommitter):
                 self.execute(_NAMED, (uuid.uuid4().hex,))
 
     def create_missing(self, name: str, statement: LiteralString) -> None:
-        """Create the ledger or the proofs by this statement if the table does not exist."""
+        """Create the ledger or proofs table if it is missing."""
         shown = self._named[name].as_string(self._connection)
         if self._connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
             with transaction(self._connection):
@@ -83,7 +81,7 @@ class PostgresqlCommitter(SqlCommitter):
         )
         return self.take_rows(cursor.fetchall())
 
-    def unlocked(self, keys: Iterable[Key]) -> None:
+    def delete_unused_rows(self, keys: Iterable[Key]) -> None:
         named = [*keys]
         if named:
             self.execute(
@@ -95,8 +93,8 @@ class PostgresqlCommitter(SqlCommitter):
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, self._schema, name, tags)
 
-    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> tables.Table:
-        return tables.make(self._connection, self._schema, name, rows, self._settings.keys, tags)
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
+        return tables.create(self._connection, self._schema, name, rows, self._settings.keys, tags)
 
     def shown(self, name: str) -> str:
         return f"{self._schema}.{name}"

@@ -1,4 +1,4 @@
-"""The settings of the sink of PostgreSQL tables."""
+"""The settings of the PostgreSQL sink."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PostgresqlSettings(ServerSink):
     ledger_schema: str = ""
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return table, database and schemas. The server is not fixed, as servers may be renamed."""
+        """Return table, database and schemas. The server may be renamed, so it is not fixed."""
         database = unquote(urlsplit(self.url).path.removeprefix("/"))
         ledger = self.ledger_schema or self.schema_name
         named = {"database": database, "schema": self.schema_name, "ledger_schema": ledger}

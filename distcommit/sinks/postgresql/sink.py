@@ -1,4 +1,4 @@
-"""The sink of tables of PostgreSQL."""
+"""The sink of PostgreSQL tables."""
 
 from __future__ import annotations
 
@@ -13,12 +13,6 @@ class PostgresqlSink(PostgresqlSettings):
     """Rows go to tables of PostgreSQL."""
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns.
-
-        Raises:
-            ConfigurationError: as `TableSink.check_schema`; or if PostgreSQL has no type for a column, or would cut off
-                its name.
-        """
         with needing_client(self.type):
             from distcommit.sinks.postgresql.columns import NAMES, column_type  # noqa: PLC0415
 
@@ -29,7 +23,7 @@ class PostgresqlSink(PostgresqlSettings):
 
     def driver(self) -> Driver:
         from distcommit.sinks.postgresql.committer import PostgresqlCommitter  # noqa: PLC0415
-        from distcommit.sinks.postgresql.connection import connected  # noqa: PLC0415
+        from distcommit.sinks.postgresql.transactions import connected  # noqa: PLC0415
         from distcommit.sinks.postgresql.two_phase import TwoPhasePostgresql  # noqa: PLC0415
 
         return Driver(connected, PostgresqlCommitter, TwoPhasePostgresql)

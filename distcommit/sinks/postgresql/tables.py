@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL: found, checked, created and widened in the transaction of the rows."""
+"""Tables of PostgreSQL: found, checked, created and altered within the transaction of the rows."""
 
 from __future__ import annotations
 
@@ -35,16 +35,8 @@ _IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_clas
 
 @dataclass
 class Table:
-    """A table whose definition is locked until the transaction ends.
-
-    Attributes:
-        connection: connection with the transaction.
-        schema: schema of the table.
-        name: the table's name.
-        identity: the table's oid.
-        columns: the table's columns by name.
-        tags: values of the columns that each row has beside its own.
-    """
+    """A table whose definition is locked until the transaction ends. All rows get the values of the tag columns
+    (`tags`)."""
 
     connection: psycopg.Connection
     schema: str
@@ -55,21 +47,15 @@ class Table:
 
     @property
     def shown(self) -> str:
-        """The table's name in messages and in the ledger."""
         return f"{self.schema}.{self.name}"
 
     @property
     def identifier(self) -> sql.Identifier:
-        """The table's name in statements."""
         return sql.Identifier(self.schema, self.name)
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of that schema with their tags; add columns if allowed.
-
-        Raises:
-            RefusedError: if it does not take them. The message names missing columns that may not be added.
-            ConfigurationError: if PostgreSQL has no type for a column that is to be added.
-        """
+        """Check that the table takes rows of this schema and their tags; add columns if allowed. Raises RefusedError
+        or, if PostgreSQL has no type for a column to add, ConfigurationError."""
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         for item in missing:
@@ -85,11 +71,8 @@ class Table:
         check_fits(tagged_schema, self.columns)
 
     def _widen(self, schema: pa.Schema) -> None:
-        """Widen columns that are too narrow for the rows.
-
-        A column whose type other objects depend on, or of a table with another owner, is not changed. Then each value
-        is checked.
-        """
+        """Widen columns that are too narrow for the rows. A column stays as it is if other objects depend on its type,
+        or the table has another owner; then each value is checked."""
         wider = {each.name: wider_type(each, self.columns[each.name]) for each in schema}
         for name, kind in wider.items():
             if kind is None:
@@ -106,11 +89,6 @@ class Table:
             self.columns = _columns(self.connection, self.identity)
 
     def copy(self, batches: Sequence[pa.RecordBatch], into: sql.Identifier | None = None) -> None:
-        """Insert batches of one schema.
-
-        Raises:
-            RefusedError: if a column does not take a value, or not all rows were inserted.
-        """
         ready = [fitted(tagged(batch, self.tags), self.columns) for batch in batches]
         encoder = encoder_of(ready[0].schema, self.columns)
         names = sql.SQL(", ").join(map(sql.Identifier, ready[0].schema.names))
@@ -126,7 +104,6 @@ class Table:
                 raise dropped_rows_error(self.shown, sent, cursor.rowcount)
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`."""
         check_keys(batches, keys, self.columns)
         names = batches[0].schema.names
         listed, by = (sql.SQL(", ").join(map(sql.Identifier, item)) for item in (names, keys))
@@ -153,14 +130,12 @@ class Table:
         self._execute("DROP TABLE {rows}", parts)
 
     def _named(self, row: str) -> Callable[[str], str]:
-        """Return a function that returns the SQL of a column of one of the rows that an upsert compares."""
         return lambda name: f"{row}.{sql.Identifier(name).as_string(self.connection)}"
 
     def _execute(self, statement: LiteralString, parts: Mapping[str, sql.Composable]) -> psycopg.Cursor[Any]:
         return self.connection.execute(sql.SQL(statement).format(**parts))
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         statement = sql.SQL("DELETE FROM {}").format(self.identifier)
         if tags:
             location = [sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in tags.items()]
@@ -169,11 +144,8 @@ class Table:
 
 
 def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table, locked; None if it does not exist.
-
-    Raises:
-        RefusedError: if it is not an ordinary, logged table.
-    """
+    """Return the table, locked; None if it does not exist. Raises RefusedError if it is not an ordinary,
+    logged table."""
     identifier = sql.Identifier(schema, name)
     shown = identifier.as_string(connection)
     if connection.execute("SELECT to_regclass(%s) IS NULL", (shown,)).fetchone() == (True,):
@@ -184,7 +156,6 @@ def find(connection: psycopg.Connection, schema: str, name: str, tags: Mapping[s
 def _locked(
     connection: psycopg.Connection, schema: str, name: str, tags: Mapping[str, int], *first: sql.Composable
 ) -> Table | None:
-    """Execute statements and lock the table that exists then, by one request to the server. Raises as `find`."""
     identifier = sql.Identifier(schema, name)
     locked = sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(identifier)
     statement = sql.SQL(_IDENTITY).format(sql.Literal(identifier.as_string(connection)))
@@ -203,7 +174,7 @@ def _locked(
     return Table(connection, schema, name, oid, _columns(connection, oid), tags)
 
 
-def make(
+def create(
     connection: psycopg.Connection,
     schema: str,
     name: str,
@@ -211,7 +182,7 @@ def make(
     keys: Sequence[str],
     tags: Mapping[str, int],
 ) -> Table:
-    """Create the table for rows of that schema, unless another session just did."""
+    """Create the table for rows of this schema, unless another session has done so."""
     alone = sql.SQL("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))").format(sql.Literal(f"{schema}.{name}"))
     columns = [
         sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column_type(column)))

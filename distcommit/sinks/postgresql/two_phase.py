@@ -1,12 +1,12 @@
 """Two-phase commit of PostgreSQL: writers send PREPARE TRANSACTION, the committer sends COMMIT PREPARED.
 
-psycopg's `tpc_*` is not used: it raises nothing if PREPARE of a failed transaction has rolled it back, and after an
-error "name is in use" its rollback rolls back the other transaction of that name.
+psycopg's `tpc_*` methods are not used: they raise no error if PREPARE of a failed transaction rolls it back, and their
+rollback after "name is in use" would roll back the other transaction of that name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
@@ -17,8 +17,8 @@ from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.postgresql.committer import PostgresqlCommitter
-from distcommit.sinks.postgresql.connection import manual_transaction
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
+from distcommit.sinks.postgresql.transactions import connected, manual_transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {proofs} (
@@ -29,20 +29,14 @@ _TODO = "set max_prepared_transactions above the number of work units that all j
 
 
 class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
-    """Has the proofs in a table beside the ledger, which is created if it is missing."""
+    """Stores the proofs in a table beside the ledger."""
 
-    def __init__(
-        self,
-        connection: psycopg.Connection,
-        settings: PostgresqlSettings,
-        context: CommitterContext,
-        connects: Callable[[], psycopg.Connection],
-    ) -> None:
+    _second: psycopg.Connection | None = None
+
+    def __init__(self, connection: psycopg.Connection, settings: PostgresqlSettings, context: CommitterContext) -> None:
         super().__init__(connection, settings, context)
-        self._connects, self._second = connects, None
+        self._server = settings
         self.create_missing("proofs", _CREATED)
-
-    _second: psycopg.Connection | None
 
     def begin(self, epoch: int) -> None:
         (most,) = self.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
@@ -60,9 +54,9 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
         rows = self.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
         return frozenset(name for (gid,) in rows if (name := Name.parsed(gid)) is not None)
 
-    def settle(self, name: Name, *, commit: bool) -> bool:
+    def end_prepared(self, name: Name, *, commit: bool) -> bool:
         if self._second is None or self._second.closed:
-            self._second = self._connects()
+            self._second = connected(self._server.url, self._server.password_text, self._server.tls)
         statement = sql.SQL("COMMIT PREPARED {}" if commit else "ROLLBACK PREPARED {}")
         try:
             self._second.execute(statement.format(sql.Literal(name.text)))
@@ -108,8 +102,7 @@ class TwoPhasePostgresql(TwoPhaseCommitter, PostgresqlCommitter):
 
 @contextmanager
 def _prepared_transaction(connection: psycopg.Connection, name: Name) -> Iterator[None]:
-    """Prepare the transaction when the block ends. PREPARE of a failed one rolls it back; only the command tag shows
-    it."""
+    """Prepare the transaction on normal exit. If it has failed, PREPARE rolls it back without an error."""
     with manual_transaction(connection):
         yield
         try:

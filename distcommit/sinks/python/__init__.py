@@ -1,6 +1,6 @@
-"""A custom sink.
+"""Sinks of users: a section of the job file that names a Python class.
 
-Must not answer for the class: the section forwards each member of the interface. Start reading at `sink`.
+Must not decide in place of the class: the section forwards each member of the interface. Start reading at `sink`.
 """
 
 SETTINGS = "sink:PythonSink"

@@ -17,11 +17,8 @@ class PythonSink(CustomClass, SinkSettings, interface=Sink, section="sink", ungu
     type: Literal["python"]
 
     def check_instance(self, instance: Any) -> None:
-        """Check the name and the grouping.
-
-        Raises:
-            ConfigurationError: if the object has no name, or defines only one of `grouped_by` and `commit_group`.
-        """
+        """Check that the object has a name, and both or none of `grouped_by` and `commit_group`. Raises
+        ConfigurationError."""
         name = getattr(instance, "name", None)
         if not isinstance(name, str) or not name:
             raise ConfigurationError(

@@ -1,6 +1,6 @@
-"""Tables of an SQLite file, to try a job out: rows and the ledger's row in one transaction.
+"""Tables of an SQLite file, for trying out a job: rows and the ledger row in one transaction.
 
-Must not commit rows and their proof apart. Start reading at `sink`.
+Must not commit rows and their ledger row in different transactions. Start reading at `sink`.
 """
 
 SETTINGS = "sink:SqliteSink"

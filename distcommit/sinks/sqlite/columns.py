@@ -1,7 +1,7 @@
-"""Conversion of Arrow columns to values that SQLite's columns store unchanged.
+"""Convert Arrow columns to values that SQLite stores unchanged.
 
-SQLite takes any value for any column, and converts it by the column's type: text that looks like a number becomes one,
-NaN becomes NULL. So each value is sent in a form that is not converted, or is refused.
+SQLite accepts any value in any column, and converts it by the column's type: text that looks like a number becomes one,
+and NaN becomes NULL. Values that would change are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.schemas.column_names import ColumnNames
-from distcommit.sinks.databases.plain_arrays import (
+from distcommit.sinks.databases.arrow_conversion import (
     PLAIN_TYPES,
     as_json,
     converted,
@@ -28,7 +28,7 @@ from distcommit.sinks.databases.plain_arrays import (
 Stored = Literal["INTEGER", "REAL", "TEXT", "BLOB"]
 NAMES = ColumnNames("SQLite")
 _TYPES = replace(PLAIN_TYPES, replaced={**PLAIN_TYPES.replaced, pa.uint64(): pa.int64()})
-"""Unsigned 64-bit integers stay integers; values that SQLite does not have are refused."""
+"""Unsigned 64-bit integers are stored as integers; larger values than SQLite has are refused."""
 _TAKES: Mapping[str, frozenset[Stored]] = {
     "INTEGER": frozenset({"INTEGER"}),
     "NUMERIC": frozenset({"INTEGER"}),
@@ -37,31 +37,22 @@ _TAKES: Mapping[str, frozenset[Stored]] = {
     "BLOB": frozenset({"BLOB"}),
     "": frozenset({"INTEGER", "REAL", "TEXT", "BLOB"}),
 }
-"""Types that are stored unchanged, by a column's affinity; all types if it was declared without a type."""
+"""Types that are stored unchanged, by the column's affinity; all types if the column was declared without a type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        name: the column's name.
-        declared: its declared type; may be empty.
-        in_key: whether it is part of the primary key.
-    """
-
     name: str
     declared: str
     in_key: bool
 
     @property
     def shown(self) -> str:
-        """Name and type, for messages."""
         return f"{self.name} {self.declared}".rstrip()
 
     @property
     def affinity(self) -> str:
-        """The affinity, by parts of the type's name (SQLite datatype3, 3.1)."""
+        """The type affinity, by parts of the declared type (https://sqlite.org/datatype3.html, 3.1)."""
         declared = self.declared.upper()
         if "INT" in declared:
             return "INTEGER"
@@ -73,11 +64,7 @@ class Column:
 
 
 def column_type(field: pa.Field) -> Stored:
-    """Return the type that a column is created with.
-
-    Raises:
-        ConfigurationError: if SQLite has none.
-    """
+    """Return the type to create a column with. Raises ConfigurationError if SQLite has no such type."""
     stored = _stored(_TYPES.stored(field.type))
     if stored is None:
         raise no_type("SQLite", field)
@@ -85,11 +72,7 @@ def column_type(field: pa.Field) -> Stored:
 
 
 def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
-    """Check that the table's columns take those of the rows with the same names.
-
-    Raises:
-        RefusedError: if one does not.
-    """
+    """Check that the types of the rows fit into the table's columns, or raise RefusedError."""
     for field in schema:
         column, kind = columns[field.name], _TYPES.stored(field.type)
         stored, takes = _stored(kind), _TAKES[column.affinity]
@@ -99,11 +82,7 @@ def check_fits(schema: pa.Schema, columns: Mapping[str, Column]) -> None:
 
 
 def values(batch: pa.RecordBatch, columns: Mapping[str, Column]) -> list[tuple[Any, ...]]:
-    """Return the rows of a batch that fits, as they are sent.
-
-    Raises:
-        RefusedError: if a value would not be stored unchanged.
-    """
+    """Return the rows of a batch as they are sent. Raises RefusedError if a value would not be stored unchanged."""
     sent = [_sent(array, columns[name]).to_pylist() for name, array in zip(batch.schema.names, batch, strict=True)]
     return [*zip(*sent, strict=True)]
 
@@ -128,7 +107,6 @@ def _sent(array: pa.Array, column: Column) -> pa.Array:
 
 
 def _stored(kind: pa.DataType) -> Stored | None:
-    """Return the type that values of a plain type are stored in."""
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):

@@ -1,4 +1,4 @@
-"""Commits to tables of an SQLite file: the rows of many datasets, and their ledger rows, in one transaction."""
+"""Commit rows of many datasets and their ledger rows to an SQLite file in one transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.sqlite import tables
-from distcommit.sinks.sqlite.connection import outcome_of, savepoint, transaction
+from distcommit.sinks.sqlite.transactions import outcome_of, savepoint, transaction
 
 _CREATED = """
 CREATE TABLE IF NOT EXISTS {ledger} (
@@ -32,8 +32,6 @@ _NAMED = "INSERT OR IGNORE INTO {ledger} (store, dataset, branch, commit_id) VAL
 
 
 class SqliteCommitter(SqlCommitter):
-    """Has one connection, and the ledger in a table of the same file."""
-
     driver_error: ClassVar = sqlite3.Error
     now: ClassVar = "CURRENT_TIMESTAMP"
 
@@ -43,18 +41,9 @@ class SqliteCommitter(SqlCommitter):
         if self.execute("SELECT count(*) FROM sqlite_master WHERE name = %s", (LEDGER,)).fetchone() == (0,):
             with transaction(connection):
                 self.execute(_CREATED)
-        self._add_identities()
         if not self.identity():
             with transaction(connection):
                 self.execute(_NAMED, (uuid.uuid4().hex,))
-
-    def _add_identities(self) -> None:
-        """Add the column of tables' marks to a ledger that was created without it."""
-        statement = "SELECT count(*) FROM pragma_table_info(%s) WHERE name = 'target_mark'"
-        if self.execute(statement, (LEDGER,)).fetchone() == (0,):
-            with transaction(self._connection):
-                if self.execute(statement, (LEDGER,)).fetchone() == (0,):
-                    self.execute("ALTER TABLE {ledger} ADD COLUMN target_mark INTEGER")
 
     def transaction(self) -> AbstractContextManager[object]:
         return transaction(self._connection)
@@ -63,13 +52,12 @@ class SqliteCommitter(SqlCommitter):
         return savepoint(self._connection)
 
     def locked(self, keys: Sequence[Key]) -> dict[Key, LedgerRow]:
-        """Return the rows; the transaction locks the whole file against other writers."""
+        """Return the rows. The transaction locks the whole file against other writers."""
         statement = f"SELECT {LEDGER_COLUMNS}, target, target_mark FROM {{ledger}} WHERE {self.row_condition}"
         rows = [self.execute(statement, self.row_values(self._context.store_id, key)).fetchone() for key in keys]
         return self.take_rows(row for row in rows if row is not None)
 
     def record(self, row: LedgerRow) -> None:
-        """Write a ledger row, which need not exist."""
         self.execute(
             "INSERT OR REPLACE INTO {ledger} (store, dataset, branch, epoch, base, revoked, commit_id, covered, target,"
             " target_mark, tag) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
@@ -79,8 +67,8 @@ class SqliteCommitter(SqlCommitter):
     def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
         return tables.find(self._connection, name, tags)
 
-    def make(self, name: str, rows: pa.Schema, tags: Mapping[str, int], key: Key) -> tables.Table:
-        return tables.make(self._connection, name, rows, self._settings.keys, tags)
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
+        return tables.create(self._connection, name, rows, self._settings.keys, tags)
 
     def shown(self, name: str) -> str:
         return name

@@ -1,4 +1,4 @@
-"""The sink of tables of an SQLite file."""
+"""The sink of tables in an SQLite file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from distcommit.sinks.databases.table_committer import LEDGER, TableCommitter
 from distcommit.sinks.databases.table_sink import ANOTHER_TARGET, TableSink
 from distcommit.sinks.sqlite.columns import NAMES, column_type
 from distcommit.sinks.sqlite.committer import SqliteCommitter
-from distcommit.sinks.sqlite.connection import connected
+from distcommit.sinks.sqlite.transactions import connected
 
 _MOST_NAME_BYTES = 200
 _RESERVED = "sqlite_"
@@ -49,7 +49,7 @@ class SqliteSink(TableSink):
         return path
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
-        """Return table and file name. The folder is not fixed, as the file may be moved."""
+        """Return table and file name. The file may be moved, so its folder is not fixed."""
         return {**super().fixed_settings(), "file": FixedSetting(PurePosixPath(self.path).name, ANOTHER_TARGET)}
 
     @property
@@ -64,17 +64,11 @@ class SqliteSink(TableSink):
         return f"table {self.table_of(dataset_urn)} of {self.path}"
 
     def table_of(self, dataset_urn: str) -> str:
-        """Return the table of a dataset. SQLite ignores the case of names, and reserves some."""
+        """Return the dataset's table. SQLite ignores the case of names, and reserves some."""
         plain = table_name(self.table, dataset_urn, most_bytes=_MOST_NAME_BYTES, any_case=False, selected=(LEDGER,))
         return f"_{plain}" if plain.startswith((_RESERVED, f"_{_RESERVED}")) else plain
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Check that tables can have these columns.
-
-        Raises:
-            ConfigurationError: as `TableSink.check_schema`; or if SQLite has no type for a column, or takes two names
-                for the same.
-        """
         NAMES.check(schema.names)
         super().check_schema(schema)
         for field in schema:
@@ -89,7 +83,6 @@ class SqliteSink(TableSink):
             )
 
     def check_connection(self) -> str:
-        """Check that the file, or a new one in its folder, can be written."""
         folder = os.path.dirname(self.path)
         written = self.path if os.path.exists(self.path) else folder
         if not os.path.isdir(folder) or not os.access(written, os.W_OK):

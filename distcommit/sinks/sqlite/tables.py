@@ -1,4 +1,4 @@
-"""Tables of an SQLite file: found, checked, created and widened in the transaction of the rows."""
+"""Tables of an SQLite file: found, checked, created and altered within the transaction of the rows."""
 
 from __future__ import annotations
 
@@ -24,15 +24,8 @@ from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, val
 
 @dataclass
 class Table:
-    """A table. No other session writes to its file until the transaction ends.
-
-    Attributes:
-        connection: connection with the transaction.
-        shown: the table's name.
-        columns: the table's columns by name.
-        tags: values of the columns that each row has beside its own.
-        identity: the mark in the table's definition; 0 if it has none.
-    """
+    """A table, in a file that no other session writes to until the transaction ends. All rows get the values of the tag
+    columns (`tags`)."""
 
     connection: sqlite3.Connection
     shown: str
@@ -41,7 +34,6 @@ class Table:
     identity: int = 0
 
     def fit(self, schema: pa.Schema, *, add_columns: bool) -> None:
-        """Check that the table takes rows of that schema with their tags. Raises as `table_loading.Table`."""
         tagged_schema = with_tags(schema, self.tags)
         missing = missing_columns(tagged_schema, self.columns, self.shown, add_columns=add_columns)
         for item in missing:
@@ -52,11 +44,9 @@ class Table:
         check_fits(tagged_schema, self.columns)
 
     def copy(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Insert batches of one schema. Raises as `table_loading.Table`."""
         self._insert(batches, "")
 
     def upsert(self, batches: Sequence[pa.RecordBatch], keys: Sequence[str], newer: Newer) -> None:
-        """Replace rows with the same keys by newer ones. Raises as `table_loading.Table`."""
         check_keys(batches, keys, self.columns)
         other_columns = [quoted(name) for name in batches[0].schema.names if name not in keys]
         is_newer = newer.condition(lambda name: f"excluded.{quoted(name)}", self._there)
@@ -70,7 +60,7 @@ class Table:
         return f"{quoted(self.shown)}.{quoted(name)}"
 
     def _insert(self, batches: Sequence[pa.RecordBatch], on_conflict: str) -> None:
-        """Insert with OR ABORT: the conflict clauses of the table's constraints might drop rows silently."""
+        """Insert with OR ABORT: conflict clauses of the table's constraints could drop rows without an error."""
         names = tagged(batches[0], self.tags).schema.names
         listed, placeholders = ", ".join(map(quoted, names)), ", ".join("?" * len(names))
         into = f"INSERT OR ABORT INTO {quoted(self.shown)} ({listed}) VALUES ({placeholders}){on_conflict}"
@@ -81,18 +71,13 @@ class Table:
                 raise dropped_rows_error(self.shown, len(sent), inserted)
 
     def delete(self, tags: Mapping[str, int]) -> int:
-        """Delete the rows with these tags, or all rows if there are no tags; return their number."""
         location = " AND ".join(f"{quoted(name)} = ?" for name in tags)
         statement = f"DELETE FROM {quoted(self.shown)}" + (f" WHERE {location}" if tags else "")
         return self.connection.execute(statement, (*tags.values(),)).rowcount
 
 
 def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> Table | None:
-    """Return the table; None if it does not exist.
-
-    Raises:
-        RefusedError: if it is a view or a virtual table.
-    """
+    """Return the table; None if it does not exist. Raises RefusedError if it is a view or a virtual table."""
     location = "name = ? COLLATE NOCASE AND type IN (?, ?)"
     statement = f"SELECT type = 'table' AND rootpage > 0, sql FROM sqlite_master WHERE {location}"
     row = connection.execute(statement, (name, "table", "view")).fetchone()
@@ -106,10 +91,9 @@ def find(connection: sqlite3.Connection, name: str, tags: Mapping[str, int]) -> 
     return Table(connection, name, _columns(connection, name), tags, identity_in(row[1]))
 
 
-def make(
+def create(
     connection: sqlite3.Connection, name: str, rows: pa.Schema, keys: Sequence[str], tags: Mapping[str, int]
 ) -> Table:
-    """Create the table for rows of that schema."""
     tagged_schema = with_tags(rows, tags)
     columns = [f"{quoted(column.name)} {column_type(column)}" for column in tagged_schema]
     if keys:
@@ -120,11 +104,10 @@ def make(
 
 
 def quoted(name: str) -> str:
-    """Quote a name. In double quotes it would be a text if there is no such column."""
+    """Quote a name. Double quotes would make it a text if there is no such column."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _columns(connection: sqlite3.Connection, name: str) -> dict[str, Column]:
-    """Return the columns that can have values in rows: all but generated ones."""
     rows = connection.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,))
     return {column: Column(column, declared, key > 0) for column, declared, key in rows}

@@ -1,4 +1,4 @@
-"""Base of the sinks of Iceberg and Delta tables: settings, writers, committers and ledgers.
+"""Base of the Iceberg and Delta sinks: settings, writers, committers and ledgers.
 
 Must not import a table format's client. Start reading at `committer`.
 """

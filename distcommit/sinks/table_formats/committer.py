@@ -1,8 +1,7 @@
-"""Base class of committers that add data files and the table's ledger as one version of a table.
+"""Base class of committers that add data files and the new ledger in one version of a table.
 
-This module decides which requests are committed, which are refused, and which files are taken back. A table format
-loads its tables, and commits on exactly the version that was loaded. If another writer has changed a table meanwhile,
-the table is loaded again and every decision is repeated.
+Subclasses load tables and commit on exactly the version that was loaded. If another writer has changed the table
+meanwhile, the table is loaded again and every decision is repeated.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from distcommit.sinks.base.error_collection import ErrorCollector
 from distcommit.sinks.base.ledgers import allowed_again, answered, committed, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.table_formats.data_file_sink import DataFileTables
+from distcommit.sinks.table_formats.data_file_sink import DataFileSink
 from distcommit.sinks.table_formats.data_files import warn_of_gone_table
 from distcommit.sinks.table_formats.ledger_files import Key, Ledger
+from distcommit.sinks.table_formats.refusals import ALWAYS_CHANGED, was_altered, was_emptied, was_recreated
 from distcommit.sinks.table_formats.table_access import NameT, TableAccess, TableT
-from distcommit.sinks.table_formats.table_changes import ALWAYS_CHANGED, was_emptied, was_recreated
 
 logger = logging.getLogger(__name__)
 MOST_FAILURES = 3
-"""Number of failed tries after which a commit is left to the next call."""
+"""Failed tries after which a request is left to the next call."""
 
 
 BatchT = TypeVar("BatchT", bound="Batch[Any]")
@@ -46,15 +45,13 @@ BatchT = TypeVar("BatchT", bound="Batch[Any]")
 
 @dataclass(slots=True)
 class Batch(Generic[NameT]):
-    """The requests of one call for one table.
+    """The requests of one call for one table, by their index in the call.
 
     Attributes:
-        name: the table's name.
-        requests: the requests, by their index in the call.
-        is_atomic: whether all of them are committed or none.
-        answers: outcomes of the current try, by the same index.
+        is_atomic: whether all requests are committed or none.
+        answers: outcomes by index.
         indices: indices of the requests that the current try commits.
-        reason: why the requests of the last try have no outcome.
+        reason: why requests have no outcome yet.
         failures: number of tries that raised an error.
     """
 
@@ -67,12 +64,10 @@ class Batch(Generic[NameT]):
     failures: int = 0
 
     def answer_all(self, outcome: CommitOutcome) -> None:
-        """Give all requests that the current try has not answered this outcome."""
         self.answers |= dict.fromkeys(self.requests.keys() - self.answers.keys(), outcome)
 
     @property
     def is_answered(self) -> bool:
-        """Return whether all requests have an outcome."""
         return self.answers.keys() == self.requests.keys()
 
 
@@ -80,33 +75,29 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     """Commits requests whose commit infos name data files in a table's folder.
 
     Attributes:
-        id_key: key of a commit info under which the identity of the table is.
+        id_key: key of a commit info for the table's identity.
         new_batch: class of the batches.
-        ledger_can_be_unset: whether users can remove the ledger and keep the table's data files.
+        ledger_can_be_unset: whether users can remove the ledger without the table's data files.
     """
 
     id_key: ClassVar[str]
     new_batch: ClassVar[Any]
     ledger_can_be_unset: ClassVar[bool] = False
 
-    def __init__(self, settings: DataFileTables, context: CommitterContext) -> None:
+    def __init__(self, settings: DataFileSink, context: CommitterContext) -> None:
         self._settings, self._context = settings, context
 
     # -- committing
 
     @abstractmethod
     def try_batches(self, batches: Sequence[BatchT]) -> None:
-        """Try once to commit the requests of each batch, and set its answers.
+        """Try once to commit each batch, and set the outcomes of its requests. Set none if another writer commits
+        first. Report an error to `failed`: its outcome is unknown, and the next try checks whether the requests are
+        committed."""
 
-        Another writer's commit leaves requests without an answer. So does an error, which `failed` notes: the outcome
-        is unknown, and the next try looks it up.
-        """
-
-    def end_commit(self, batches: Sequence[BatchT]) -> None:
-        """Complete the commit of batches whose answers are final."""
+    def end_commit(self, batches: Sequence[BatchT]) -> None: ...
 
     def commit_all(self, requests: Sequence[CommitRequest], *, atomic: bool) -> list[CommitOutcome]:
-        """Commit requests of any tables; `atomic`: all requests of a table or none."""
         batches: list[BatchT] = [
             self.new_batch(name, requested, atomic) for name, requested in self.by_table(requests).items()
         ]
@@ -125,7 +116,6 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return [answers[index] for index in range(len(requests))]
 
     def failed(self, batches: Iterable[BatchT], error: Exception) -> None:
-        """Note that a try of these batches raised an error."""
         logger.warning("a commit of data files failed; its outcome is looked up", exc_info=error)
         for batch in batches:
             batch.reason, batch.failures = error_text(error), batch.failures + 1
@@ -137,7 +127,6 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return self.commit_all(requests, atomic=True)
 
     def by_table(self, requests: Sequence[CommitRequest]) -> dict[NameT, dict[int, CommitRequest]]:
-        """Return the requests of each table by their index."""
         grouped: dict[NameT, dict[int, CommitRequest]] = {}
         for index, request in enumerate(requests):
             name = self.name_in(request.infos[0]) if request.infos else self.name_for(request.dataset_urn)
@@ -145,11 +134,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return grouped
 
     def decide(self, batch: Batch[NameT], table: TableT, ledger: Ledger) -> list[LedgerRow]:
-        """Set the answers of requests that are not to be committed, and `batch.taken` to the others.
-
-        Returns:
-            the ledger rows of the requests in `batch.taken`, in the same order.
-        """
+        """Set the outcomes of requests that must not be committed, and `batch.indices` to the others. Return the new
+        ledger rows of these in the same order."""
         batch.indices = []
         rows: list[LedgerRow] = []
         live_paths = self._live_without_row(table, ledger, batch.requests.values())
@@ -159,7 +145,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
             answer = answer or self._emptied(batch.name, table, request, row)
             answer = answer or answered(row, request)
             answer = answer or _without_row(request, live_paths) or self._missing(table, request)
-            answer = answer or self.altered(batch.name, table, request)
+            answer = answer or was_altered(shown(batch.name), [*self.alterations(table, request)])
             if answer is not None:
                 batch.answers[index] = answer
                 continue
@@ -172,7 +158,6 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return rows
 
     def trace(self, **values: int) -> dict[str, str]:
-        """Return the properties that a commit has for operators: the store, and these values."""
         named = {f"distcommit.{name.replace('_', '-')}": str(value) for name, value in values.items()}
         return {"distcommit.store": self._context.store_id, **named}
 
@@ -188,11 +173,11 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     def _missing(self, table: TableT, request: CommitRequest) -> FailedForGood | None:
         missing = self.missing_files(table, request)
-        return FailedForGood(f"data files are gone, or were replaced: {', '.join(missing[:3])}") if missing else None
+        return FailedForGood(f"data files are missing or were replaced: {', '.join(missing[:3])}") if missing else None
 
     def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
-        """Return data files of the table whose dataset and branch have no ledger row: the row was removed after their
-        commit. The table's files are listed only for requests without a row, because listing takes long."""
+        """Return the requests' data files that are in the table although their ledger row was removed. The table's
+        files are listed only if there is a request without a row, because that is slow."""
         if not self.ledger_can_be_unset:
             return set()
         unknown = [request for request in requests if _key(request) not in ledger.rows]
@@ -223,7 +208,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         self._change_tables(requests, takes_back=False)
 
     def _change_tables(self, requests: Sequence[CommitRequest], *, takes_back: bool) -> None:
-        """Change the ledger rows of each table, again from the newest version if the table has changed meanwhile."""
+        """Change the ledger rows of each table, again on its newest version if another writer has changed it."""
         for name, table_requests in self.by_table(requests).items():
             for _ in tries():
                 newest = self.with_ledger(name, self.load(name))
@@ -237,11 +222,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     def _change_rows(
         self, name: NameT, table: TableT, ledger: Ledger, requests: Sequence[CommitRequest], *, takes_back: bool
     ) -> bool:
-        """Take requests back from this version of the table, or allow them to be committed to it again.
-
-        Returns:
-            False if the table has changed meanwhile.
-        """
+        """Revoke requests on this version of the table, or permit them again. Return False if another writer
+        was first."""
         requests = [request for request in requests if self._recreated(name, table, request) is None]
         old = [ledger.rows.get(_key(request)) for request in requests]
         new = [
@@ -280,14 +262,8 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         errors.raise_collected()
 
     def with_ledger(self, name: NameT, table: TableT | None) -> tuple[TableT, Ledger] | None:
-        """Return the table and its ledger: of the newest version, if another writer has replaced the ledger meanwhile.
-
-        Returns:
-            None if there is no table.
-
-        Raises:
-            CorruptError: if a ledger file of the newest version is missing or damaged.
-        """
+        """Return the table and its ledger, of the newest version if another writer has replaced the ledger meanwhile.
+        Raises CorruptError if a ledger file of the newest version is missing or damaged."""
         if table is None:
             return None
         try:
@@ -299,12 +275,10 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
 
 def shown(name: str | tuple[str, ...]) -> str:
-    """Return a table's name as text."""
     return name if isinstance(name, str) else ".".join(name)
 
 
 def files_of(request: CommitRequest) -> list[dict[str, Any]]:
-    """Return the data files of a request, as its commit infos describe them."""
     return [file for info in request.infos for file in info["files"]]
 
 
@@ -313,7 +287,7 @@ def _key(request: CommitRequest) -> Key:
 
 
 def _without_row(request: CommitRequest, live_paths: AbstractSet[str]) -> FailedForGood | None:
-    """Refuse a request whose data files are in the table although its ledger row was removed."""
+    """Refuse a request if the table has its data files although its ledger row was removed."""
     present = [file["path"] for file in files_of(request) if file["path"] in live_paths]
     if not present:
         return None

@@ -1,10 +1,10 @@
-"""Base classes of the settings of sinks that add data files to tables."""
+"""Base class of the settings of the Iceberg and Delta sinks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from distcommit.sinks.base.table_names import DATASET
 Evolution = Literal["none", "add_columns"]
 
 
-class DataFileTables(StoredName):
+class DataFileSink(StoredName, GroupsByTable, SinkSettings):
     """The tables of datasets, and how missing ones are created.
 
     Attributes:
@@ -27,8 +27,8 @@ class DataFileTables(StoredName):
         target_file_bytes: size at which a data file is closed, in bytes.
     """
 
-    if TYPE_CHECKING:
-        type: str
+    discards: ClassVar[bool] = True
+    abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     table: str = DATASET
     create: bool = True
@@ -44,21 +44,8 @@ class DataFileTables(StoredName):
 
     @property
     def name(self) -> str:
-        """The name that commits are stored with."""
         return self.name_of(self.type)
 
-    @property
-    def shares_tables(self) -> bool:
-        """Whether all datasets go to one table."""
-        return DATASET not in self.table
-
-
-class DataFileSink(DataFileTables, GroupsByTable, SinkSettings):
-    """Base class of such sinks."""
-
-    discards: ClassVar[bool] = True
-    abilities: ClassVar[Abilities] = Abilities(audit=True)
-
     def required_columns(self) -> Sequence[str]:
-        """Return none: `partition_by` and `sort_by` apply to created tables only."""
+        """Return no columns: `partition_by` and `sort_by` apply to created tables only."""
         return ()

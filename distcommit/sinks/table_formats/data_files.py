@@ -1,7 +1,5 @@
-"""Data files in tables' folders: how they become durable, and how those of aborted attempts are found.
-
-A writer puts data files where the table has its own, and leaves a note of each in its staging folder beforehand.
-"""
+"""Data files in tables' folders: how they become durable, and how those of aborted attempts are found, by notes that
+writers stage before they create a file."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from distcommit.core.interfaces.sink import StagingArea
 from distcommit.core.ports import FileSystem
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.temporary_and_probes import table_probe_name
-from distcommit.sinks.base.target_files import data_file_note, is_data_file_note, is_data_file_of
+from distcommit.sinks.base.file_names import data_file_note, is_data_file_note, is_data_file_of
 
 logger = logging.getLogger(__name__)
 PROBE_BYTES = 64 << 10
@@ -25,15 +23,9 @@ _OF_SINK = "sink "
 
 
 def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -> None:
-    """Record the location of a data file before the file is begun, so that it is found if the attempt dies.
-
-    Args:
-        area: the attempt's staging folder.
-        sink: the sink's stored name, so that no other sink's committer deletes the file.
-        name: the data file's name.
-        path: its location.
-        more: further lines for the sink's committer.
-    """
+    """Record the location of a data file in staging before the file is created, so that it is found if the attempt
+    dies. `sink` is the sink's stored name, as other sinks' committers must not delete the file. `more` are further
+    lines."""
     note = area.fs.create(f"{area.folder}/{data_file_note(name)}")
     try:
         note.write("\n".join((path, *more, f"{_OF_SINK}{sink}")).encode())
@@ -42,10 +34,8 @@ def leave_note(area: StagingArea, sink: str, name: str, path: str, *more: str) -
 
 
 def data_files_of_attempt(context: CommitterContext, sink: str, aborted: AbortedAttempt) -> dict[str, Sequence[str]]:
-    """Return the locations of an attempt's data files by its commit infos and notes, with the notes' further lines.
-
-    Behind a fork each branch has its notes in a folder of its own.
-    """
+    """Return the locations of an attempt's data files from its commit infos and notes, with the notes'
+    further lines."""
     fs, folder = context.fs, f"{context.staging_root}/{aborted.folder}"
     locations: dict[str, Sequence[str]] = {file["path"]: () for info in aborted.infos for file in info["files"]}
     entries = fs.list_folder(folder)
@@ -64,7 +54,6 @@ def data_files_of_attempt(context: CommitterContext, sink: str, aborted: Aborted
 
 
 def warn_of_files_in_use(table: str, paths: Iterable[str]) -> None:
-    """Log files that are not deleted because a version of the table has them."""
     logger.warning(
         "table %s has, or had, data files of attempts that were aborted by the job's store. They are not deleted, as"
         " versions of the table are read from them. If no operator has abandoned their commits, the store was restored"
@@ -75,12 +64,11 @@ def warn_of_files_in_use(table: str, paths: Iterable[str]) -> None:
 
 
 def warn_of_gone_table(paths: Iterable[str]) -> None:
-    """Log files that are not deleted because their table does not exist any more."""
     logger.warning("the table of these data files is gone; they are not deleted: %s", ", ".join(sorted(paths)[:3]))
 
 
 def local_path(location: str) -> str:
-    """Return the path of a location on this machine; empty for any other location."""
+    """Return the path of a location on this machine; empty for remote locations."""
     parsed = urlparse(location)
     if parsed.scheme == "file":
         return parsed.path
@@ -88,14 +76,8 @@ def local_path(location: str) -> str:
 
 
 def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
-    """Make everything durable that was written below these folders.
-
-    On this machine their file systems are synced. Elsewhere a file is durable once it is closed.
-
-    Args:
-        fs: the job's file system; if it is a local one, it syncs as the job file says.
-        locations: folders.
-    """
+    """Sync the local file systems with these folders, as `fs` is configured if it is local. Remote files are durable
+    once they are closed."""
     local = fs if fs.scheme == "file" else LocalFileSystem()
     devices: dict[int, str] = {}
     for path in filter(None, map(local_path, locations)):
@@ -105,11 +87,8 @@ def sync_locations(fs: FileSystem, locations: Iterable[str]) -> None:
 
 
 def probe_folder(folder: str) -> None:
-    """Write 64 KiB in a folder of this machine, or in its nearest parent that exists, and delete them.
-
-    Raises:
-        OSError: if that fails, for instance on a full disk.
-    """
+    """Write and delete 64 KiB in a local folder, or in its nearest parent that exists. Raises OSError, for instance on
+    a full disk."""
     while not os.path.exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     path = f"{folder}/{table_probe_name(uuid.uuid4().hex)}"

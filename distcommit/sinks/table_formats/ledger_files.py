@@ -1,10 +1,10 @@
 """A table's ledger: one row for each dataset and branch, in a text that changes in one commit with the data.
 
-A small ledger is in the text itself. A larger one is in files, which the text names by their SHA-256: a base, and at
-most 16 deltas with the rows of later commits. The files are in the job's output and not in the table's folder, where
-removing orphan files would delete them. The text is a property of an Iceberg table, or a file that a Delta table's
-transaction names. Files that no text names any more are deleted once the commit that replaced them is known to be done.
-If a named file is missing, the ledger is damaged, and its content is never guessed.
+A small ledger is contained in the text. A larger one is in files, which the text names by their SHA-256: a base with
+all rows, and at most 16 deltas with the rows of later commits. The text is a property of an Iceberg table, or a file
+that a Delta table's transaction names. The files are in the job's output, where removal of a table's orphan files does
+not delete them. A file that the text no longer names is deleted once the commit of the new text is confirmed. If a
+named file is missing, the ledger is corrupt.
 """
 
 from __future__ import annotations
@@ -22,57 +22,41 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.protocol.paths.output import LEDGERS
-from distcommit.sinks.base.target_files import ledger_file_name
+from distcommit.sinks.base.file_names import ledger_file_name
 
 Key = tuple[str, str]
-"""A dataset and a branch."""
-_VERSION = 1
+"""Dataset and branch."""
+LEDGER_VERSION = 1
 _INLINE_BYTES = 4096
 _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text: the rows, or the names of the files with the rows.
+    """The text of a ledger: either all rows, or the name of a file with all rows at the time of its commit (`base`) and
+    names of files with rows that later commits changed (`deltas`, oldest first)."""
 
-    Attributes:
-        version: format version.
-        rows: all rows, if there are no files.
-        base: file with all rows at some time; empty if there are no files.
-        deltas: files with rows that have changed since, oldest first.
-    """
-
-    version: int = _VERSION
+    version: int = LEDGER_VERSION
     rows: tuple[LedgerRow, ...] = ()
     base: str = ""
     deltas: tuple[str, ...] = ()
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of rows.
+class LedgerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a table and a store. The nonce is random, so that no two files have the same name."""
 
-    Attributes:
-        version: format version.
-        table: identity of the table.
-        store: id of the job's store.
-        nonce: random, so that no two files have the same name, and no deleted name is used again.
-        rows: the rows.
-    """
-
-    version: int = _VERSION
+    version: int = LEDGER_VERSION
     table: str
     store: str
     nonce: str
+
+
+class _File(LedgerFile, frozen=True, kw_only=True):
     rows: tuple[LedgerRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A table's ledger.
-
-    Attributes:
-        rows: rows by dataset and branch.
-        files: names of the files that the text names.
-    """
+    """A table's ledger, and the names of the files that it was read from."""
 
     rows: Mapping[Key, LedgerRow]
     files: tuple[str, ...] = ()
@@ -80,13 +64,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new text of a ledger.
-
-    Attributes:
-        text: the text.
-        put: name of the file that was written for it; empty if none was.
-        superseded: names of the files that it does not name any more.
-    """
+    """A new text of a ledger, the file that was written for it (if any), and the files that only the old text names."""
 
     text: str
     put: str = ""
@@ -94,13 +72,7 @@ class Change:
 
 
 class Ledgers:
-    """Reads and changes the ledgers of tables for one store.
-
-    Args:
-        fs: file system of the job's output.
-        output_root: folder of the job's output.
-        store_id: id of the job's store.
-    """
+    """Reads and changes the ledgers of tables for one store, in the output of its job."""
 
     def __init__(self, fs: FileSystem, output_root: str, store_id: str) -> None:
         self._fs, self._root, self._store = fs, output_root, store_id
@@ -108,23 +80,18 @@ class Ledgers:
 
     @property
     def name(self) -> str:
-        """The name of this store's ledger at a table."""
         return f"distcommit.{self._store}"
 
     def read(self, text: str | None, table_uuid: str) -> Ledger:
-        """Return the ledger with this text; empty if the table has no text.
-
-        Raises:
-            CorruptError: if the text is not valid, or a file that it names is missing or damaged.
-            OSError: if a file can't be read now.
-        """
+        """Return the ledger that a text describes; empty if `text` is None. Raises CorruptError if the text is not
+        valid, or a file that it names is missing or damaged; OSError if a file can't be read now."""
         if text is None:
             return Ledger({})
         try:
             named = from_json(text, _LedgerRoot)
         except msgspec.MsgspecError as error:
             raise self.corrupt(f"{text[:80]!r}: {error}") from error
-        if named.version != _VERSION:
+        if named.version != LEDGER_VERSION:
             raise self.corrupt(f"format version {named.version}")
         if not named.base:
             return Ledger(_by_key(named.rows))
@@ -135,7 +102,7 @@ class Ledgers:
         return Ledger(rows, files)
 
     def changed(self, ledger: Ledger, changed: Iterable[LedgerRow], table_uuid: str) -> Change:
-        """Return a new text with these rows changed. Its files are durable; the caller commits the text."""
+        """Return the text of the ledger with these rows changed. New files are durable; the caller commits the text."""
         new = _by_key(changed)
         rows = {**ledger.rows, **new}
         inline = msgspec.json.encode(_LedgerRoot(rows=tuple(rows.values())))
@@ -149,7 +116,7 @@ class Ledgers:
         return Change(msgspec.json.encode(_LedgerRoot(base=put)).decode(), put, ledger.files)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files that no text names or will name."""
+        """Delete files that no text names, now or later."""
         for name in names:
             with contextlib.suppress(OSError):  # a file that stays costs a few bytes
                 self._fs.delete(f"{self._folder}/{name}")
@@ -163,19 +130,12 @@ class Ledgers:
         return name
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file durably into the ledgers' folder."""
         if self._fs.status(self._folder) is None:
             self._fs.make_folders(self._folder)
             self._fs.sync([self._folder], self._root)
         self._fs.put_if_absent(f"{self._folder}/{name}", data)
 
     def get(self, name: str) -> bytes:
-        """Return the bytes of a file.
-
-        Raises:
-            CorruptError: if it does not exist.
-            OSError: if it can't be read now.
-        """
         try:
             return self._fs.read(f"{self._folder}/{name}")
         except FileNotFoundError as error:
@@ -191,7 +151,6 @@ class Ledgers:
         return file.rows
 
     def corrupt(self, actual: str) -> CorruptError:
-        """Return the error of a damaged ledger; `actual`: the damage."""
         return CorruptError(
             "the table's commits are unknown: its ledger is damaged or gone",
             id="LEDGER_CORRUPT",

@@ -1,4 +1,4 @@
-"""A row check that rejects single records whose values can't be those of a partition."""
+"""A row checker that rejects records whose values can't be partition values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.schemas.type_tables import is_string
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""The name of null in partition folders. Readers take this text itself for null."""
+"""The folder name of a null partition value. Readers take a text of this content for null."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionValues(RowChecker):
-    """Rejects records whose values can't be those of their partitions.
+    """Rejects records whose texts can't be partition values.
 
     Attributes:
-        fields: the columns; one that a batch does not have is not checked here.
-        is_possible: returns whether a partition by a field can have a text.
+        fields: the partition columns; columns that a batch lacks are skipped.
+        is_possible: returns for a column and a text whether the text can be a partition value.
         rule: the requirement in a few words.
     """
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Generic, TypeVar
 
-from distcommit.core.interfaces.committer import AbortedAttempt, CommitRequest, FailedForGood
+from distcommit.core.interfaces.committer import AbortedAttempt, CommitRequest
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.table_formats.ledger_files import Ledger
 
@@ -16,62 +16,49 @@ TableT = TypeVar("TableT")
 
 
 class TableAccess(ABC, Generic[NameT, TableT]):
-    """The tables of one format, by name; a table is a version of it that was loaded."""
+    """The tables of one format. A value of `TableT` is a loaded version of a table."""
 
     @abstractmethod
-    def name_in(self, info: Mapping[str, Any]) -> NameT:
-        """Return the name of the table of a commit info."""
+    def name_in(self, info: Mapping[str, Any]) -> NameT: ...
 
     @abstractmethod
-    def name_for(self, dataset_urn: str) -> NameT:
-        """Return the name of a dataset's table."""
+    def name_for(self, dataset_urn: str) -> NameT: ...
 
     @abstractmethod
-    def load(self, name: NameT) -> TableT | None:
-        """Load the current version of a table; None if the table does not exist."""
+    def load(self, name: NameT) -> TableT | None: ...
 
     @abstractmethod
     def has_changed(self, name: NameT, table: TableT) -> bool:
-        """Return whether the table is gone, or has another version than the one that was loaded.
-
-        A commit deletes the ledger files that it replaces. So a missing ledger file is damage only if this is False.
-        """
+        """Return whether the table was dropped or has another version than the loaded one. A commit deletes the ledger
+        files that it replaces, so a missing ledger file is corruption only if this is False."""
 
     @abstractmethod
     def table_id(self, table: TableT) -> str:
-        """Return the table's identity, which a recreated table of the same name does not have."""
+        """Return the table's identity, which changes if the table is recreated."""
 
     @abstractmethod
-    def read_ledger(self, table: TableT) -> Ledger:
-        """Return the ledger that this version of the table names.
-
-        Raises:
-            CorruptError: if a ledger file is missing or damaged.
-        """
+    def read_ledger(self, table: TableT) -> Ledger: ...
 
     @abstractmethod
-    def has_ledger(self, table: TableT) -> bool:
-        """Return whether the table names a ledger of this store."""
+    def has_ledger(self, table: TableT) -> bool: ...
 
     @abstractmethod
-    def has_rows(self, table: TableT) -> bool:
-        """Return whether the table has data files."""
+    def has_rows(self, table: TableT) -> bool: ...
 
     @abstractmethod
-    def count(self, table: TableT) -> int:
-        """Return the number of rows in the table."""
+    def count(self, table: TableT) -> int: ...
 
     @abstractmethod
     def live_files(self, table: TableT, paths: AbstractSet[str]) -> set[str]:
-        """Return those of the paths that are data files of this version of the table."""
+        """Return the paths that are data files of this version."""
 
     @abstractmethod
     def missing_files(self, table: TableT, request: CommitRequest) -> Sequence[str]:
-        """Return the locations of the request's data files that do not exist as they were written."""
+        """Return the locations of the request's data files that are missing or were replaced."""
 
     @abstractmethod
-    def altered(self, name: NameT, table: TableT, request: CommitRequest) -> FailedForGood | None:
-        """Refuse data files that do not fit the table's present columns and partitions."""
+    def alterations(self, table: TableT, request: CommitRequest) -> Iterator[str]:
+        """Yield the reasons why the present table would not show all values of the request's data files."""
 
     @abstractmethod
     def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:
@@ -79,28 +66,20 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def orphaned_files(self, aborted: Sequence[AbortedAttempt]) -> Mapping[NameT, Mapping[str, int]]:
-        """Return the paths of the sink's data files of aborted attempts, by table.
-
-        Each path has the table's sequence number when the file was begun, if the format has such numbers; else 0.
-        """
+        """Return the paths of data files of aborted attempts, by table, each with the table's sequence number when the
+        file was created (0 for formats without such numbers)."""
 
     @abstractmethod
-    def existing(self, paths: Iterable[str]) -> set[str]:
-        """Return those of the files that exist."""
+    def existing(self, paths: Iterable[str]) -> set[str]: ...
 
     @abstractmethod
     def needed(self, name: NameT, table: TableT, files: Mapping[str, int]) -> set[str]:
-        """Return those of the files that must not be deleted, and log them: a version of the table is read from them.
-
-        Args:
-            name: the table's name.
-            table: its newest version.
-            files: paths of files that exist, with numbers as of `orphaned_files`.
-        """
+        """Return and log the files that must not be deleted because a version of the table contains them. `files` are
+        existing ones, with the numbers of `orphaned_files`."""
 
     @abstractmethod
     def delete(self, paths: Iterable[str], table: TableT | None) -> None:
-        """Delete data files, and parts of unfinished uploads. Missing ones are no error."""
+        """Delete data files and parts of unfinished uploads. Missing files are not an error."""
 
     @abstractmethod
     def put(
@@ -112,22 +91,9 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         removed: Sequence[Mapping[str, Any]],
         trace: Mapping[str, str],
     ) -> bool:
-        """Change ledger rows and remove data files durably, on the version that was loaded.
-
-        Args:
-            name: the table's name.
-            table: the version that was loaded.
-            ledger: its ledger.
-            rows: the changed rows.
-            removed: data files as their commit infos describe them.
-            trace: properties of the commit, for operators.
-
-        Returns:
-            False if another writer has changed the table meanwhile; nothing was changed then.
-
-        Raises:
-            ConflictError: if one of the data files is not in the table any more.
-        """
+        """Change ledger rows and remove data files, as commit infos describe them, durably on the version that was
+        loaded. `trace` are properties of the commit, for operators. Return False, without changing anything, if another
+        writer has changed the table meanwhile. Raises ConflictError if a data file is not in the table any more."""
 
     def make_durable(self, name: NameT) -> None:
-        """Make the table's present version durable, which another process may have committed. By default it is."""
+        """Make the present version durable, which another process may have committed."""

@@ -1,4 +1,4 @@
-"""Base classes of writers that put data files into a table's folder. Only a commit makes a version name them."""
+"""Base classes of writers of data files in a table's folder. The files belong to the table once they are committed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from distcommit.core.interfaces.sink import (
 )
 from distcommit.schemas.coercion import SchemaCoercion
 from distcommit.sinks.base.clients import Connection
+from distcommit.sinks.base.file_names import data_file_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
-from distcommit.sinks.base.target_files import data_file_name
-from distcommit.sinks.table_formats.data_file_sink import DataFileTables
+from distcommit.sinks.table_formats.data_file_sink import DataFileSink
 from distcommit.sinks.table_formats.data_files import leave_note, sync_locations
 
 _WAITING_BYTES = 64 << 20
@@ -34,25 +34,13 @@ FilesT = TypeVar("FilesT", bound="DataFiles[Any]")
 
 
 class Stream(Connection, Protocol):
-    """An output stream of a table's file system."""
-
     def tell(self) -> int:
-        """Return the number of bytes written so far."""
-        ...
+        """Return the number of bytes written."""
 
 
 @dataclass(slots=True)
 class OpenFile(Generic[PartitionT]):
-    """A data file that is being written.
-
-    Attributes:
-        path: the file's location.
-        partition: the partition of all its rows.
-        stream: the stream that the writer writes to.
-        writer: the Parquet writer.
-        rows: number of rows so far.
-        row_groups: number of row groups so far.
-    """
+    """A data file that is being written."""
 
     path: str
     partition: PartitionT
@@ -63,22 +51,20 @@ class OpenFile(Generic[PartitionT]):
 
 
 class DataFiles(ABC, Generic[PartitionT]):
-    """Data files of one schema of a table, at most one open for each partition and 32 in all.
-
-    A note of each file is left in staging before the file is begun. If the attempt dies, its files are found by these.
+    """Data files of one schema of a table. At most 32 are open, one for each partition.
 
     Args:
         sink: the sink's name and the size at which files are closed.
-        schema_id: the schema of the table that the files are written by.
-        attempt: the attempt whose identity is in the files' names.
-        area: the attempt's staging folder.
-        begun: how many files the attempt has begun before.
+        schema_id: id of the table's schema that the files have.
+        attempt: the attempt, which the file names contain.
+        area: the attempt's staging folder, for notes with the files' locations.
+        begun: number of files that the attempt has created before.
         options: options of the Parquet writer.
     """
 
     def __init__(
         self,
-        sink: DataFileTables,
+        sink: DataFileSink,
         schema_id: str | int,
         attempt: AttemptIdentity,
         area: StagingArea,
@@ -94,30 +80,25 @@ class DataFiles(ABC, Generic[PartitionT]):
 
     @abstractmethod
     def split(self, rows: pa.Table) -> Iterator[tuple[Hashable, PartitionT, pa.Table]]:
-        """Yield the rows of each partition, with a key of the partition and the partition itself."""
+        """Yield the rows of each partition, with a key of the partition and the partition."""
 
     @abstractmethod
-    def path_of(self, name: str, partition: PartitionT) -> str:
-        """Return the location of a new file of that name."""
+    def path_of(self, name: str, partition: PartitionT) -> str: ...
 
     @abstractmethod
-    def create(self, path: str) -> Stream:
-        """Create a file."""
+    def create(self, path: str) -> Stream: ...
 
     @abstractmethod
-    def remove(self, path: str) -> None:
-        """Delete a file."""
+    def remove(self, path: str) -> None: ...
 
     @abstractmethod
     def described(self, file: OpenFile[PartitionT], size_bytes: int) -> dict[str, Any]:
-        """Return a finished file as the commit info has it."""
+        """Return a finished file's entry for the commit info."""
 
     def note(self) -> tuple[str, ...]:
-        """Return the lines that a file's note has beside its location."""
         return ()
 
     def write(self, rows: pa.Table) -> None:
-        """Write rows as one row group for each partition."""
         for key, partition, part in self.split(rows):
             file = self._open.pop(key, None) or self._begin(partition, part.schema)
             self._open[key] = file  # the file that was written to last comes last
@@ -130,13 +111,13 @@ class DataFiles(ABC, Generic[PartitionT]):
                 self._finish(self._open.pop(next(iter(self._open))))
 
     def close(self) -> list[dict[str, Any]]:
-        """Finish all files, and return them as the commit info has them."""
+        """Finish all files, and return their entries for the commit info."""
         while self._open:
             self._finish(self._open.popitem()[1])
         return self._finished
 
     def delete(self) -> None:
-        """Close and delete all files. A file that can't be deleted is left to the committer's `discard`."""
+        """Close and delete all files. If that fails, the committer's `discard` deletes them later."""
         for file in self._open.values():
             _close_quietly(file.writer, file.stream)
         for path in self._paths:
@@ -164,7 +145,7 @@ class DataFiles(ABC, Generic[PartitionT]):
 
 
 class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
-    """Collects rows in memory up to 64 MB, and writes them as one row group of each of their partitions."""
+    """Buffers up to 64 MiB of rows, and writes them as one row group for each partition."""
 
     groups_schemas: ClassVar[bool] = True
 
@@ -180,35 +161,27 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
     @abstractmethod
     def table_for(self, schema: pa.Schema) -> TableT:
-        """Return the table, created or widened so that it takes records of this schema.
-
-        Raises:
-            ConfigurationError: if the table can't take them, or may not be created.
-        """
+        """Return the table. Create or widen it if records of this schema require that. Raises ConfigurationError if it
+        may not be created, or can't take them."""
 
     @abstractmethod
-    def schema_id(self, table: TableT) -> str | int:
-        """Return the id of the table's present schema."""
+    def schema_id(self, table: TableT) -> str | int: ...
 
     @abstractmethod
     def new_files(self, table: TableT, begun: int) -> FilesT:
-        """Return data files of the table's present schema; `begun`: how many files the attempt has begun before."""
+        """Return data files with the table's present schema; `begun` is the number of files that the attempt has
+        created."""
 
     @abstractmethod
-    def coercion(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion:
-        """Return the conversion of records of a schema to rows of the files."""
+    def coercion(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion: ...
 
     @abstractmethod
     def table_info(self, files: FilesT) -> tuple[dict[str, Any], str]:
-        """Return the table's part of the commit info, and the folder below which its data files are."""
+        """Return the commit info's entries for the table, and the folder of its data files."""
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
-        """Take records of the dataset.
-
-        Raises:
-            ConfigurationError: if the table does not take them, or does not exist and may not be created.
-            SourceError: if a row has no origin.
-        """
+        """Take records of the dataset. Raises ConfigurationError if the table can't take them or may not be created,
+        and SourceError if a row has no source offset."""
         if not batch.num_rows:
             return
         self._covering.add(batch, origins)
@@ -234,12 +207,11 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
         return Prepared([{**table, "files": written, "covered": self._covering.covered()}])
 
     def abort(self) -> None:
-        """Close and delete all files, which no commit info will name."""
         for files in self._all():
             files.delete()
 
     def _adapt(self, schema: pa.Schema) -> SchemaCoercion:
-        """Have the table take records of another schema; if its schema has changed, begin new files."""
+        """Prepare the table for records of another schema. If that changes the table's schema, start new files."""
         table, files = self.table_for(schema), self._files
         if files is None or files.schema_id != self.schema_id(table):
             if files is not None:
@@ -260,13 +232,12 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
 
 def _as_in_file(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows in the schema of a file. Arrow has several types for one Parquet type, and the file's earlier rows
-    may have had another one, for instance if these rows come from records without a column."""
+    """Cast rows to the file's schema. Arrow has several types for one Parquet type, so rows may have other Arrow types
+    than the file's first rows."""
     return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 
 def _close_quietly(*opened: Connection) -> None:
-    """Close parts of a file that is about to be deleted, whatever errors they raise."""
     for connection in opened:
         with contextlib.suppress(Exception):
             connection.close()

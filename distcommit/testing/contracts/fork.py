@@ -23,7 +23,7 @@ class ForkContract(ABC):
         def branches(self):                            # as in the job file
             return ["cheap", "dear"]
 
-        def batch(self):                               # records that go here and there
+        def batch(self):                               # some records for each branch
             return pa.record_batch({"price": [1, 100, None]})
     """
 

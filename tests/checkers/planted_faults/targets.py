@@ -159,7 +159,7 @@ TARGETS = (
         "a group is committed without a member that can not be committed yet",
         (
             "sinks.databases.table_committer",
-            "_check_whole",
+            "_check_committable",
             "((FailedForGood, (Committed, RetryLater)), (RetryLater, (Committed,)))",
             "((FailedForGood, (Committed, RetryLater)),)",
         ),

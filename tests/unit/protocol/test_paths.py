@@ -60,7 +60,7 @@ from distcommit.protocol.paths.temporary_and_probes import (
     table_probe_name,
     temporary_name,
 )
-from distcommit.sinks.base.target_files import (
+from distcommit.sinks.base.file_names import (
     data_file_name,
     data_file_note,
     is_data_file_note,

@@ -1,9 +1,9 @@
-"""Protobuf messages in their canonical encoding, many at once.
+"""Convert many Protobuf messages to their canonical encoding at once.
 
-An envelope is a message with one repeated field of the messages' type. Unchanged messages are put into it, each after
-its length, and the official parser parses and serializes all of them together. A length ends each message, so that a
-damaged one can't change the next one. Messages that may have to be refused are parsed by themselves, and so is each
-message of an envelope that the official parser refuses.
+An envelope is a message with one repeated field of the messages' type. The unchanged messages are put into it, each
+after its length, and the official parser parses and serializes all of them together. The length limits each message, so
+that a damaged message cannot change the next one. Messages that may have to be rejected are parsed one by one, and so
+are all messages of an envelope that the official parser rejects.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from distcommit.constructs.registry.protobuf.ranges import Ranges
 from distcommit.schemas.limits import MAX_RECORD_VALUES
 
 _MOST, _FEW = 1024, 32
-"""Messages of an envelope, and of the smaller envelopes that are tried before single messages."""
+"""Maximum messages of an envelope, and of the smaller envelopes that are tried before single messages."""
 _MAX_PARSED_BYTES = 64 << 20
-"""Bytes that the parsed messages of an envelope may take. A larger message has its own envelope."""
+"""Maximum bytes of the parsed messages of an envelope. A larger message has its own envelope."""
 _MAX_LEVELS = 48
 """Levels of messages in which misplaced values are detected; the official parser discards them in 63 levels."""
 _TAG = b"\x0a"
@@ -42,7 +42,7 @@ _F = FieldDescriptor
 class BatchParser:
     """Parser of messages as one type. The arguments are those of `MessageParser`.
 
-    Messages that are compared with another type are parsed one by one, and so are Google's own messages at the root.
+    Messages that are compared with another type, and Google's well-known types at the root, are parsed one by one.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:
@@ -104,9 +104,9 @@ class Envelope:
         self._ranges = Ranges(source, types)
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | None] | None:
-        """Return the canonical encodings of messages, None for messages that may have to be refused.
+        """Return the canonical encodings of messages; None in place of a message that may have to be rejected.
 
-        If it is unknown which ones these are, the whole result is None.
+        If it is unknown which messages these are, the whole result is None.
         """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None

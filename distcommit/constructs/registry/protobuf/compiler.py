@@ -1,9 +1,9 @@
-"""The compiler of `.proto` texts, in a process of its own.
+"""The compiler of `.proto` texts, in an isolated process.
 
-Texts and names come from a registry, so that neither may do more than be compiled. The process is isolated: it imports
-from the parent's import path alone, never from its working folder, it inherits no secrets in its environment, and its
-time and memory are bounded. Each text is compiled by itself under one fixed file name. Texts that were compiled before
-are handed on as descriptors, so that no name of a registry becomes a path, a module or an argument.
+Texts and names come from a registry and are not trusted: they must only be compiled. The process imports from the
+parent's import path alone, never from its working folder; it inherits no secrets in its environment; its time and
+memory are bounded. Each text is compiled alone under one fixed file name. Texts that were compiled before are passed on
+as descriptors, so that no name from a registry becomes a path, a module or an argument.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _KNOWN_MODULES = {
         "wrappers",
     )
 }
-"""Files of Google's own that descriptors in Base64 import without containing them."""
+"""Google's well-known files, which descriptors in Base64 import without containing them."""
 
 
 def file_of(registered: RegisteredSchema) -> FileDescriptor:
@@ -109,7 +109,7 @@ def _decoded(name: str, text: str) -> descriptor_pb2.FileDescriptorProto:
 
 
 def _add_google_file(name: str, files: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:
-    """Add a file of Google's own and its imports, unless it is present."""
+    """Add a well-known file of Google and its imports, unless it is present."""
     if name in files or name not in _KNOWN_MODULES:
         return
     files[name] = descriptor_pb2.FileDescriptorProto()

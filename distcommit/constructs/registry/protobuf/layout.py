@@ -1,8 +1,9 @@
 """Columns of a Protobuf message: how ptars reads the output of `messages`.
 
-ptars panics at some valid descriptors: editions, fields whose names differ in case alone, a message that has the name
-of one of Google's own and other fields. Therefore it is given a generated proto3 descriptor that reads the same bytes.
-It has generated names, and one copy of a message for each occurrence. The columns get their own names afterwards.
+ptars panics on some valid descriptors: editions, fields whose names differ in case alone, a message with the name of
+one of Google's well-known types and other fields. Therefore it is given a generated proto3 descriptor that reads the
+same bytes. The generated descriptor has generated names, and one copy of a message for each occurrence. Afterwards the
+columns get their real names.
 """
 
 from __future__ import annotations

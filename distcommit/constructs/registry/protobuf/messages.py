@@ -1,9 +1,9 @@
-"""Protobuf messages in one canonical encoding, by the official parser.
+"""Convert Protobuf messages to one canonical encoding with the official parser.
 
-A message that the official parser refuses is refused. The official parser defines the value of every other message: the
-last member of a oneof, the last value of a singular field, each key of a map once. Values that no column can hold are
-refused as well: incomplete dates, times outside a day, timestamps and durations outside their range, and numbers that a
-closed enum does not have.
+A message that the official parser rejects is rejected. For every other message the official parser defines the values:
+the last member of a oneof, the last value of a singular field, each key of a map once. Values that a column cannot hold
+are rejected as well: incomplete dates, times outside a day, timestamps and durations outside their range, and numbers
+that a closed enum does not have.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ KNOWN_FIELDS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "google.type.TimeOfDay": tuple((name, _F.TYPE_INT32) for name in ("hours", "minutes", "seconds", "nanos")),
     **{f"google.protobuf.{name}Value": (("value", kind),) for name, kind in _WRAPPED.items()},
 }
-"""Google's own messages that become one value, with names and types of their fields, numbered from 1."""
+"""Google's well-known types that become one value, with names and types of their fields, numbered from 1."""
 _CHECKS: Mapping[str, Check] = {
     "google.protobuf.Timestamp": _check_timestamp,
     "google.protobuf.Duration": _check_duration,
@@ -102,7 +102,7 @@ _CHECKS: Mapping[str, Check] = {
 
 
 def is_google_type(source: Descriptor) -> bool:
-    """Return whether a message is one of Google's own that become one value, by its name and fields."""
+    """Return whether a message is a well-known type of Google that becomes one value, by its name and fields."""
     fields = tuple((field.name, field.type) for field in source.fields if not field.is_repeated)
     numbers = [field.number for field in source.fields]
     return KNOWN_FIELDS.get(source.full_name) == fields and numbers == [*range(1, len(fields) + 1)]
@@ -114,7 +114,7 @@ def is_map(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckedType:
-    """Checks of a message type, and its fields whose messages are checked, too."""
+    """Checks of a message type, and the fields whose messages are checked as well."""
 
     checks: tuple[Check, ...]
     fields: tuple[tuple[FieldDescriptor, Descriptor], ...]
@@ -185,7 +185,7 @@ class MessageParser:
         return total
 
     def _check(self, parsed: Any, within: tuple[str, ...]) -> None:
-        """Check a message. `within`: the types around it, its own last; a recursive one is bytes."""
+        """Check a message. `within`: the types around it, its own last. A recursive type is kept as bytes."""
         checked = self._types.get(within[-1])
         if checked is None:
             return

@@ -83,7 +83,7 @@ class PinnedType:
         self._mark_holders()
 
     def _mark_holders(self) -> None:
-        """Find the types that contain compared ones at any depth, so that they are searched."""
+        """Find the types that contain compared types at any depth, because messages of these types must be searched."""
         size = -1
         while size < len(self._compared):
             size = len(self._compared)

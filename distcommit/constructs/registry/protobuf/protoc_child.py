@@ -16,14 +16,14 @@ MAIN_FILE = "distcommit-registered.proto"
 KNOWN_FILE = "known.descriptors"
 _OUTPUT_FILE = "compiled.descriptors"
 _SOURCE_FOLDER = "source"
-"""Holds nothing but the one file, because a text can import whatever lies there."""
+"""Folder that contains only the one file, because a text can import every file in it."""
 _MAX_MEMORY_BYTES = 1 << 30
 
 
 def compile_job(job: dict[str, Any]) -> None:
     """Compile the texts of a job in the working folder, and add their descriptors to those in `KNOWN_FILE`.
 
-    Ends the process with code 1 at the first text that is refused.
+    Ends the process with code 1 at the first text with an error.
     """
     sys.path[:] = job["import_path"]
     from google.protobuf import descriptor_pb2  # noqa: PLC0415 - of the import path that was given

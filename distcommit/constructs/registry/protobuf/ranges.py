@@ -1,7 +1,8 @@
-"""Range checks of Google's own messages, on columns of their numbers.
+"""Range checks of Google's well-known types, on columns of their numbers.
 
 ptars computes a timestamp from seconds and nanoseconds of any size, and a sum outside the range can look like a valid
-one. Therefore it is given a second descriptor, in which these messages are ordinary ones and other fields are omitted.
+one. Therefore ptars is given a second descriptor, in which these messages are ordinary messages and all other fields
+are omitted.
 """
 
 from __future__ import annotations

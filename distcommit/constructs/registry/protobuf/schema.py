@@ -22,7 +22,7 @@ from distcommit.schemas.limits import UnusableSchemaError
 
 _FIRST = (0,)
 _MOST_BYTES = 100
-"""Bytes that the indexes of a message take at most."""
+"""Maximum bytes of the indexes before a message."""
 Indexes = tuple[int, ...]
 
 

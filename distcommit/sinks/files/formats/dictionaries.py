@@ -1,8 +1,5 @@
-"""Find columns of a Parquet file that should not have a dictionary.
-
-If values hardly ever repeat, a dictionary is larger than the values, and takes a third of the time of writing all other
-columns together.
-"""
+"""Find columns of a Parquet file whose values rarely repeat. A dictionary would be larger than these values, and take a
+third of the time of writing all other columns together."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _ROWS_AT_EACH = 256
 _LEAST_ROWS = 2 * _PIECES * _ROWS_AT_EACH
 _MOST_REPEATED = 1 / 50
 _LONG = 64
-"""Size of values in bytes from which on a dictionary does no harm: it is soon full and given up."""
+"""Values of more bytes may have a dictionary, because Parquet soon gives up a large one."""
 
 _NUMBERS = {
     pa.int32(), pa.uint32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(), pa.date32(),
@@ -35,13 +32,8 @@ def leaves(schema: pa.Schema) -> Sequence[str]:
     return [result.column(index).path for index in range(len(result))]
 
 
-def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
-    """Return the columns of short values that hardly ever repeat in a sample of the rows; none if there are few rows.
-
-    Args:
-        rows: the first row group of a file, or its known part.
-        but: columns to skip.
-    """
+def rarely_repeating_columns(rows: pa.Table, skipped: Collection[str] = ()) -> Sequence[str]:
+    """Return the columns of short values that rarely repeat in a sample of the rows; none if there are few rows."""
     if rows.num_rows < _LEAST_ROWS:
         return []
     step = rows.num_rows // _PIECES
@@ -49,12 +41,11 @@ def of_little_use(rows: pa.Table, but: Collection[str] = ()) -> Sequence[str]:
     return [
         field.name
         for field, values in zip(some.schema, some.columns, strict=True)
-        if field.name not in but and _is_short(values) and _repeated(values) < _MOST_REPEATED
+        if field.name not in skipped and _is_short(values) and _repeated(values) < _MOST_REPEATED
     ]
 
 
 def _is_short(values: pa.ChunkedArray) -> bool:
-    """Return whether values are short, and of a type that is compared fast."""
     kind, types = values.type, pa.types
     if types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind):
         all_bytes: int = pc.sum(pc.binary_length(values)).as_py() or 0
@@ -63,7 +54,7 @@ def _is_short(values: pa.ChunkedArray) -> bool:
 
 
 def _repeated(values: pa.ChunkedArray) -> float:
-    """Return the share of repeated values among those that are not null; 1 if there are none."""
+    """Return the share of repeated values among those that are not null; 1 if all are null."""
     present = len(values) - values.null_count
     distinct: int = pc.count_distinct(values).as_py()
     return 1 - distinct / present if present else 1.0

@@ -1,10 +1,11 @@
-"""Encoders of rows to one file: Parquet, JSON lines and CSV row group by row group, Avro and ORC in one piece."""
+"""Encoders of one file: Parquet, JSON lines and CSV are written row group by row group, Avro and ORC as a whole."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Container, Mapping
 from functools import lru_cache
 from typing import Any, Literal, Protocol
@@ -18,7 +19,7 @@ from distcommit.core.ports import StagedWriter
 from distcommit.formats.avro.codecs import AvroCodec
 from distcommit.formats.avro.container_writer import write_table as write_avro
 from distcommit.formats.avro.schemas import avro_schema
-from distcommit.sinks.files.formats.dictionaries import leaves, of_little_use
+from distcommit.sinks.files.formats.dictionaries import leaves, rarely_repeating_columns
 from distcommit.sinks.files.formats.orc_container import check_columns as check_orc_columns
 from distcommit.sinks.files.formats.orc_container import write_table as orc_bytes
 from distcommit.sinks.files.formats.text_files import TextCodec, TextFormat, text_of
@@ -29,7 +30,7 @@ FileFormat = Literal["parquet", "avro", "orc", "jsonl", "csv"]
 Compression = Literal["zstd", "snappy", "gzip", "none"]
 
 WHOLE: frozenset[FileFormat] = frozenset({"avro", "orc"})
-"""Formats whose files are written in one piece, once the metadata is known."""
+"""Formats whose files are written as a whole, once the metadata is known."""
 
 AVRO_CODECS: dict[Compression, AvroCodec] = {
     "zstd": "zstandard",
@@ -48,19 +49,14 @@ _ENCODED_IN_MEMORY_BELOW = 1 << 20
 
 
 class Encoder(Protocol):
-    """Encodes the rows of one file."""
-
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
         """Write rows as a row group. Not for formats in `WHOLE`."""
-        ...
 
     def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         """Write the last rows and the metadata. The file is then complete, and stays open."""
-        ...
 
     def abandon(self) -> None:
         """Release resources without writing anything."""
-        ...
 
 
 def encoder_of(
@@ -69,34 +65,29 @@ def encoder_of(
     compression: Compression,
     options: Mapping[str, Any] | None = None,
     bloom_filters: Container[str] = (),
-    dictionaries_said: Collection[str] = (),
+    configured_dictionaries: Collection[str] = (),
 ) -> Encoder:
-    """Return a new encoder.
-
-    `options` are further options of pyarrow for Parquet, `dictionaries_said` the columns whose dictionary they set, and
-    `bloom_filters` the columns of ORC with a Bloom filter.
-
-    Raises:
-        ConfigurationError: if the format has no type for a column.
-    """
+    """Return a new encoder, or raise ConfigurationError if the format has no type for a column. `options` are further
+    options of pyarrow for Parquet, `configured_dictionaries` the columns whose dictionary they set, and `bloom_filters`
+    the columns of ORC with a Bloom filter."""
     if file_format == "avro":
         return AvroEncoder(schema, compression)
     if file_format == "orc":
         return OrcEncoder(schema, compression, bloom_filters)
     if file_format in ("jsonl", "csv"):
         return TextEncoder(file_format, schema, TEXT_CODECS[compression])
-    return ParquetEncoder(schema, compression, options or {}, dictionaries_said)
+    return ParquetEncoder(schema, compression, options or {}, configured_dictionaries)
 
 
 def _writer(target: pa.NativeFile, schema: pa.Schema, compression: str, options: Mapping[str, Any]) -> pq.ParquetWriter:
-    """Return pyarrow's options. Pages have checksums, by which the audit finds damaged values."""
+    """Return a Parquet writer whose pages have checksums, by which the audit detects damage."""
     return pq.ParquetWriter(target, schema, **{"compression": compression, "write_page_checksum": True, **options})
 
 
 @lru_cache(256)
 def _check_parquet(schema: pa.Schema) -> None:
-    """Check that Parquet has all types of a schema, as pyarrow's error for a missing type may look like a disk error.
-    Raises ConfigurationError."""
+    """Raise ConfigurationError if Parquet lacks a type of the schema; pyarrow's own error may look like a
+    disk error."""
     if _refusal(schema):
         refusals = ((field, _refusal(pa.schema([field]))) for field in schema)
         field, actual = next((item for item in refusals if item[1]), (schema.field(0), _refusal(schema)))
@@ -119,11 +110,11 @@ def _refusal(schema: pa.Schema) -> str:
 
 
 class ParquetEncoder:
-    """Encodes row groups one by one, and the metadata last, in the footer.
+    """Encodes one row group after another, and the metadata last, in the footer.
 
-    A file with one row group of less than 1 MiB is encoded in memory and written with one call (for 100 rows: 200 µs
-    instead of 260). Below 16 KiB it is not compressed: zstd costs 300 µs for each column, and saves a disk block or
-    two. A column whose first row group has hardly any repeated value has no dictionary.
+    A file with one row group of less than 1 MiB is encoded in memory and written with one call. Below 16 KiB it is not
+    compressed: zstd costs 300 µs for each column, and saves a disk block or two. A column whose values rarely repeat in
+    the first row group has no dictionary.
     """
 
     def __init__(
@@ -131,11 +122,11 @@ class ParquetEncoder:
         schema: pa.Schema,
         compression: Compression,
         options: Mapping[str, Any],
-        dictionaries_said: Collection[str] = (),
+        configured_dictionaries: Collection[str] = (),
     ) -> None:
         _check_parquet(schema)
         self._schema, self._compression, self._options = schema, compression, options
-        self._dictionaries_said = dictionaries_said
+        self._configured_dictionaries = configured_dictionaries
         self._writer: pq.ParquetWriter | None = None
         self._stream: _Stream | None = None
 
@@ -166,7 +157,7 @@ class ParquetEncoder:
         self._writer.close()
 
     def _options_for(self, rows: pa.Table) -> Mapping[str, Any]:
-        plain = of_little_use(rows, self._dictionaries_said)
+        plain = rarely_repeating_columns(rows, self._configured_dictionaries)
         if not plain:
             return self._options
         paths = self._options.get("use_dictionary", leaves(self._schema))
@@ -175,47 +166,47 @@ class ParquetEncoder:
     def abandon(self) -> None:
         if self._stream is not None and self._writer is not None:
             # Otherwise pyarrow writes a valid footer later, when the writer is garbage-collected.
-            self._stream.cut_off = True
+            self._stream.is_discarded = True
             with contextlib.suppress(OSError, ValueError, pa.ArrowException):
                 self._writer.close()
 
 
-class AvroEncoder:
-    """Encodes whole files only: Avro's metadata is at the beginning, and the footer's counts are known at the end."""
+class _WholeFileEncoder(ABC):
+    def append(self, rows: pa.Table, sink: StagedWriter) -> None:
+        raise ValueError("files of this format are written as a whole")
+
+    def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
+        if rows is None:
+            raise ValueError("no rows were written to this file")
+        self._write(rows, metadata, sink)
+
+    @abstractmethod
+    def _write(self, rows: pa.Table, metadata: Mapping[str, str], sink: StagedWriter) -> None: ...
+
+    def abandon(self) -> None:
+        return
+
+
+class AvroEncoder(_WholeFileEncoder):
+    """Encodes only whole files: Avro's metadata is at the beginning, but the footer's counts are known at the end."""
 
     def __init__(self, schema: pa.Schema, compression: Compression) -> None:
         avro_schema(schema)  # refuses columns before any row waits
         self._codec = AVRO_CODECS[compression]
 
-    def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        raise ValueError("Avro files are written whole")
-
-    def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
-        if rows is None:
-            raise ValueError("no rows were written to this file")
+    def _write(self, rows: pa.Table, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         write_avro(rows, self._codec, metadata, sink.write)
 
-    def abandon(self) -> None:
-        return
 
-
-class OrcEncoder:
-    """Encodes whole files only: pyarrow's writer has a stripe of up to 64 MiB of each open file in memory."""
+class OrcEncoder(_WholeFileEncoder):
+    """Encodes only whole files: pyarrow's writer would keep a stripe of up to 64 MiB of each open file in memory."""
 
     def __init__(self, schema: pa.Schema, compression: Compression, bloom_filters: Container[str] = ()) -> None:
         check_orc_columns(schema)
         self._compression, self._bloom_filters = compression, bloom_filters
 
-    def append(self, rows: pa.Table, sink: StagedWriter) -> None:
-        raise ValueError("ORC files are written whole")
-
-    def finish(self, rows: pa.Table | None, metadata: Mapping[str, str], sink: StagedWriter) -> None:
-        if rows is None:
-            raise ValueError("no rows were written to this file")
+    def _write(self, rows: pa.Table, metadata: Mapping[str, str], sink: StagedWriter) -> None:
         sink.write(orc_bytes(rows, self._compression, metadata, self._bloom_filters))
-
-    def abandon(self) -> None:
-        return
 
 
 class TextEncoder:
@@ -225,7 +216,7 @@ class TextEncoder:
         check_columns(schema, file_format, nested=file_format == "jsonl")
         self._format, self._schema, self._codec = file_format, schema, codec
         self._packed: pa.NativeFile | gzip.GzipFile | None = None
-        self._stream: _Summed | None = None
+        self._stream: _ChecksummedStream | None = None
 
     def append(self, rows: pa.Table, sink: StagedWriter) -> None:
         first = self._packed is None
@@ -243,13 +234,13 @@ class TextEncoder:
 
     def abandon(self) -> None:
         if self._packed is not None and self._stream is not None:
-            self._stream.cut_off = True
+            self._stream.is_discarded = True
             with contextlib.suppress(OSError, ValueError, pa.ArrowException):
                 self._packed.close()
 
     def _begin(self, sink: StagedWriter) -> pa.NativeFile | gzip.GzipFile:
         if self._packed is None:
-            self._stream = _Summed(sink)
+            self._stream = _ChecksummedStream(sink)
             if self._codec == "gzip":  # pyarrow has level 9 alone, at a third of the speed
                 self._packed = gzip.GzipFile(fileobj=self._stream, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0)
             else:
@@ -262,19 +253,19 @@ class _Stream(io.RawIOBase):
 
     def __init__(self, sink: StagedWriter) -> None:
         self._sink = sink
-        self.cut_off = False
+        self.is_discarded = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
-        return len(data) if self.cut_off else self._sink.write(data)
+        return len(data) if self.is_discarded else self._sink.write(data)
 
     def tell(self) -> int:
         return self._sink.size_bytes
 
 
-class _Summed(_Stream):
+class _ChecksummedStream(_Stream):
     """A staged file for pyarrow with a checksum of all written bytes."""
 
     def __init__(self, sink: StagedWriter) -> None:

@@ -1,6 +1,5 @@
-"""Metadata at the end of files whose format or client has no place for it.
-
-It is in frames that all readers of the format skip. So data and metadata are one file, and are published by one rename.
+"""Metadata at the end of files whose format or client has no place for it, in frames that all readers of the format
+skip.
 
 gzip (RFC 1952): empty members with an extra field. zstd (RFC 8878): a skippable frame. ORC (specification v1, "File
 Tail"): an item of user metadata that is appended to the file's footer, a message of Protocol Buffers; in a compressed
@@ -36,13 +35,8 @@ class _Version(msgspec.Struct):
 
 
 class FileTail(msgspec.Struct, frozen=True):
-    """The metadata of a file.
-
-    Attributes:
-        metadata: keys and values.
-        schema: the schema of its rows as Arrow serializes it, in base64.
-        checksum: xxh3-64 of all other bytes of the file, in hexadecimal digits.
-    """
+    """Metadata of a file: keys and values, the schema of its rows as Arrow serializes it (base64), and the xxh3-64 of
+    all other bytes."""
 
     version: int
     metadata: dict[str, str]
@@ -51,12 +45,11 @@ class FileTail(msgspec.Struct, frozen=True):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """Return the schema of its rows. Raises ValueError or pyarrow's errors if it is not valid."""
+        """The schema of the rows. Raises ValueError or pyarrow's errors if it is not valid."""
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema)))
 
 
 def file_tail_of(metadata: dict[str, str], schema: pa.Schema, others_checksum: str = "0" * 16) -> FileTail:
-    """Return the metadata of a file with rows of that schema."""
     return FileTail(TAIL_VERSION, metadata, base64.b64encode(schema.serialize().to_pybytes()).decode(), others_checksum)
 
 
@@ -70,16 +63,11 @@ class Frames:
     name: Callable[[int], bytes] = lambda size: b""
 
     def framed(self, tail: FileTail) -> bytes:
-        """Return the frames as bytes of a file."""
         return self._framed(msgspec.json.encode(tail))
 
     def read(self, file: pa.NativeFile, end: int) -> tuple[FileTail, int] | None:
         """Return the metadata in the frames that end at `end`, and their beginning; None if no such frames end there.
-
-        Raises:
-            ValueError: if they are damaged.
-            UnknownVersionError: if a later version of this program wrote them.
-        """
+        Raises ValueError if they are damaged, and UnknownVersionError."""
         size = _END_BYTES + len(self.foot)
         if end < size:
             return None
@@ -128,7 +116,6 @@ def _gzip_head(size: int) -> bytes:
 
 
 def varint(number: int) -> bytes:
-    """Return a number as Protocol Buffers encode it."""
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)

@@ -1,6 +1,6 @@
-"""ORC files with metadata at their end (`file_tail`), as pyarrow's writer has no place for it.
+"""ORC files with metadata at their end (`file_tail`), because pyarrow's writer has no place for it.
 
-pyarrow's reader crashes on damaged files. So it gets only files whose checksum is correct.
+pyarrow's reader crashes on damaged files. So it reads only files whose checksum is correct.
 """
 
 from __future__ import annotations
@@ -41,22 +41,13 @@ _NS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000}
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Check that ORC has types for the columns of a schema.
-
-    Raises:
-        ConfigurationError: if it does not.
-    """
     for field in schema:
         _stored(field)
 
 
 def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], bloom_filters: Container[str]) -> bytes:
-    """Return a whole file as bytes. `bloom_filters`: columns with a Bloom filter.
-
-    Raises:
-        ConfigurationError: if a timestamp is outside the years 1677 to 2262, which pyarrow reads as another one, or if
-            pyarrow reads other structs than were written.
-    """
+    """Return a whole file as bytes. Raises ConfigurationError if pyarrow would read back other timestamps or
+    structs."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     stored = pa.schema([pa.field(f.name, _stored(f), f.nullable) for f in rows.schema])
@@ -75,26 +66,15 @@ def write_table(rows: pa.Table, compression: str, metadata: Mapping[str, str], b
     return _with_file_tail(out.getvalue().to_pybytes(), file_tail_of(dict(metadata), plain_fields(rows.schema)))
 
 
-def read_metadata(file: pa.NativeFile) -> dict[bytes, bytes]:
-    """Return the metadata of a file; empty if another program has written it.
-
-    Raises:
-        ValueError: if it is not a complete ORC file, or its metadata is damaged.
-    """
+def read_metadata(file: pa.NativeFile) -> dict[str, str]:
+    """Return the metadata of a file; empty if another program has written it. Raises ValueError if the file
+    is damaged."""
     tail_and_bounds = _read_file_tail(file)
-    return (
-        {}
-        if tail_and_bounds is None
-        else {key.encode(): text.encode() for key, text in tail_and_bounds[0].metadata.items()}
-    )
+    return {} if tail_and_bounds is None else tail_and_bounds[0].metadata
 
 
 def read_table(file: pa.NativeFile) -> pa.Table:
-    """Read all records of a file from this module, in their original types.
-
-    Raises:
-        ValueError: if it is damaged.
-    """
+    """Read all records of a file from this module, in their original types. Raises ValueError if it is damaged."""
     import pyarrow.orc as pa_orc  # noqa: PLC0415 - of this format alone
 
     tail_and_bounds = _read_file_tail(file)
@@ -108,7 +88,7 @@ def read_table(file: pa.NativeFile) -> pa.Table:
 
 
 def _numbered(schema: pa.Schema) -> Iterator[tuple[int, str]]:
-    """Return the columns by their numbers in ORC, nested ones included; 0 is the row's number."""
+    """Yield the top-level columns with their numbers in ORC, which count nested columns, too."""
     number = 1
     for field in schema:
         yield number, field.name
@@ -147,7 +127,6 @@ def _with_file_tail(file: bytes, tail: FileTail) -> bytes:
 
 
 def _read_file_tail(file: pa.NativeFile) -> tuple[FileTail, int, int] | None:
-    """Return the metadata of a file, with its beginning and end."""
     size = file.size()
     last = file.read_at(min(size, _MAX_POSTSCRIPT), max(0, size - _MAX_POSTSCRIPT))
     if not last or last[-1] + 1 > len(last) or last[-4:-1] != b"ORC":
@@ -158,12 +137,10 @@ def _read_file_tail(file: pa.NativeFile) -> tuple[FileTail, int, int] | None:
 
 
 def _frames_of(postscript: bytes) -> Frames:
-    """Return the frames for a postscript, by its bytes behind the footer's length."""
     return ORC_NOT_COMPRESSED if postscript.startswith(_NOT_COMPRESSED) else ORC
 
 
 def _first_number(postscript: bytes) -> tuple[int, bytes]:
-    """Return the number in the first field, and the bytes behind it."""
     number = 0
     for index, byte in enumerate(postscript[1:11]):
         number |= (byte & 0x7F) << (7 * index)
@@ -173,7 +150,6 @@ def _first_number(postscript: bytes) -> tuple[int, bytes]:
 
 
 def _stored(field: pa.Field) -> pa.DataType:
-    """Return the type that a column is written as. Raises ConfigurationError if there is none."""
     try:
         return _TYPES.stored(field.type, field.name)
     except UnstorableTypeError as error:

@@ -1,4 +1,4 @@
-"""Compressed JSON lines and CSV, written by rows and read with their original schema.
+"""Compressed JSON lines and CSV, written by rows and read back with their original schema.
 
 Schema and metadata are behind the text, in frames of its compression (`file_tail`).
 """
@@ -19,16 +19,15 @@ from distcommit.sinks.files.formats.text_values import array_of, csv_text, from_
 TextFormat = Literal["jsonl", "csv"]
 TextCodec = Literal["gzip", "zstd"]
 CODECS: dict[str, TextCodec] = {".gz": "gzip", ".zst": "zstd"}
-"""Codecs by the ending of file names."""
 
 _FRAMES: dict[TextCodec, Frames] = {"gzip": GZIP, "zstd": ZSTD}
 _ROWS = 4096  # rows at a time, which are converted to Python
 _NULL = ""
-"""Null in CSV; in quotes it is an empty text."""
+"""Null in CSV. An empty text is in quotes."""
 
 
 def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
-    """Return the rows as text in their order; the `first` rows of a CSV file with its header."""
+    """Return the rows as text. The `first` rows of a CSV file have a header."""
     if file_format == "jsonl":
         encode = msgspec.json.Encoder().encode_lines
         return b"".join(encode(_objects(batch)) for batch in rows.to_batches(max_chunksize=_ROWS))
@@ -43,38 +42,31 @@ def text_of(rows: pa.Table, file_format: TextFormat, *, first: bool) -> bytes:
 
 
 def tail(codec: TextCodec, schema: pa.Schema, metadata: Mapping[str, str], text_checksum: str) -> bytes:
-    """Return the frames behind the compressed text of rows of that schema; `checksum`: xxh3-64 of the text."""
+    """Return schema and metadata in frames, which must follow the compressed text of the file. `text_checksum` is the
+    xxh3-64 of that text."""
     return _FRAMES[codec].framed(file_tail_of(dict(metadata), plain_fields(schema), text_checksum))
 
 
-def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[bytes, bytes]:
-    """Return the metadata of a file; empty if another program has written it, or it is truncated.
-
-    Raises:
-        ValueError: if the metadata is damaged.
-    """
+def read_metadata(file: pa.NativeFile, codec: TextCodec) -> dict[str, str]:
+    """Return the metadata of a file; empty if it is truncated, or not of this program. Raises ValueError if it is
+    damaged."""
     tail_and_end = _FRAMES[codec].read(file, file.size())
-    return (
-        {} if tail_and_end is None else {key.encode(): text.encode() for key, text in tail_and_end[0].metadata.items()}
-    )
+    return {} if tail_and_end is None else tail_and_end[0].metadata
 
 
 def read_table(file: pa.NativeFile, codec: TextCodec, file_format: TextFormat) -> pa.Table:
-    """Read all records of a file from this module.
-
-    Raises:
-        ValueError: if its text is damaged; damage may raise other built-in errors as well.
-    """
+    """Read all records of a file from this module. Raises ValueError or other built-in errors if its text is
+    damaged."""
     tail_and_end = _FRAMES[codec].read(file, file.size())
     if tail_and_end is None:
         raise ValueError("it has no metadata with its columns")
-    said, end = tail_and_end
+    file_tail, end = tail_and_end
     data = file.read_at(end, 0)
-    if xxh3_64_hexdigest(data) != said.others_checksum:
+    if xxh3_64_hexdigest(data) != file_tail.others_checksum:
         raise ValueError("its text has changed since it was written")
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
         text = stream.read()
-    return _from_lines(text, said.arrow_schema) if file_format == "jsonl" else _from_csv(text, said.arrow_schema)
+    return (_from_lines if file_format == "jsonl" else _from_csv)(text, file_tail.arrow_schema)
 
 
 def _objects(batch: pa.RecordBatch) -> list[dict[str, object]]:

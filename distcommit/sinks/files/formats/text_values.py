@@ -1,8 +1,7 @@
 """Convert Arrow columns to values of JSON and CSV and back, without loss.
 
-Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC. Values outside the years 1
-to 9999, or outside the day, are Arrow's numbers. Decimals are text, and so are `NaN`, `Infinity` and `-Infinity` of
-floats.
+Binary values are base64. Dates, times and timestamps are ISO 8601 text, timestamps in UTC; values outside the years 1
+to 9999, or outside the day, are Arrow's numbers. Decimals, `NaN`, `Infinity` and `-Infinity` are text.
 """
 
 from __future__ import annotations
@@ -40,16 +39,7 @@ _JSON_TYPES = replace(_CSV_TYPES, lists=OFFSET_LISTS, structs=True)
 
 
 def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
-    """Check that text has forms of all columns of a schema.
-
-    Args:
-        schema: schema of the rows.
-        file_format: name of the format, for the error.
-        nested: whether the format supports lists and structs.
-
-    Raises:
-        ConfigurationError: if a column can't be written.
-    """
+    """Check that all columns can be written as text; `nested` permits lists and structs. Raises ConfigurationError."""
     for field in schema:
         try:
             (_JSON_TYPES if nested else _CSV_TYPES).stored(field.type, field.name)
@@ -66,12 +56,12 @@ def check_columns(schema: pa.Schema, file_format: str, *, nested: bool) -> None:
 
 
 def plain_fields(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with values for dictionaries, which reading returns."""
+    """Return the schema that reading returns: without dictionaries."""
     return pa.schema([pa.field(f.name, _without_dictionaries(f.type), f.nullable) for f in schema])
 
 
 def values_of(array: pa.Array) -> list[Any]:
-    """Return the values of a column for JSON, None for null."""
+    """Return the values of a column for JSON; null is None."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return values_of(array.dictionary_decode())
@@ -91,11 +81,7 @@ def values_of(array: pa.Array) -> list[Any]:
 
 
 def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return the column of values from `values_of`.
-
-    Raises:
-        ValueError: if they are not such values; they may raise other built-in errors as well.
-    """
+    """Return a column from results of `values_of`. Raises ValueError or other built-in errors."""
     if pa.types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
         missing = [value is None for value in values]
@@ -119,7 +105,7 @@ def array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def to_text(array: pa.Array) -> pa.Array:
-    """Return a column without lists and structs, with text for all values but numbers, texts and booleans."""
+    """Return a column without lists and structs, in which all values but numbers, texts and booleans are text."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return to_text(array.dictionary_decode())
@@ -132,7 +118,7 @@ def to_text(array: pa.Array) -> pa.Array:
 
 
 def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the column of values from `to_text`. Raises as `array_of`."""
+    """Return a column from results of `to_text`. Raises the errors of `array_of`."""
     if _is_binary(kind):
         results = [None if value is None else base64.b64decode(value, validate=True) for value in text.to_pylist()]
         return pa.array(results, kind)
@@ -142,7 +128,7 @@ def from_text(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def csv_text(array: pa.Array) -> pa.Array:
-    """Return a column for CSV: as `to_text`, but floats with values that are not numbers become text."""
+    """Return a column for CSV: as `to_text`, but floats are text if any is not finite."""
     result = to_text(array)
     if not pa.types.is_floating(result.type) or _all_finite(result):
         return result
@@ -184,7 +170,6 @@ def _times(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _bounds(kind: pa.DataType) -> tuple[int, int]:
-    """Return the smallest and the largest number with an ISO text."""
     if pa.types.is_date32(kind):
         return _FIRST_S // _DAY_S, _LAST_S // _DAY_S
     factor = _PER_SECOND[kind.unit]

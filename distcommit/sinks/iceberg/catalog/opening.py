@@ -28,7 +28,7 @@ _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """Return the catalog of these settings, one in each process, as a forked process can't use its parent's
+    """Return the catalog of these settings, one in each process, because a forked process can't use its parent's
     connections. The eight catalogs that were used last stay open."""
     key = (settings.model_dump_json(), os.getpid())
     with _lock:
@@ -41,12 +41,8 @@ def opened(settings: CatalogSettings) -> Tables:
 
 
 def check_catalog(settings: CatalogSettings) -> str:
-    """Connect to a catalog without creating its tables, and describe it.
-
-    Raises:
-        ConfigurationError: if the folder of an SQLite catalog does not exist.
-        SinkUnavailableError: if the catalog can't be reached.
-    """
+    """Connect to a catalog without creating its tables, and describe it. Raises ConfigurationError if the folder of an
+    SQLite catalog does not exist, and SinkUnavailableError."""
     if settings.uri.startswith(_SQLITE):
         folder = os.path.dirname(settings.uri.removeprefix(_SQLITE))
         if not os.access(folder or ".", os.W_OK):
@@ -76,7 +72,6 @@ def _close(key: tuple[str, int], tables: Tables) -> None:
 
 @atexit.register
 def close_opened() -> None:
-    """Close all catalogs. They are opened again when needed."""
     with _lock:
         _known.cache_clear()
         while _opened:
@@ -96,7 +91,8 @@ def _known(tables: Tables, namespace: Identifier, run_id: str) -> TableCache:
 
 
 def _open(settings: CatalogSettings) -> Tables:
-    """Open a catalog. If several processes create its tables at once, the database refuses all but one; they retry."""
+    """Open a catalog. If several processes create its tables at once, the database refuses all but one; the others
+    retry."""
     for number in tries(_OPENING_TRIES, first_wait_s=0.2):
         try:
             catalog = load_catalog(settings.name, **settings.properties)

@@ -1,13 +1,14 @@
 """Tables of a REST catalog: loaded by one request each, many concurrently, and changed by one request for many tables.
 
-Not all catalogs have such a request, and not all apply it completely: Iceberg's own server reports success although a
-table has changed meanwhile, and skips that table's change. So the request is tested first.
+Not all catalogs apply a request for many tables completely: Iceberg's own server reports success although a table has
+changed meanwhile, and skips that table's change. So the request is tested first.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from pyiceberg.catalog import Catalog
@@ -28,7 +29,7 @@ from requests.adapters import HTTPAdapter
 from distcommit.core.errors import TransientError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables
+from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables, results_or_errors
 from distcommit.sinks.iceberg.catalog.transactions import NoSuchCallError, commit_together, has_transactions
 
 logger = logging.getLogger(__name__)
@@ -45,8 +46,7 @@ class RestTables(Tables):
     """Sends many requests concurrently.
 
     One request changes at most `_most` tables; 1 if the catalog does not apply requests completely. After a request
-    with an unknown outcome, each of its tables is changed by a request of its own (`_alone`), as one of them may be the
-    cause. `_most` is reduced, as the catalog may have had too little time for so many tables.
+    with an unknown outcome, each of its tables gets its own request (`_alone`), and `_most` is reduced.
     """
 
     lends_credentials = True
@@ -65,7 +65,7 @@ class RestTables(Tables):
         return {name: table for name, table in zip(names, tables, strict=True) if table is not None}
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes. See `Tables.commit`. If one fails, all others are tried before its error is raised."""
+        """Apply changes. If one fails, all others are tried before its error is raised."""
         sync()
         remaining = [change for change in changes if change.table.name() not in self._alone]
         parts = [[change] for change in changes if change.table.name() in self._alone]
@@ -89,12 +89,11 @@ class RestTables(Tables):
         return [answers[change.table.name()] is True for change in changes]
 
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables by one request each, many concurrently. See `Tables.create`."""
-        tables = run_parallel(_CALLS, self._create, list(definitions))
+        tables = results_or_errors(_CALLS, self._create, list(definitions))
         return {new.name: table for new, table in zip(definitions, tables, strict=True) if table is not None}
 
-    def _create(self, new: NewTable) -> Table | Exception | None:
-        make = partial(
+    def _create(self, new: NewTable) -> Table | None:
+        make: partial[Table] = partial(
             self._rest.create_table,
             new.name,
             new.schema,
@@ -102,17 +101,13 @@ class RestTables(Tables):
             sort_order=new.order,
             properties=dict(new.properties),
         )
-        try:
+        with suppress(TableAlreadyExistsError):
             try:
-                table: Table = make()
+                return make()
             except NoSuchNamespaceError:
                 self.ensure_namespace(new.name[:-1])
-                table = make()
-        except TableAlreadyExistsError:
-            return None
-        except Exception as error:  # noqa: BLE001 - of one table: the others are created
-            return error
-        return table
+                return make()
+        return None
 
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
         return {}
@@ -127,8 +122,7 @@ class RestTables(Tables):
         self._rest.namespace_exists(namespace)
 
     def _read(self, name: Identifier) -> Table | Exception | None:
-        """Return the table; None if it does not exist; the error if only this table fails: reading it is forbidden, the
-        catalog fails repeatedly, or its answer is not valid."""
+        """Return the table; None if it does not exist; the error if only this table fails."""
         failed: Exception | None = None
         for _ in tries(_READS):
             try:
@@ -144,7 +138,7 @@ class RestTables(Tables):
         return failed
 
     def _commit_some(self, changes: Sequence[Change]) -> list[bool | Exception]:
-        """Apply changes by one request; if it is refused, each half by one, and so on."""
+        """Apply changes by one request. If it is refused, apply each half by one request, and so on."""
         if len(changes) == 1:
             return [self._commit(changes[0])]
         try:
@@ -170,8 +164,8 @@ class RestTables(Tables):
         return True
 
     def _try(self, change: Change) -> bool | Exception:
-        """Apply a change together with another one of the same table, and check both afterwards. A catalog that rejects
-        two changes of one table has at least not reported false success."""
+        """Test whether the catalog applies requests completely: send a change together with another one of the same
+        table, and check both afterwards. A catalog that rejects two changes of one table passes."""
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
         same_table = AssertTableUUID(uuid=change.table.metadata.table_uuid)
@@ -218,5 +212,5 @@ class RestTables(Tables):
 
 
 def _adds(change: Change) -> set[int]:
-    """Return the snapshots that a change adds, which show whether it was applied."""
+    """Return the ids of the snapshots that a change adds, which show whether it was applied."""
     return {update.snapshot.snapshot_id for update in change.updates if isinstance(update, AddSnapshotUpdate)}

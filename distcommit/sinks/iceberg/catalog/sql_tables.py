@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, cast
 
@@ -25,7 +24,7 @@ from distcommit.core.errors import TransientError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables
+from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables, results_or_errors
 from distcommit.sinks.table_formats.data_files import sync_locations
 
 logger = logging.getLogger(__name__)
@@ -37,15 +36,9 @@ _Written: TypeAlias = tuple[str, TableMetadata]
 """Location and content of a changed table's metadata file."""
 
 
-@dataclass(frozen=True, slots=True)
-class _NotCreated:
-    name: Identifier
-    error: Exception
-
-
 class SqlTables(Tables):
-    """Creates all tables of a call in one transaction, and so changes their pointers: the number of database calls does
-    not grow with the number of tables."""
+    """Creates or changes all tables of a call in one transaction, so that the number of database calls does not grow
+    with the number of tables."""
 
     def __init__(self, catalog: Catalog) -> None:
         assert isinstance(catalog, SqlCatalog)
@@ -57,12 +50,12 @@ class SqlTables(Tables):
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
         with self._engine.connect() as connection:
             locations = self._locations(connection, names)
-        tables = run_parallel(self.parallel_calls, lambda item: self._tried(*item), list(locations.items()))
+        tables = results_or_errors(self.parallel_calls, lambda item: self._read(*item), list(locations.items()))
         return dict(zip(locations, tables, strict=True))
 
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes. See `Tables.commit`. If the metadata of one can't be written, all others are applied first."""
-        written = run_parallel(self.parallel_calls, self._tried_write, changes)
+        """Apply changes. If the metadata of one can't be written, all others are applied before the error is raised."""
+        written = results_or_errors(self.parallel_calls, self._write, changes)
         created = [
             (change, result) for change, result in zip(changes, written, strict=True) if isinstance(result, tuple)
         ]
@@ -96,10 +89,10 @@ class SqlTables(Tables):
                 catalog=self._catalog_name,
             )
         moved_on = [(change, after) for (change, (_, after)), ok in zip(created, same, strict=True) if ok]
-        run_parallel(self.parallel_calls, self._forget_old, moved_on)
+        run_parallel(self.parallel_calls, self._delete_old_metadata_files, moved_on)
         return same
 
-    def _forget_old(self, moved: tuple[Change, TableMetadata]) -> None:
+    def _delete_old_metadata_files(self, moved: tuple[Change, TableMetadata]) -> None:
         """Delete metadata files that the table does not name any more, if its properties say so."""
         change, after = moved
         try:
@@ -108,18 +101,14 @@ class SqlTables(Tables):
             logger.warning("old metadata of %s could not be deleted", change.table.name(), exc_info=True)
 
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables in one transaction. See `Tables.create`."""
         for namespace in {new.name[:-1] for new in definitions} - self._folders.keys():
             self.ensure_namespace(namespace)
             self._folders[namespace] = self._sql._get_default_warehouse_location(".".join(namespace), "")
         # in one order, so that two sessions that create the same tables do not deadlock
-        started = run_parallel(self.parallel_calls, self._begin, sorted(definitions, key=lambda new: new.name))
-        errors = {
-            table_or_failure.name: table_or_failure.error
-            for table_or_failure in started
-            if isinstance(table_or_failure, _NotCreated)
-        }
-        remaining = [table for table in started if isinstance(table, Table)]
+        ordered = sorted(definitions, key=lambda new: new.name)
+        results = results_or_errors(self.parallel_calls, self._write_first_metadata, ordered)
+        errors = {new.name: error for new, error in zip(ordered, results, strict=True) if isinstance(error, Exception)}
+        remaining = started = [table for table in results if isinstance(table, Table)]
         sync_locations(LocalFileSystem(), (table.metadata_location.rpartition("/")[0] for table in remaining))
         for _ in tries():
             try:
@@ -136,30 +125,25 @@ class SqlTables(Tables):
                 catalog=self._catalog_name,
             )
         created = {table.name() for table in remaining}
-        forgotten = [t.metadata_location for t in started if isinstance(t, Table) and t.name() not in created]
-        run_parallel(self.parallel_calls, self._forget, forgotten)
+        unused = [table.metadata_location for table in started if table.name() not in created]
+        run_parallel(self.parallel_calls, self._delete_quietly, unused)
         return {**errors, **{table.name(): table for table in remaining}}
 
-    def _begin(self, new: NewTable) -> Table | _NotCreated:
-        """Write the first metadata file of a table that is not in the catalog yet."""
-        try:
-            location = f"{self._folders[new.name[:-1]]}{new.name[-1]}"
-            properties = dict(new.properties)
-            target = load_location_provider(location, properties).new_table_metadata_file_location()
-            metadata = new_table_metadata(
-                location=location,
-                schema=new.schema,
-                partition_spec=new.spec,
-                sort_order=new.order,
-                properties=properties,
-            )
-            ToOutputFile.table_metadata(metadata, self._io.new_output(target))
-        except Exception as error:  # noqa: BLE001 - of one table: the others continue
-            return _NotCreated(new.name, error)
+    def _write_first_metadata(self, new: NewTable) -> Table:
+        location = f"{self._folders[new.name[:-1]]}{new.name[-1]}"
+        properties = dict(new.properties)
+        target = load_location_provider(location, properties).new_table_metadata_file_location()
+        metadata = new_table_metadata(
+            location=location,
+            schema=new.schema,
+            partition_spec=new.spec,
+            sort_order=new.order,
+            properties=properties,
+        )
+        ToOutputFile.table_metadata(metadata, self._io.new_output(target))
         return Table(new.name, metadata, target, self._io, self.catalog)
 
     def _insert(self, tables: Sequence[Table]) -> None:
-        """Insert the pointers of all these tables or of none."""
         rows = [
             self._sql._create_table_row(".".join(table.name()[:-1]), table.name()[-1], table.metadata_location)
             for table in tables
@@ -168,7 +152,7 @@ class SqlTables(Tables):
             with self._engine.begin() as connection:
                 connection.execute(insert(_ROWS), rows)
 
-    def _forget(self, location: str) -> None:
+    def _delete_quietly(self, location: str) -> None:
         with suppress(Exception):  # removal of orphan files deletes it
             self._io.delete(location)
 
@@ -194,7 +178,7 @@ class SqlTables(Tables):
     def _locations(
         self, connection: Connection, names: Sequence[Identifier], *, lock: bool = False
     ) -> dict[Identifier, str]:
-        """Return the metadata files of those tables that exist; with `lock`, locked until the transaction ends."""
+        """Return the metadata files of tables that exist; with `lock`, they stay locked until the transaction ends."""
         locations: dict[Identifier, str] = {}
         by_namespace: dict[Identifier, list[str]] = {}
         for *namespace, name in names:
@@ -215,24 +199,11 @@ class SqlTables(Tables):
                 locations |= {(*space, name): location for name, location in connection.execute(query)}
         return locations
 
-    def _tried(self, name: Identifier, location: str) -> Table | Exception:
-        try:
-            return self._read(name, location)
-        except Exception as error:  # noqa: BLE001 - of one table: the others continue
-            return error
-
     def _read(self, name: Identifier, location: str) -> Table:
         metadata = FromInputFile.table_metadata(self._io.new_input(location))
         return Table(name, metadata, location, self._io, self.catalog)
 
-    def _tried_write(self, change: Change) -> _Written | Exception:
-        try:
-            return self._write(change)
-        except Exception as error:  # noqa: BLE001 - of one table: the others continue
-            return error
-
     def _write(self, change: Change) -> _Written:
-        """Write the changed metadata; return its location and content."""
         table = change.table
         for requirement in change.requirements:
             requirement.validate(table.metadata)

@@ -1,8 +1,7 @@
 """The tables of a catalog: load, create and change many at a time.
 
 A catalog in a database loads many tables by one query, and changes all their pointers in one transaction, each by
-compare-and-set. A REST catalog gets one request for each table, many of them concurrently. Many changes go into one
-request if the catalog applies all of them or none.
+compare-and-set. A REST catalog gets many concurrent requests, or one for many changes if it applies all or none.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from distcommit.core.support.parallel import run_parallel
+from distcommit.core.support.parallel import Item, Result, run_parallel
 from distcommit.protocol.paths.temporary_and_probes import table_probe_name
 from distcommit.sinks.table_formats.data_files import PROBE_BYTES, local_path, probe_folder
 
@@ -35,13 +34,8 @@ _REMOTE_CALLS = 32
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a table.
-
-    Attributes:
-        table: the version that was loaded, which the change requires.
-        updates: the updates.
-        requirements: the same requirement for catalogs that check it instead of comparing pointers.
-    """
+    """A change of the loaded version of a table. Some catalogs check `requirements` instead of comparing the
+    pointer."""
 
     table: Table
     updates: tuple[TableUpdate, ...]
@@ -50,16 +44,6 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table to create.
-
-    Attributes:
-        name: the table's identifier.
-        schema: its columns.
-        spec: its partitions.
-        order: its sort order.
-        properties: its properties.
-    """
-
     name: Identifier
     schema: Schema
     spec: PartitionSpec
@@ -68,8 +52,7 @@ class NewTable:
 
 
 class Tables(ABC):
-    """The tables of a catalog. Threads of a process may share it, processes may not, so it must not be used after a
-    fork."""
+    """The tables of a catalog. Threads may share it. It must not be used after a fork."""
 
     lends_credentials: ClassVar[bool] = False
     """Whether the catalog may return credentials for the files of each table."""
@@ -84,36 +67,23 @@ class Tables(ABC):
         return 1 if local_path(warehouse) else _REMOTE_CALLS
 
     def load(self, names: Sequence[Identifier]) -> dict[Identifier, Table]:
-        """Load the present versions of those tables that exist."""
+        """Load the present versions of the tables that exist."""
         return {name: readable(table) for name, table in self.read(names).items()}
 
     @abstractmethod
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Load tables as `load` does, with the error instead of a table that can't be read while others can."""
+        """Load tables as `load` does. If a single table can't be read, return the error in its place."""
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, and return for each whether it was applied. It is not if the table has changed meanwhile.
-
-        Args:
-            changes: at most one for each table.
-            sync: called when all new files are written, before any table changes.
-
-        Raises:
-            Exception: the outcome of the changes is unknown.
+        """Apply changes, at most one for each table, and return for each whether it was applied; not if the table has
+        changed meanwhile. `sync` is called when all new files are written. After an exception the outcome is unknown.
         """
 
     @abstractmethod
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables and their namespaces.
-
-        Args:
-            definitions: the tables, each name once.
-
-        Returns:
-            the created tables, with the error instead of a table that can't be created while others can. Tables that
-            another client has created meanwhile are not changed, and not returned.
-        """
+        """Create tables and their namespaces, and return them, or the error of a single table in its place. Tables that
+        another client has created meanwhile are not returned."""
 
     @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
@@ -121,26 +91,15 @@ class Tables(ABC):
         for each."""
 
     @abstractmethod
-    def names(self, namespace: Identifier) -> list[Identifier]:
-        """Return the identifiers of all tables of a namespace."""
+    def names(self, namespace: Identifier) -> list[Identifier]: ...
 
     @abstractmethod
     def probe(self, namespace: Identifier) -> None:
-        """Check that the catalog answers and takes changes.
-
-        Raises:
-            Exception: if it does not.
-        """
+        """Raise the catalog's error unless it answers and accepts changes."""
 
     def probe_locations(self, locations: Iterable[str]) -> None:
-        """Check locations by writing and deleting a file.
-
-        Texts that are not locations are skipped, and so are remote locations if the catalog lends credentials for each
-        table.
-
-        Raises:
-            Exception: if a location can't be written to.
-        """
+        """Check locations by writing and deleting a file; raise the error if that fails. Remote locations are skipped
+        if the catalog lends credentials for each table."""
         for location in {*filter(None, locations)}:
             if folder := local_path(location):
                 probe_folder(folder)
@@ -156,7 +115,6 @@ class Tables(ABC):
                         load_file_io(self.catalog.properties, location).delete(file.location)
 
     def ensure_namespace(self, namespace: Identifier) -> None:
-        """Create a missing namespace."""
         try:
             if not self.catalog.namespace_exists(namespace):
                 self.catalog.create_namespace(namespace)
@@ -168,21 +126,26 @@ class Tables(ABC):
 
 
 def readable(read: Table | Exception) -> Table:
-    """Return the table that was read, or raise the error that was returned instead."""
     if isinstance(read, Exception):
         raise read
     return read
 
 
+def results_or_errors(calls: int, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result | Exception]:
+    """Return the results of `run_parallel`, with the error in place of a result if `act` raises one for an item."""
+
+    def attempt(item: Item) -> Result | Exception:
+        try:
+            return act(item)
+        except Exception as error:  # noqa: BLE001 - of one table: the others continue
+            return error
+
+    return run_parallel(calls, attempt, items)
+
+
 class TableCache:
-    """A cache of tables for a run's writers. A database is queried once for all tables of a namespace.
-
-    The cached versions may be outdated: the committer compares them with the present ones.
-
-    Args:
-        tables: tables of the catalog.
-        namespace: the sink's namespace.
-    """
+    """A cache of tables for a run's writers. A database is queried once for all tables of a namespace. Cached versions
+    may be outdated: the committer compares them with the present ones."""
 
     def __init__(self, tables: Tables, namespace: Identifier) -> None:
         self._tables, self._namespace, self._lock = tables, namespace, Lock()
@@ -191,8 +154,7 @@ class TableCache:
         self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """Return the table; None if it does not exist, or did not when `look_up` was called. The next call reads
-        again."""
+        """Return the table; None if it does not exist, or, only once, if it did not exist when `look_up` was called."""
         with self._lock:
             if name in self._missing:
                 self._missing.remove(name)
@@ -201,8 +163,6 @@ class TableCache:
         return readable(table) if table is not None else None
 
     def read(self, names: Sequence[Identifier]) -> dict[Identifier, Table | Exception]:
-        """Return those of the tables that exist, with the error instead of a table that can't be read while others
-        can."""
         with self._lock:
             uncached = [name for name in names if name not in self._known]
             if uncached and self._listed is None:
@@ -216,7 +176,7 @@ class TableCache:
             return remaining | {name: self._known[name] for name in names if name in self._known}
 
     def look_up(self, names: Sequence[Identifier]) -> None:
-        """Read those of the tables that exist, and remember those that do not."""
+        """Read the tables that exist, and remember which do not."""
         with self._lock:
             new = [name for name in names if name not in self._known]
         present = {*self._tables.names(self._namespace)} if new else set[Identifier]()
@@ -225,7 +185,6 @@ class TableCache:
             self._missing.update(name for name in new if name not in present)
 
     def put(self, name: Identifier, table: Table) -> None:
-        """Store the version of a table after a change."""
         with self._lock:
             self._known[name] = table
             self._missing.discard(name)

@@ -38,21 +38,20 @@ _ERRORS = {
 
 
 def has_transactions(catalog: RestCatalog) -> bool:
-    """Return whether the catalog lists such a request, or lists no requests at all: then it must be tried."""
+    """Return whether the catalog lists the request, or lists no requests at all, so that the request must be tried."""
     endpoints = catalog._supported_endpoints
     return _ENDPOINT in endpoints or endpoints - VIEW_ENDPOINTS == DEFAULT_ENDPOINTS
 
 
 def commit_together(catalog: RestCatalog, changes: Sequence[Change]) -> None:
-    """Apply all changes.
+    """Apply all changes, or none if one of these errors is raised. After any other exception the outcome is unknown.
 
     Raises:
-        CommitFailedException: none was applied, as a table has changed meanwhile.
-        NoSuchTableError: none was applied, as a table is gone.
-        BadRequestError: none was applied, as the catalog rejects the request.
-        ForbiddenError: none was applied, as one is forbidden.
+        CommitFailedException: a table has changed meanwhile.
+        NoSuchTableError: a table is gone.
+        BadRequestError: the catalog rejects the request.
+        ForbiddenError: a change is forbidden.
         NoSuchCallError: the catalog has no such request.
-        Exception: the outcome is unknown.
     """
     body = f'{{"table-changes":[{",".join(map(_as_json, changes))}]}}'.encode()
     try:

@@ -248,7 +248,7 @@ BAD: dict[str, Bad] = {
     "DeltaSettings._check_location": Bad(
         "sink: {type: delta, ▶location: a}", "sink.location", "must be an absolute path, file:///..."
     ),
-    "DataFileTables._check_table": Bad(
+    "DataFileSink._check_table": Bad(
         "sink: {type: delta, location: /a, ▶table: a b}", "sink.table", "must be of letters, digits and _"
     ),
     "DeltaSettings._is_read": Bad(

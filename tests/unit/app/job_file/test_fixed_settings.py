@@ -115,7 +115,7 @@ def test_replacing_partitions_is_refused_in_an_output_with_other_folders(tmp_pat
     ):
         with pytest.raises(ConfigurationError, match=r"sink\.partition_by") as refused:
             require_settings(filled_with(before), day)
-        assert "give the job new ones (paths)" in refused.value.todo
+        assert "give the job new folders (paths)" in refused.value.todo
     require_settings(filled_with(fixed("append", "hour")), fixed("append", "day"))
     require_settings(filled_with(fixed("append", "day")), day)
     store = filled_with(fixed("append", "day"), day)

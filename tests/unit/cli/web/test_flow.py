@@ -221,7 +221,7 @@ def test_constructs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ({"partition_by": [{"field": "country"}]}, "partitioned by a field.*column=country"),
         ({"partition_by": {"column": "id"}}, "partitioned by time.*column=id"),
         ({"sort_by": [{"column": "prize"}]}, "sorted.*column=prize"),
-        ({"columns": {"price": {"encoding": "delta_byte_array"}}}, "not for such a column.*column=price"),
+        ({"columns": {"price": {"encoding": "delta_byte_array"}}}, "does not apply to this column.*column=price"),
     ],
 )
 def test_sink_that_cannot_store_its_columns_is_refused(tmp_path: Path, sink: Mapping[str, Any], message: str) -> None:

@@ -164,7 +164,7 @@ class TableSinkCases:
         with pytest.raises(ConflictError, match="can't be taken back"):
             target.abort(plain, requests[plain])
         target.sql("DELETE FROM b WHERE n = 2")
-        with pytest.raises(ConflictError, match="not all there any more"):
+        with pytest.raises(ConflictError, match="some of the committed rows are missing"):
             target.abort(tagged, requests[tagged])
         assert (target.rows("a"), target.rows("b")) == ([(1,), (2,), (3,)], [(1,), (3,)])
         assert target.ledger() == [("a", 1), ("b", 1)]
@@ -185,7 +185,7 @@ class TableSinkCases:
 
     def test_missing_table_is_created_only_if_allowed(self, target: TableTarget) -> None:
         sink, making = target.sink(create=False), target.sink()
-        refused(target.commit(sink, target.prepare(sink, "a", 1))[0], "there is none")
+        refused(target.commit(sink, target.prepare(sink, "a", 1))[0], "does not exist")
         assert target.ledger() == []
         assert target.commit(making, target.prepare(making, "a", 1)) == [Committed()]
 
@@ -197,7 +197,7 @@ class TableSinkCases:
         target.sql("DROP TABLE a")
         if made_again:
             target.sql("CREATE TABLE a (n bigint)")
-        problem = "it was dropped and made again" if made_again else "there is none"
+        problem = "was dropped and recreated" if made_again else "does not exist"
         refused(target.beside_others(sink, second), problem, f"set {target.forgotten} to null")
         target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL WHERE dataset = 'a'")
         assert target.commit(sink, second) == [Committed()]
@@ -237,7 +237,7 @@ class TableSinkCases:
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
         target.sql("DROP TABLE shared")
         new = target.prepare(sink, "b", 1)
-        refused(target.commit(sink, new)[0], "there is none")
+        refused(target.commit(sink, new)[0], "does not exist")
         target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL")
         assert target.commit(sink, new) == [Committed()]
 
@@ -337,9 +337,9 @@ class TableSinkCases:
         ((name,),) = target.sql("SELECT commit_id FROM distcommit_ledger WHERE store = ''")
         drop_ledger(target)
         for _ in range(2):
-            refused(target.commit(sink, first)[0], "not the ledger", name, "accept")
-        refused(target.commit_atomically(sink, first)[0], "not the ledger")
-        with pytest.raises(ConflictError, match="can't be told"):
+            refused(target.commit(sink, first)[0], "but the present ledger is", name, "accept")
+        refused(target.commit_atomically(sink, first)[0], "but the present ledger is")
+        with pytest.raises(ConflictError, match="it is unknown"):
             target.abort(sink, first)
         assert target.rows("a") == [(1,), (2,), (3,)]
         refused(target.commit(sink, other)[0], f"UPDATE distcommit_ledger SET commit_id = '{name}'")
@@ -353,7 +353,7 @@ class TableSinkCases:
         first = target.prepare(sink, "a", 1, bases=(0,))
         assert target.commit(sink, first) == [Committed()]
         target.sql("DELETE FROM distcommit_ledger")
-        refused(target.commit(sink, first)[0], "not the ledger")
+        refused(target.commit(sink, first)[0], "but the present ledger is")
         assert target.rows("a") == [(1,), (2,), (3,)]
 
     def test_ledger_belongs_to_one_store_and_does_not_grow_with_runs(self, target: TableTarget) -> None:

@@ -118,7 +118,7 @@ class TwoPhaseCases:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         target.end(target.name_of(request, 1), commit=False)
-        refused(target.beside_others(sink, request), "neither there nor committed", request.attempts[1])
+        refused(target.beside_others(sink, request), "neither prepared nor committed", request.attempts[1])
         assert target.rows("a") == []
         target.abort(sink, request)
         assert target.prepared() == []
@@ -194,7 +194,7 @@ class TwoPhaseCases:
         target.end(target.name_of(gone, 1), commit=False)
         one, refusal, other = target.commit_atomically(sink, first, gone, last)
         assert one == other == HeldBack("b")
-        refused(refusal, "neither there nor committed")
+        refused(refusal, "neither prepared nor committed")
         assert target.rows("shared") == []
         assert len(target.prepared()) == 5
         assert target.commit_atomically(sink, first, last) == [Committed()] * 2
@@ -226,7 +226,7 @@ class TwoPhaseCases:
         sink = target.sink()
         assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
         target.sql("DROP TABLE a", "CREATE TABLE a (n bigint)")
-        with pytest.raises(ConfigurationError, match="it was dropped and made again"):
+        with pytest.raises(ConfigurationError, match="was dropped and recreated"):
             target.prepare(sink, "a", 2)
         assert target.prepared() == []
         target.sql(f"UPDATE distcommit_ledger SET {target.forgotten} = NULL")
@@ -271,7 +271,7 @@ class TwoPhaseCases:
         again = target.opened(sink)
         again.begin(1)  # as another process of the same run
         again.close()
-        with pytest.raises(FencedError, match="given up"):
+        with pytest.raises(FencedError, match="was aborted"):
             given_up.prepare_commit()
         assert late.prepare_commit().infos, "other attempts are unaffected"
         target.discard(sink, "late")
@@ -363,15 +363,15 @@ class TwoPhaseCases:
         opened = target.opened(sink)
         kind = type(opened)
         opened.close()
-        settles = kind.settle
+        ends = kind.end_prepared
 
-        def settle(committer: TwoPhaseCommitter, name: Name, *, commit: bool) -> bool:
+        def end_prepared(committer: TwoPhaseCommitter, name: Name, *, commit: bool) -> bool:
             if name.attempt == attempts[1]:
                 raise PermissionError("permission denied to finish prepared transaction")
-            return bool(settles(committer, name, commit=commit))
+            return bool(ends(committer, name, commit=commit))
 
         with monkeypatch.context() as patched:
-            patched.setattr(kind, "settle", settle)
+            patched.setattr(kind, "end_prepared", end_prepared)
             with pytest.raises(TransientError, match=f"names=[^,]*{attempts[1]}]"):
                 target.discard(sink, *attempts)
         assert target.prepared() == [held]
@@ -450,7 +450,7 @@ class TwoPhaseCases:
             return prepared_names
 
         monkeypatch.setattr(zombie, "in_doubt", look)
-        refused(zombie.commit([request])[0], "neither there nor committed", request.attempts[0])
+        refused(zombie.commit([request])[0], "neither prepared nor committed", request.attempts[0])
         zombie.close()
         assert target.rows("a") == []
         target.abort(sink, request)
@@ -462,14 +462,14 @@ class TwoPhaseCases:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         committer, first = target.opened(sink), [target.name_of(request)]
-        settles = committer.settle
+        ends = committer.end_prepared
 
-        def settle(name: Name, *, commit: bool) -> bool:
+        def end_prepared(name: Name, *, commit: bool) -> bool:
             while first:  # the progress of a zombie so far
                 target.end(first.pop(), commit=True)
-            return settles(name, commit=commit)
+            return ends(name, commit=commit)
 
-        monkeypatch.setattr(committer, "settle", settle)
+        monkeypatch.setattr(committer, "end_prepared", end_prepared)
         with pytest.raises(ConflictError, match="can't be taken back"):
             committer.abort([request])
         committer.close()

@@ -388,7 +388,7 @@ def test_dropped_or_recreated_table_does_not_affect_other_tables(target: Target)
         catalog.drop_table(("n", "again"))
         catalog.create_table(("n", "again"), schema)
     one, two, three = target.commit(sink, dropped, again, fine)
-    assert "there is no table" in failed(one)
+    assert "does not exist any more" in failed(one)
     assert "was recreated" in failed(two)
     assert three == Committed()
     assert target.rows("again") == []
@@ -445,7 +445,7 @@ def test_missing_files_of_an_atomic_group_hold_back_the_others_and_the_rest_is_o
     shutil.move(requests[1].infos[0]["files"][0]["path"].removeprefix("file://"), target.folder / "away")
     committer = target.committer(sink)
     one, two, three = committer.commit_atomically(requests)
-    assert "data files are gone" in failed(two)
+    assert "data files are missing" in failed(two)
     assert (one, three) == (HeldBack("b"), HeldBack("b"))
     assert target.table("events").snapshots() == []
     shutil.move(target.folder / "away", requests[1].infos[0]["files"][0]["path"].removeprefix("file://"))
@@ -605,7 +605,7 @@ def test_compacted_commit_can_not_be_rolled_back(target: Target) -> None:
     target.commit(sink, request)
     table = target.table("t")
     table.overwrite(table.scan().to_arrow())
-    with pytest.raises(ConflictError, match="no longer in the table"):
+    with pytest.raises(ConflictError, match="be removed from the table"):
         target.committer(sink).abort([request])
     assert target.rows("t") == [1, 2]
     assert target.commit(sink, request) == [AlreadyCommitted()]

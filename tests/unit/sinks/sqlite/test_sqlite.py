@@ -26,8 +26,8 @@ from distcommit.core.interfaces.committer import (
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.sinks.databases.table_committer import CollisionError, Key
 from distcommit.sinks.sqlite.committer import SqliteCommitter
-from distcommit.sinks.sqlite.connection import connected, transaction
 from distcommit.sinks.sqlite.sink import SqliteSink
+from distcommit.sinks.sqlite.transactions import connected, transaction
 from distcommit.steps.sink import SinkCommitStep
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import TableSinkCases, TableTarget
@@ -192,7 +192,7 @@ def test_trigger_that_drops_rows_is_detected(target: Target) -> None:
     target.sql("CREATE TABLE bad (n INTEGER)")
     target.sql("CREATE TRIGGER leaves BEFORE INSERT ON bad WHEN NEW.n = 2 BEGIN SELECT RAISE(IGNORE); END")
     sink = target.sink()
-    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "3 were sent, 2 came in")
+    refused(target.beside_others(sink, target.prepare(sink, "bad", 1)), "3 were sent, 2 were inserted")
     assert target.rows("bad") == []
 
 
@@ -277,11 +277,10 @@ def remove_file(target: Target) -> None:
     target.path.unlink()
 
 
-def test_ledger_without_table_marks_is_upgraded(target: Target) -> None:
+def test_ledger_has_the_marks_of_tables_that_the_sink_creates(target: Target) -> None:
     sink = target.sink()
     target.sql("CREATE TABLE a (n bigint)")
     assert target.commit(sink, target.prepare(sink, "a", 1)) == [Committed()]
-    target.sql("ALTER TABLE distcommit_ledger DROP COLUMN target_mark")
     assert target.commit(sink, target.prepare(sink, "a", 2), target.prepare(sink, "b", 2)) == [Committed()] * 2
     assert len(target.rows("a")) == 6
     (of_a, of_b) = target.sql("SELECT target_mark FROM distcommit_ledger WHERE store <> '' ORDER BY dataset")

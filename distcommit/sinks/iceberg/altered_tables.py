@@ -1,40 +1,32 @@
 """Tables that were altered between writing data files and committing them.
 
-Iceberg reads a data file by the ids of its columns. A column that was dropped and added again has another id, so that
-readers find NULL in place of each staged value. So the table's present schema is compared with the one that the files
-were written by. Columns that were renamed, widened, or added without a value keep all staged values and are accepted.
+Iceberg reads a data file by the ids of its columns. If a column was dropped and added again, it has another id, and
+readers would find NULL in place of each staged value. Columns that were renamed, widened, or added without a value are
+accepted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType
 
-from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.schemas.table_fields import not_readable_from_files
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, holds, inner_fields
-from distcommit.sinks.table_formats.table_changes import was_altered
 
 
 def schema_of(table: Table, schema_id: int) -> Schema | None:
-    """Return the table's schema with that id; None if it was removed from the metadata."""
     return next((schema for schema in table.metadata.schemas if schema.schema_id == schema_id), None)
 
 
-def altered(table: Table, request: CommitRequest) -> FailedForGood | None:
-    """Refuse data files if the present table would not show all of their values."""
-    problems = list(dict.fromkeys(_problems(table, request)))
-    return was_altered(".".join(table.name()), problems) if problems else None
-
-
-def _problems(table: Table, request: CommitRequest) -> Iterator[str]:
+def alterations(table: Table, files: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield the reasons why the present table would not show all values of the data files of commit infos."""
     metadata = table.metadata
     if metadata.format_version > FORMAT_VERSION:
         yield f"its format version is {metadata.format_version}, and at most {FORMAT_VERSION} can be written"
-    files = [file for info in request.infos for file in info["files"]]
     for spec in sorted({file["spec"] for file in files} - metadata.specs().keys()):
         yield f"its partition spec {spec}, which the files were written by, was removed"
     for schema_id in {file["schema"] for file in files} - {metadata.current_schema_id}:

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server, their transactions, and what its errors mean."""
+"""Transactions on a PostgreSQL server: connections, and commit outcomes of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SET CONSTRAINTS ALL IMMEDIATE;
 SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'
 """
 """Deferred constraints are checked at once, so that they fail at the savepoint of the rows that violate them. COMMIT
-returns once the transaction is on disk."""
+returns only after the transaction is on disk."""
 
 
 def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
@@ -42,12 +42,10 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Open a transaction that is committed when the block ends. Raises as `manual_transaction`.
+    """Open a transaction that commits on normal exit and rolls back on an exception. Raises as `manual_transaction`.
 
-    COMMIT of a failed transaction rolls it back without an error. Only the command tag shows it, which is checked.
-
-    Raises:
-        TransientError: if the transaction was rolled back.
+    COMMIT of a failed transaction rolls it back without an error; only the command tag shows that. So the tag is
+    checked, and TransientError is raised.
     """
     with manual_transaction(connection):
         yield
@@ -60,11 +58,8 @@ def transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 @contextmanager
 def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Begin a transaction that the block ends. If the block raises, it is rolled back.
-
-    Raises:
-        CollisionError: if the server has rolled it back because of a conflict.
-    """
+    """Begin a transaction that the block must end, and roll it back on an exception. Raises CollisionError if the
+    server has rolled it back because of a conflict."""
     try:
         connection.execute(_BEGIN)
         yield
@@ -77,12 +72,12 @@ def manual_transaction(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: psycopg.Error, connection: psycopg.Connection) -> CommitOutcome | None:
-    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
+    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
     state = error.sqlstate or ""
     if connection.broken or connection.info.transaction_status != pq.TransactionStatus.INTRANS:
         return None
     if error.diag.schema_name == "pg_catalog":  # CREATE TABLE IF NOT EXISTS of two sessions at once
-        return RetryLater(f"others were making the same table: {_text(error)}")
+        return RetryLater(f"another session was creating the same table: {_text(error)}")
     if state[:2] in ("22", "23", "44") or state == "P0001":  # values, constraints, errors of triggers
         return FailedForGood(
             f"the table does not take the rows: {_text(error)}. Alter the table and release the dataset with retry; or"

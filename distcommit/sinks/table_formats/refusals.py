@@ -1,19 +1,19 @@
-"""Refusals of records that a table does not take, and of data files whose table was altered, dropped or recreated.
+"""Errors of records that do not fit a table, and of data files whose table was altered, dropped or recreated.
 
-Each answer ends in a remedy that resolves its case, in the form that `distcommit status` makes a command of. A dataset
-whose first commit meets another table has nothing to lose, and is abandoned. If the store knows of earlier commits,
-they are gone with the table, and the dataset is restarted: it is read from its beginning into the present table.
+Each refusal ends in a remedy that `distcommit status` converts to a command: to abandon the commit, or, if earlier
+commits of the dataset are gone with the table, to restart the dataset, which is read from its beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from distcommit.core.errors import ConfigurationError
+from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.work import MAIN_BRANCH
 
+FILES_REPLACED = "other files in their place: the table was compacted, or rows were deleted"
 ALWAYS_CHANGED = "other writers changed the table during each try"
 _READ_AGAIN = "release the dataset with abandon: the next run reads the same records again"
 _RESTART = "release the dataset with restart: the next run reads it from its beginning, into the present table"
@@ -21,7 +21,6 @@ _BRANCHES = ". The other branches of the job get its records a second time"
 
 
 def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> ConfigurationError:
-    """Return the error of records that do not fit into a table's columns."""
     return ConfigurationError(
         "records do not fit into the table",
         id="RECORDS_NOT_STORABLE",
@@ -32,28 +31,43 @@ def misfit(table: str, columns: str, problems: Sequence[str], todo: str) -> Conf
     )
 
 
-def was_altered(table: str, problems: Sequence[str]) -> FailedForGood:
-    """Refuse files that do not fit the table as it is now."""
+def no_columns(schema: str) -> ConfigurationError:
+    return ConfigurationError(
+        "a table must have a column",
+        id="COLUMN_UNSUPPORTED",
+        expected="records with a column that is not always null",
+        found=schema,
+    )
+
+
+def not_removable(table: str, files: int, actual: str) -> ConflictError:
+    return ConflictError(
+        "data files of the commit can't be removed from the table",
+        id="COMMIT_NOT_REVERSIBLE",
+        table=table,
+        expected=f"a table with all {files} of them, from which files may be removed",
+        found=actual,
+        todo="release the dataset with accept",
+    )
+
+
+def was_altered(table: str, problems: Sequence[str]) -> FailedForGood | None:
+    """Refuse data files that have these problems in the present table; None without problems."""
+    if not problems:
+        return None
     return FailedForGood(
-        f"table {table} was altered after the data files were written: {'; '.join(problems[:3])}. Nothing was"
-        f" written. To do: {_READ_AGAIN}, and writes them as the table is now"
+        f"table {table} was altered after the data files were written: {'; '.join([*dict.fromkeys(problems)][:3])}."
+        f" Nothing was written. To do: {_READ_AGAIN}, and writes them as the table is now"
     )
 
 
 def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
-    """Refuse files whose table does not exist any more."""
-    return FailedForGood(f"there is no table {table} any more. {_way_out(request)}")
+    return FailedForGood(f"table {table} does not exist any more. {_way_out(request)}")
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
-    """Refuse files that were written for another table of that name; None if it is the same.
-
-    Args:
-        table: the name.
-        request: the request to commit.
-        requested: identities of the tables that the files were written for.
-        actual: identity of the present table.
-    """
+    """Refuse data files that were written for another table of this name (`requested`: its identities);
+    otherwise None."""
     if requested <= {actual}:
         return None
     written = f"its id is {actual}, and the files were written for {', '.join(sorted(requested))}"
@@ -63,24 +77,16 @@ def was_recreated(table: str, request: CommitRequest, requested: set[str], actua
 def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
-    """Refuse to commit to a table without a record of the dataset's earlier commits.
-
-    Args:
-        table: the table's name.
-        request: the request to commit.
-        row: the dataset's row of the table's ledger, if there is one.
-        has_ledger: whether the table has a ledger of this store.
-        has_rows: returns whether the table has rows; called only where that matters, as it may take long.
-    """
+    """Refuse a commit if the store has committed to the table before, but the table has no ledger row of the dataset.
+    `has_rows` is called only if needed, as it may be slow."""
     if row is not None or not request.bases or 0 in request.bases:
         return None
     subject = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"
     if not has_ledger and has_rows():
         return FailedForGood(
-            f"{subject}. The table has rows, which may be the dataset's. Nothing was written. To do: restore the old "
-            f"table"
-            " or its ledger, and release the dataset with retry; if that is impossible, drop the table, and release the"
-            " dataset with restart"
+            f"{subject}. The table has rows, which may be the dataset's. Nothing was written. To do: restore the old"
+            " table or its ledger, and release the dataset with retry; if that is impossible, drop the table, and"
+            " release the dataset with restart"
         )
     return FailedForGood(f"{subject}: it was dropped and recreated. {_way_out(request)}")
 

@@ -1,5 +1,4 @@
-"""Data files in buckets with the S3 protocol, by this package's own client. Unlike the table formats' clients, it can
-delete the parts of an upload that a killed writer has begun."""
+"""Data files in S3 buckets, with this package's client, which can delete the parts of unfinished uploads."""
 
 from __future__ import annotations
 
@@ -15,16 +14,9 @@ if TYPE_CHECKING:
 
 
 def requests_to(bucket: str, extra: str, options: Mapping[str, str] | None = None) -> S3Requests:
-    """Return the client of a bucket, one in each process.
-
-    Args:
-        bucket: the bucket's name.
-        extra: this package's extra of the calling sink, for the message.
-        options: endpoint, region and credentials as boto3's client takes them; missing ones come from the environment.
-
-    Raises:
-        ConfigurationError: if the client is not installed.
-    """
+    """Return the client of a bucket, cached in each process. `options` are endpoint, region and credentials as boto3's
+    client takes them; missing ones come from the environment. Raises ConfigurationError if the package's `extra` is
+    missing."""
     sorted_options = tuple(sorted((options or {}).items()))
     return _requests_to(bucket, extra, sorted_options, os.getpid(), os.environ.get("AWS_ENDPOINT_URL", ""))
 
@@ -46,7 +38,7 @@ def _requests_to(
 
 
 def delete_data_file(requests: S3Requests, key: str) -> None:
-    """Delete a data file, and the parts of an upload that its writer has begun. A missing file is no error."""
+    """Delete a data file and the parts of its unfinished upload. A missing file is not an error."""
     from distcommit.fs.object_stores.s3_stream import discard_stream  # noqa: PLC0415 - an extra
 
     discard_stream(requests, key)

@@ -1,4 +1,4 @@
-"""Arrow columns in the types that databases have: without dictionaries, large offsets and other units of time."""
+"""Convert Arrow columns to types that databases have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.files.formats.text_values import values_of
 
 MAX_DIGITS = 38
-"""The most digits of a decimal of 128 bits."""
 _NEGATIVE_ZERO = re.compile(r"-0(\.0+)?(e[-+]?\d+)?(?![\d.])", re.IGNORECASE)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _INTEGER_DIGITS = pa.decimal128(20, 0)
@@ -45,23 +44,19 @@ PLAIN_TYPES = TypeTable(
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a database's column: signed integers, and times in microseconds in UTC or without a zone."""
+    """Return the type to store: signed integers, and times in microseconds, in UTC or without a zone."""
     return PLAIN_TYPES.stored(kind)
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """Return the column without dictionary and extension type."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = True) -> pa.Array:
-    """Return a column of lists, structs or maps as JSON texts. A map becomes a list of keys and values.
-
-    Raises:
-        RefusedError: if a value has `-0.0` and `negative_zeros` is false.
-    """
+    """Return lists, structs or maps as JSON texts; a map is a list of keys and values. Raises RefusedError for `-0.0`
+    if `negative_zeros` is false."""
     values = values_of(array.cast(_pairs(array.type)) if pa.types.is_map(array.type) else array)
     texts = [None if value is None else json.dumps(value) for value in values]
     if not negative_zeros and any(text and _NEGATIVE_ZERO.search(_TEXT.sub("", text)) for text in texts):
@@ -70,23 +65,12 @@ def as_json(array: pa.Array, column: str, shown: str, *, negative_zeros: bool = 
 
 
 def has_negative_zero(array: pa.Array) -> bool:
-    """Return whether a column of floats has a zero with a sign."""
     zeros = array.filter(pc.equal(array, 0)).drop_null().to_numpy(zero_copy_only=False)
     return bool(np.signbit(zeros).any())
 
 
 def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa.Array:
-    """Return the column in that type, with equal values.
-
-    Args:
-        array: the column.
-        kind: the type.
-        column: the column's name, for messages.
-        shown: the table's column, for messages.
-
-    Raises:
-        RefusedError: if the type does not have one of the values.
-    """
+    """Cast a column without changing values. Raises RefusedError if a value does not fit."""
     if array.type == kind:
         return array
     if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):
@@ -98,7 +82,6 @@ def converted(array: pa.Array, kind: pa.DataType, column: str, shown: str) -> pa
 
 
 def refused_value(column: str, shown: str, reason: str) -> RefusedError:
-    """Return the error of a value that its column can't have."""
     return RefusedError(
         f"a value of column {column!r} does not go into the table's {shown}: {reason}. Alter the table and release the"
         " dataset with retry; or abandon it and convert or reject such values"
@@ -106,7 +89,6 @@ def refused_value(column: str, shown: str, reason: str) -> RefusedError:
 
 
 def no_type(database: str, field: pa.Field) -> ConfigurationError:
-    """Return the error of a column that a database has no type for."""
     return ConfigurationError(
         f"{database} has no type for this column",
         id="COLUMN_UNSUPPORTED",
@@ -117,7 +99,6 @@ def no_type(database: str, field: pa.Field) -> ConfigurationError:
 
 
 def refused_type(column: str, kind: pa.DataType, shown: str) -> RefusedError:
-    """A column whose type can't go into that of the table."""
     return RefusedError(
         f"column {column!r} has the type {kind}, which does not go into the table's {shown}; convert it with the"
         " converter `cast`, or alter the table, then release the dataset"
@@ -125,5 +106,4 @@ def refused_type(column: str, kind: pa.DataType, shown: str) -> RefusedError:
 
 
 def _pairs(kind: pa.DataType) -> pa.DataType:
-    """The type of a map as a list of keys and values."""
     return pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))

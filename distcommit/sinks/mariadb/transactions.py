@@ -1,4 +1,4 @@
-"""Connections to a MariaDB server, their transactions, and what its errors mean."""
+"""Transactions on a MariaDB server: connections, savepoints, and commit outcomes of errors."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TOO_NARROW = (1264, 1265, 1406)
 """Codes of a value that does not fit into its column."""
 _NO_SAVEPOINT = 1305
 _CLIENT = 2000
-"""The first of the client's codes, which are about the connection."""
+"""First of the client's error codes, which concern the connection."""
 _COLLISIONS = {1020, 1213, 1412}
-"""Codes of a row that was changed meanwhile, a deadlock, and a table that was altered meanwhile."""
+"""Codes of a concurrently changed row, a deadlock, and a concurrently altered table."""
 _OF_ROWS = {1048, 1062, 1118, 1138, 1216, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1452, 1467, 1644, 1690}
 _OF_ROWS |= {3140, 3819, 4025}
 """Codes of values, constraints, errors of triggers, and rows that are too large."""
 _OF_NAMES = {1059, 1060, 1166}
-"""Codes of names of columns: too long, used twice, or not allowed."""
+"""Codes of column names that are too long, used twice, or not allowed."""
 _OF_THE_SERVER = {1021, 1026, 1028, 1030, 1037, 1038, 1040, 1041, 1053, 1114, 1158, 1159, 1160, 1161, 1180, 1203, 1206}
 _OF_THE_SERVER |= {1290, 1317, 1792, 1836, 1927, 3024, 3032}
 """Codes of disks, memory, connections, shutdown, read-only servers, and killed sessions."""
@@ -51,8 +51,8 @@ _TIMEOUTS_S = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": 120, "write
 
 
 def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
-    """Open a connection in autocommit. Whatever the server's settings are, the session is strict and checks
-    constraints."""
+    """Open a connection in autocommit. The session is strict and checks constraints, whatever the server's settings
+    are."""
     parts = urlsplit(url)
     connection = pymysql.connect(
         host=parts.hostname,
@@ -76,18 +76,14 @@ def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
 
 
 def execute(connection: Connection[Cursor], statement: str | bytes, values: Sequence[Any] | None = None) -> Cursor:
-    """Execute a statement, and return its cursor. Without values `%` is a plain character."""
+    """Execute a statement, and return its cursor. Without values, `%` is a plain character."""
     cursor = connection.cursor()
     cursor.execute(statement, values)
     return cursor
 
 
 def check_durable(connection: Connection[Cursor]) -> None:
-    """Check that COMMIT returns only after the transaction is on disk.
-
-    Raises:
-        ConfigurationError: if it does not. This is a setting of the server, which a session can't change.
-    """
+    """Raise ConfigurationError if the server returns from COMMIT before the transaction is on disk."""
     statement = "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog"
     flushed, has_log, synced = execute(connection, statement).fetchone() or (0, 0, 0)
     if flushed != 1 or (has_log and synced != 1):
@@ -102,14 +98,11 @@ def check_durable(connection: Connection[Cursor]) -> None:
 
 @contextmanager
 def transaction(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a transaction that is committed when the block ends.
+    """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
+    server has rolled it back because of a conflict.
 
-    A deadlock ends the whole transaction, and so does any statement that alters a table. Further statements are then
-    committed one by one, and COMMIT raises nothing. So the transaction's state is checked before COMMIT.
-
-    Raises:
-        CollisionError: if the server has rolled it back because of a conflict.
-        TransientError: if a statement has ended it.
+    A deadlock or an ALTER TABLE ends the transaction. Later statements are then committed one by one, and COMMIT raises
+    no error. So the transaction's state is checked before COMMIT, and TransientError is raised.
     """
     try:
         execute(connection, "BEGIN")
@@ -119,7 +112,7 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
                 "the transaction was not committed",
                 id="TARGET_UNAVAILABLE",
                 expected="a transaction",
-                found="none any more",
+                found="none",
             )
         execute(connection, "COMMIT")
     except MySQLError as error:
@@ -134,11 +127,8 @@ def transaction(connection: Connection[Cursor]) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
-    """Open a savepoint, to which the transaction is rolled back if the block raises.
-
-    Raises:
-        CollisionError: if the block has raised, and the whole transaction was rolled back.
-    """
+    """Open a savepoint, to which the transaction is rolled back on an exception. Raises CollisionError if the server
+    has rolled back the whole transaction."""
     execute(connection, "SAVEPOINT dataset")
     try:
         yield
@@ -154,7 +144,7 @@ def savepoint(connection: Connection[Cursor]) -> Iterator[None]:
 
 
 def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutcome | None:
-    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
+    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
     code = code_of(error)
     if not connection.open or not code > 0 or _CLIENT <= code < _CLIENT + 1000 or code in _OF_THE_SERVER | _COLLISIONS:
         return None
@@ -167,13 +157,11 @@ def outcome_of(error: MySQLError, connection: Connection[Cursor]) -> CommitOutco
 
 
 def code_of(error: Exception) -> int:
-    """Return the error's number; 0 if it has none."""
     code = next(iter(error.args), 0)
     return code if isinstance(code, int) else 0
 
 
 def text_of(error: Exception) -> str:
-    """Return the server's message."""
     return plain_text(error.args[-1] if error.args else error, 1000)
 
 

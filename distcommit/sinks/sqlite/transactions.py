@@ -1,4 +1,4 @@
-"""Connections to an SQLite file, their transactions, and what its errors mean."""
+"""Transactions on an SQLite file: connections, savepoints, and commit outcomes of errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_THE_FILE = {
 
 
 def connected(path: str) -> sqlite3.Connection:
-    """Open a connection in autocommit. A commit is on disk, and so is the deletion of its journal."""
+    """Open a connection in autocommit, in which COMMIT returns only after the transaction is on disk."""
     connection = sqlite3.connect(f"file:{quote(path)}?mode=rwc", _LOCK_TIMEOUT_S, isolation_level=None, uri=True)
     try:
         for setting in ("synchronous = EXTRA", "foreign_keys = ON", "ignore_check_constraints = OFF"):
@@ -40,13 +40,11 @@ def connected(path: str) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Open a transaction that is committed when the block ends. It locks the file against writers of all processes.
+    """Open a transaction that commits on normal exit and rolls back on an exception. It locks the file against other
+    writers.
 
-    Some errors end the whole transaction, and further statements are committed one by one. So its state is checked
-    before COMMIT.
-
-    Raises:
-        TransientError: if an error has ended the transaction.
+    Some errors end the transaction, and later statements are committed one by one. So its state is checked before
+    COMMIT. Raises TransientError if it was ended.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -56,7 +54,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
                 "the transaction was not committed",
                 id="TARGET_UNAVAILABLE",
                 expected="a transaction",
-                found="none any more",
+                found="none",
             )
         connection.execute("COMMIT")
     except BaseException:
@@ -67,8 +65,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Open a savepoint, to which the transaction is rolled back if the block raises and the transaction still
-    exists."""
+    """Open a savepoint, to which the transaction is rolled back on an exception, unless an error has ended it."""
     connection.execute("SAVEPOINT dataset")
     try:
         yield
@@ -81,7 +78,7 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def outcome_of(error: sqlite3.Error, connection: sqlite3.Connection) -> CommitOutcome | None:
-    """Return the outcome of the rows at whose savepoint an error was raised; None if it concerns more than these."""
+    """Return the outcome of a request whose rows caused an error; None if the error concerns other requests, too."""
     code, text = getattr(error, "sqlite_errorcode", 0) & 0xFF, plain_text(error, 1000)
     if not connection.in_transaction or code in _OF_THE_FILE:
         return None
