@@ -22,6 +22,7 @@ from distcommit.app.inspection.status import (
     StatusResult,
     waiting,
 )
+from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.error_kinds import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
 from distcommit.core.records.freshness import BEHIND
@@ -194,13 +195,24 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
-    """Return the problem with the command that the source has named, unless an operator has given it since."""
+    """Return the problem with the command that the source has named, or else that of the error in the catalogue, unless
+    an operator has given it since."""
     is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
-    if not reason.remedy or is_done:
+    remedy = reason.remedy or _catalogued(reason)
+    if not remedy or is_done:
         return problem
-    name, *words = reason.remedy
+    name, *words = remedy
     has_options = any(word.startswith("--set=") for word in words)
     return msgspec.structs.replace(problem, command=command(name, *words, named=not has_options))
+
+
+def _catalogued(reason: Reason) -> Sequence[str]:
+    """Return the command of the catalogue for a dataset's error, as the words of a remedy; empty if it has none."""
+    entry = ERRORS.get(reason.text.partition(":")[0])
+    if entry is None or not entry.command:
+        return ()
+    name, _, words = entry.command.partition(" JOB.yaml")
+    return (name, *(reason.subject if word == "DATASET" else word for word in words.split()))
 
 
 def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator[Problem]:
