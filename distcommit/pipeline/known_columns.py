@@ -38,6 +38,8 @@ def constructs_fit(name: str, before: str) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
+        if error.id == "PACKAGE_MISSING":
+            raise
         raise ConfigurationError(
             "two constructs do not fit together",
             id="CONSTRUCT_SETTINGS_INVALID",

@@ -162,11 +162,14 @@ def test_s3_puts_a_name_once(s3_server: S3Server) -> None:
 def test_command_prints_the_server_s_address_and_ends_it(tmp_path: Path) -> None:
     jars("kafka")
     command = [sys.executable, "-m", "tests.servers", "kafka"]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         line = process.stdout.readline()
         key, _, brokers = line.strip().partition("=")
         assert key == "BROKERS"
+        assert "set source.brokers to the address" in process.stderr.readline()
         assert AdminClient({"bootstrap.servers": brokers}).list_topics(timeout=10).brokers
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
@@ -183,3 +186,18 @@ def test_mariadb_keeps_what_was_committed_over_a_kill(mariadb_server: MariadbSer
         cursor.execute("SELECT id FROM kept")
         assert cursor.fetchall() == ((1,),)
         cursor.execute("DROP TABLE kept")
+
+
+def test_servers_need_only_their_own_packages() -> None:
+    """Without the packages of the extra `dev`, Kafka can be imported, and MariaDB is refused with the extra's name."""
+    script = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('pymysql', 'psycopg', 'pytest', 'boto3', 'moto')))\n"
+        "from tests.servers.__main__ import main\n"
+        "import tests.servers.kafka\n"
+        "sys.exit(main(['mariadb']))\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "package pymysql is missing; pip install -e '.[dev]'\n"

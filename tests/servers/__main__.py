@@ -1,6 +1,7 @@
 """`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|smb`: start a server and end it on Ctrl-C.
 
-It prints the server's addresses as shell variables.
+It prints the server's addresses as shell variables. Each server is imported when it is asked for, because some need
+packages of the extra `dev`.
 """
 
 from __future__ import annotations
@@ -10,55 +11,61 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from tests.servers.hdfs import HdfsServer
-from tests.servers.kafka import KafkaServer
-from tests.servers.mariadb import MariadbServer
-from tests.servers.postgresql import PostgresServer
 from tests.servers.process import ServerUnavailableError
-from tests.servers.registry import RegistryServer
-from tests.servers.s3 import S3Server
-from tests.servers.smb import SmbServer
-from tests.servers.spark import SparkCluster
 
 
 @contextmanager
 def _kafka() -> Iterator[str]:
+    from tests.servers.kafka import KafkaServer
+
     with KafkaServer() as server:
         yield f"BROKERS={server.bootstrap_servers}"
 
 
 @contextmanager
 def _registry() -> Iterator[str]:
+    from tests.servers.registry import RegistryServer
+
     with RegistryServer() as server:
         yield f"REGISTRY={server.url}"
 
 
 @contextmanager
 def _hdfs() -> Iterator[str]:
+    from tests.servers.hdfs import HdfsServer
+
     with HdfsServer() as server:
         yield f"HADOOP_CONF_DIR={server.conf_dir} NAMENODE={server.authority} WEBHDFS={server.web_authority}"
 
 
 @contextmanager
 def _postgresql() -> Iterator[str]:
+    from tests.servers.postgresql import PostgresServer
+
     with PostgresServer() as server:
         yield f'URL={server.url} PASSWORD="{server.password}"'
 
 
 @contextmanager
 def _mariadb() -> Iterator[str]:
+    from tests.servers.mariadb import MariadbServer
+
     with MariadbServer() as server:
         yield f'URL={server.url} PASSWORD="{server.password}"'
 
 
 @contextmanager
 def _spark() -> Iterator[str]:
+    from tests.servers.spark import SparkCluster
+
     with SparkCluster() as cluster:
         yield f"MASTER={cluster.master}"
 
 
 @contextmanager
 def _s3() -> Iterator[str]:
+    from tests.servers.s3 import S3Server
+
     with S3Server() as server:
         shown = " ".join(f"{name}={value}" for name, value in server.environment.items())
         yield f"{shown} BUCKET={server.make_bucket()}"
@@ -66,6 +73,8 @@ def _s3() -> Iterator[str]:
 
 @contextmanager
 def _smb() -> Iterator[str]:
+    from tests.servers.smb import SmbServer
+
     with SmbServer() as server:
         shown = " ".join(f'{name}="{value}"' for name, value in server.environment.items())
         yield f"{shown} SHARE=smb://{server.authority}/data"
@@ -82,6 +91,9 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "smb": _smb,
 }
 
+USES = {"kafka": "set source.brokers to the address after BROKERS=; "}
+"""The setting that the printed address is for."""
+
 
 def main(arguments: list[str]) -> int:
     """Run one server until a signal comes."""
@@ -92,10 +104,13 @@ def main(arguments: list[str]) -> int:
     try:
         with SERVERS[arguments[0]]() as how_to_reach_it:
             print(how_to_reach_it, flush=True)
-            print("Ctrl-C ends it", file=sys.stderr)
+            print(f"{USES.get(arguments[0], '')}Ctrl-C ends it", file=sys.stderr)
             signal.pause()
     except ServerUnavailableError as error:
         print(error, file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"package {error.name} is missing; pip install -e '.[dev]'", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from distcommit.app.checks.dry_run import DryRun, plan_dry_run
+from distcommit.app.checks.dry_run import DryRun, PlannedDataset, plan_dry_run
 from distcommit.app.checks.flow import FlowDescription, describe_flow
+from distcommit.app.checks.folders import check_folder
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.app.job_file.locations import require_separate
@@ -26,6 +25,7 @@ from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.core.errors import (
     ConfigurationError,
     DistcommitError,
+    SourceError,
     SourceUnavailableError,
     TransientError,
     add_ids,
@@ -38,17 +38,21 @@ from distcommit.core.redaction import redacted
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.protocol.paths.temporary_and_probes import store_probe_name
+from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java import check_java
 from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.job_lock import is_held
-from distcommit.stores.state.job_store import has_store
+from distcommit.stores.state.job_store import has_store, require_unpublished
 
 logger = logging.getLogger(__name__)
 
 _ADDRESSES = ("brokers", "url", "path", "paths", "location", "catalog", "class", "type")
 """Settings with the address of a source or a sink. A failed connection is reported at the first one that is set."""
+
+_MISSING = {"SOURCE_TOPIC_MISSING": "source.topics", "SOURCE_TABLE_MISSING": "source.tables"}
+"""Ids of errors of listed datasets that do not exist, with the setting that lists them."""
 
 
 class CheckedPart(msgspec.Struct, frozen=True):
@@ -138,11 +142,16 @@ def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = Tru
     if checks.failures:
         return checks.result("")
     _check(folders, checks, connect=connect, needs_java=connect)
+    if connect and not config.tries_out and all(failure.is_missing for failure in checks.failures):
+        with checks.part("owner of the folders", "paths"):
+            _require_own_folders(folders)
     dry_run = None
-    if plan and connect and not checks.failures:
-        with checks.part("plan"):
+    if plan and connect and all(failure.is_missing for failure in checks.failures):
+        is_reported = bool(checks.failures)
+        with checks.part("plan", "source"):
             dry_run = plan_dry_run(folders)
             checks.found = f"{dry_run.datasets_count:,} to read"
+            _require_planned([row for row in dry_run.datasets if not (is_reported and _is_missing(row.problem))])
     return checks.result(config.job, dry_run)
 
 
@@ -153,12 +162,17 @@ def check_before_run(folders: JobFolders, *, needs_java: bool) -> None:
     the commits. If the job has run before, an unavailable sink is not a problem, because commits can wait. In these
     cases the run begins and reports the outage.
 
+    Listed topics or tables that do not exist prevent a first run only if no dataset is left to read.
+
     Raises:
         DistcommitError: if a check failed. Several problems raise one CheckFailedError.
     """
     checks = _Checks(folders.path)
     _check(folders, checks, connect=True, needs_java=needs_java)
     failures = checks.failures
+    missing = [failure for failure in failures if failure.is_missing]
+    if missing and (not missing[0].selects_nothing or folders.has_store()):
+        failures = [failure for failure in failures if not failure.is_missing]  # the run reads the others, and replays
     if any(failure.is_outage for failure in failures):
         tolerated = _tolerated_outages(folders)
         failures = [failure for failure in failures if not (failure.is_outage and failure.name in tolerated)]
@@ -186,8 +200,19 @@ class _Failure:
 
     @property
     def is_outage(self) -> bool:
-        """Return whether a system is unreachable; otherwise a setting is wrong."""
-        return self.name in ("source", "sink") and not isinstance(self.error, ConfigurationError)
+        """Whether a system could not be reached, rather than a setting being wrong."""
+        is_wrong = isinstance(self.error, ConfigurationError) or self.is_missing
+        return self.name in ("source", "sink") and not is_wrong
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether topics or tables that the job file lists do not exist."""
+        return isinstance(self.error, SourceError) and self.error.id in _MISSING
+
+    @property
+    def selects_nothing(self) -> bool:
+        """Whether none of the datasets exist that the job file selects."""
+        return self.is_missing and isinstance(self.error, SourceError) and self.error.ids["selected"].startswith("0 ")
 
     def as_run_error(self, job: str) -> DistcommitError:
         """Return the error of a run that cannot begin because of this failure alone."""
@@ -216,7 +241,7 @@ class _Checks:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - of any client; each is reported
-            self.failures.append(_Failure(name, setting, error))
+            self.failures.append(_Failure(name, _setting_of(error) or setting, error))
             self.parts.append(CheckedPart(name, "failed"))
         else:
             self.parts.append(CheckedPart(name, "passed", redacted(self.found)))
@@ -261,6 +286,11 @@ class _Checks:
         return self._positions.of(tuple(keys))[0]
 
 
+def _setting_of(error: Exception) -> str:
+    """Return the key of the setting that an error is about; empty if only its check knows it."""
+    return _MISSING.get(error.id, "") if isinstance(error, DistcommitError) else ""
+
+
 def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -286,6 +316,27 @@ def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: b
     for section, sink in config.sink_sections().items():
         with checks.part("sink", _address(section, sink)):
             checks.found = sink.check_connection() or f"type {sink.type}: needs no connection"
+
+
+def _require_own_folders(folders: JobFolders) -> None:
+    """Raise the error of a run whose store, staging and output do not belong together. Claims nothing."""
+    fs, roots = folders.roots()
+    if has_store(fs, roots):
+        require_newest(folders.open_store(create=False), read_only=True)
+    else:
+        require_unpublished(fs, roots, folders.config.job)
+
+
+def _require_planned(datasets: Sequence[PlannedDataset]) -> None:
+    """Raise the problem of the first dataset that can't be planned, with the number of all of them."""
+    failing = [dataset for dataset in datasets if dataset.problem]
+    if failing:
+        count = f"{len(failing):,} of {len(datasets):,} datasets can't be planned"
+        raise PlanError(count, dataset=failing[0].dataset, found=failing[0].problem)
+
+
+def _is_missing(text: str) -> bool:
+    return text.partition(":")[0] in _MISSING
 
 
 def _check_secrets(tree: Mapping[str, Any], checks: _Checks) -> None:
@@ -319,7 +370,7 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
     for fs, is_used in opened:
         for name, path in (("store", roots.store), ("staging", roots.staging), ("output", roots.output)):
             with checks.part(f"paths.{name}", f"paths.{name}"):
-                checks.found = _check_folder(fs, path, is_used=is_used)
+                checks.found = check_folder(fs, path, is_used=is_used)
         if config.tries_out or not is_used:
             checks.skip("store", "the first run creates it")
             continue
@@ -329,38 +380,6 @@ def _check_folders(folders: JobFolders, checks: _Checks) -> None:
         if checks.parts[-1].outcome == "passed":
             with checks.part("fixed settings", "source"):
                 require_settings(store, folders.fixed_settings())
-
-
-def _check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
-    """Check that a folder, or its nearest existing parent, can be written. Return a description of the folder.
-
-    Raises:
-        ConfigurationError: if the folder cannot be written.
-        OSError: if the file system can't be reached.
-    """
-    nearest = path
-    while (status := fs.status(nearest)) is None and nearest.strip("/"):
-        nearest = nearest.rpartition("/")[0] or "/"
-    exists = nearest == path
-    is_writable = status is None or status.is_folder
-    if fs.scheme == "file":
-        is_writable = is_writable and os.access(nearest, os.W_OK | os.X_OK)
-    elif (exists or not fs.has_folders) and not is_used:
-        probe = f"{path}/{store_probe_name(uuid.uuid4().hex)}"
-        try:
-            fs.put_if_absent(probe, b"")
-            fs.delete(probe)
-        except PermissionError:
-            is_writable = False
-    if not is_writable:
-        raise ConfigurationError(
-            "a folder of the job can't be written",
-            path=path,
-            expected="a folder that this user can write, or can create",
-            found="a file" if status is not None and not status.is_folder else f"no permission to write {nearest}",
-            todo="correct the path in section paths, or the permissions",
-        )
-    return path if exists else f"{path} will be created"
 
 
 def _address(section: str, construct: Any) -> str:

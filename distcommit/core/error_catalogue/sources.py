@@ -5,6 +5,7 @@ from __future__ import annotations
 from distcommit.core.error_catalogue.entry import DATASET_WAITS, NO_RUN_BEGINS, ErrorEntry
 
 _RUN = "run JOB.yaml"
+_CHECK = "check JOB.yaml"
 _SET_WATERMARK = "dataset set-watermark JOB.yaml DATASET null"
 
 ENTRIES = (
@@ -42,7 +43,7 @@ ENTRIES = (
         cause="The watermark column, the keys or the columns in the job file do not fit the table.",
         impact=DATASET_WAITS,
         action="Correct the setting in section source that the message names.",
-        command="check JOB.yaml",
+        command=_CHECK,
     ),
     ErrorEntry(
         id="SOURCE_PLAN_INVALID",
@@ -63,13 +64,20 @@ ENTRIES = (
     ErrorEntry(
         id="SOURCE_TABLE_MISSING",
         error="SourceError",
-        title="A topic or table does not exist",
-        cause="The job file names a topic or table that does not exist, or that this user may not see.",
+        title="A table does not exist",
+        cause="The job file names a table that does not exist, or that this user may not see.",
         impact=DATASET_WAITS,
-        action=(
-            "Create the topic or table, grant this user the permission to read it, or remove its name from section "
-            "source."
-        ),
+        action="Correct the table's name in section source, create the table, or grant this user the permission to read it.",
+        command=_CHECK,
+    ),
+    ErrorEntry(
+        id="SOURCE_TOPIC_MISSING",
+        error="SourceError",
+        title="A topic does not exist",
+        cause="The job file names a topic that does not exist, or that this user may not see.",
+        impact=DATASET_WAITS,
+        action="Correct the name in source.topics, create the topic, or grant this user DESCRIBE on the topic.",
+        command=_CHECK,
     ),
     ErrorEntry(
         id="SOURCE_FILE_UNREADABLE",

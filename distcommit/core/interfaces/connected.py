@@ -18,6 +18,8 @@ class Connected:
 
         Raises:
             DistcommitError, OSError: if the system can't be reached or rejects the credentials.
+            SourceError: with the id SOURCE_TOPIC_MISSING or SOURCE_TABLE_MISSING, if listed datasets do not exist. A
+                run still reads the others.
         """
         return ""
 

@@ -140,7 +140,7 @@ def no_such_topic(topic: str) -> SourceError:
     """Return the error for a listed topic that does not exist."""
     return SourceError(
         "the topic does not exist",
-        id="SOURCE_TABLE_MISSING",
+        id="SOURCE_TOPIC_MISSING",
         topic=topic,
         expected="a topic that this user may see",
         found="no such topic in the brokers' metadata",

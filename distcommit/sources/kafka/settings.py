@@ -33,6 +33,7 @@ from distcommit.sources.kafka.names import (
     topic_of_dataset,
 )
 from distcommit.sources.kafka.position_problems import is_number, position_problems
+from distcommit.sources.missing_datasets import require_listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHORT_TIMEOUT_S, _CHECK_TIMEOUT_S = 3.0, 10.0
+_OR_DESCRIBE = ", or grant this user DESCRIBE on them"
 
 
 class KafkaSource(SettingsModel, SourceSettings):
@@ -176,14 +178,20 @@ class KafkaSource(SettingsModel, SourceSettings):
         yield from plan_datasets(self, owned, states)
 
     def check_connection(self) -> str:
-        """Request the topics. Return how many of them are selected, as text."""
+        """Request the topics. Return how many of them are selected, as text.
+
+        Raises:
+            SourceError: if a listed topic is missing.
+        """
         from distcommit.sources.kafka.client import KafkaQueries  # noqa: PLC0415 - a job file is read without a client
 
         connection = replace(self.connection(), request_timeout_s=min(self.request_timeout_s, _CHECK_TIMEOUT_S))
         names = {topic.topic for topic in KafkaQueries(connection).topics()}
-        selected, missing = [name for name in names if name in self.selection], sorted({*self.topics} - names)
-        actual = f"{len(selected):,} of {len(names):,} topics selected"
-        return f"{actual}; missing: {', '.join(missing)}" if missing else actual
+        selection = self.selection
+        selected = len([name for name in names if name in selection])
+        missing = sorted(name for name in {*self.topics} - names if name in selection)
+        require_listed("topics", missing, names, id="SOURCE_TOPIC_MISSING", selected=selected, todo=_OR_DESCRIBE)
+        return f"{selected:,} of {len(names):,} topics selected"
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterator[str]:
         """Check offsets by partition of the job's topics. If no broker responds within 3 s, any partition is

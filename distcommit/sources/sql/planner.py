@@ -14,6 +14,7 @@ from distcommit.core.interfaces.extract_description import Extract, with_extract
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.work import DatasetPlan
+from distcommit.sources.missing_datasets import require_listed
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
 from distcommit.sources.sql.database import Database
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 __all__ = ["PlanRules", "count_tables", "plan_tables"]
 
 _CHUNK = 256
+_OR_SELECT = ", or grant this user SELECT on them"
 
 
 class PlanRules(Protocol):
@@ -82,14 +84,24 @@ def plan_tables(
 
 
 def count_tables(database: Database, select: Tables) -> str:
-    """Return how many tables and queries are selected, as text. Closes the connection. Raises as `plan_tables`."""
+    """Return how many tables and queries are selected, as text. Closes the database.
+
+    Raises:
+        SourceError: if a listed table is missing.
+        TransientError: as `plan_tables`.
+    """
     try:
         with database.reading() as connection:
-            names = table_names(connection, select.schema)
+            names = {*table_names(connection, select.schema)}
+            others = [name for name in select.names if name not in names and select.has_table(name)]
+            names |= reflect(connection, others, select.schema).keys() if others else set()  # views
     finally:
         database.close()
-    selected = [name for name in names if select.has_table(name)]
-    return f"{len(selected):,} of {len(names):,} tables selected, {len(select.queries):,} queries"
+    selected = len([name for name in names if select.has_table(name)])
+    missing = sorted(name for name in others if name not in names)
+    count = selected + len(select.queries)
+    require_listed("tables", missing, names, id="SOURCE_TABLE_MISSING", selected=count, todo=_OR_SELECT)
+    return f"{selected:,} of {len(names):,} tables selected, {len(select.queries):,} queries"
 
 
 def _plan_one(

@@ -54,14 +54,16 @@ class Marker(StrEnum):
     UNSEALED = "unsealed"
 
 
-def claim(fs: FileSystem, root: str, owner: Owner) -> None:
-    """Claim `root` for the owner if it is unclaimed.
+def claim(fs: FileSystem, root: str, owner: Owner, *, read_only: bool = False) -> None:
+    """Claim `root` for the owner if it is unclaimed. `read_only`: only compare an existing claim.
 
     Raises:
         StaleStoreError: if another store of the same job has claimed it.
         ConfigurationError: if another job has claimed it.
     """
     current_owner = read_claim(fs, root)
+    if current_owner is None and read_only:
+        return
     if current_owner is None:
         # The store's creator may have died before its sync, and a claim must not outlive the store.
         fs.sync([owner.store], owner.store)

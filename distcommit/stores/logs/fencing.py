@@ -34,6 +34,8 @@ OLDER_OUTPUT = (
     " only where you set watermarks back. Or give the job new folders (paths)"
 )
 """Remedy for an output that is older than its store."""
+_UNCLAIMED = "an unclaimed output"
+_FORMER_OUTPUT = "if paths.output was changed, set it to the former folder again, or move that folder here. Otherwise "
 OTHER_STAGING = (
     "mount the disk of paths.staging, or correct paths.staging. If it is lost or was emptied, `distcommit"
     " store rebuild --keep-watermarks` lets the job continue in the present folder; a dataset that lost pending files"
@@ -70,8 +72,11 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
     return epoch
 
 
-def require_newest(store: JobStore) -> None:
-    """Claim the job's folders. Raises like `begin_run` if the store or the output is older than the other one."""
+def require_newest(store: JobStore, *, read_only: bool = False) -> None:
+    """Claim the job's folders. Raises like `begin_run` if the store or the output is older than the other one.
+
+    `read_only`: only compare existing claims.
+    """
     problem = older_output(store)
     if problem:
         raise StaleStoreError(
@@ -81,7 +86,7 @@ def require_newest(store: JobStore) -> None:
             output=store.roots.output,
             expected="the output of the newest run",
             found=problem,
-            todo=OLDER_OUTPUT,
+            todo=f"{_FORMER_OUTPUT}{OLDER_OUTPUT}" if problem == _UNCLAIMED else OLDER_OUTPUT,
         )
     if is_other_staging(store):
         raise StaleStoreError(
@@ -93,7 +98,7 @@ def require_newest(store: JobStore) -> None:
             found="an unclaimed folder",
             todo=OTHER_STAGING,
         )
-    claim_folders(store)
+    claim_folders(store, read_only=read_only)
     problem = newer_runs(store)
     if problem:
         raise StaleStoreError(
@@ -108,8 +113,8 @@ def require_newest(store: JobStore) -> None:
         )
 
 
-def claim_folders(store: JobStore) -> None:
-    """Claim staging and output for the job.
+def claim_folders(store: JobStore, *, read_only: bool = False) -> None:
+    """Claim staging and output for the job. `read_only`: only compare existing claims.
 
     Raises:
         ConfigurationError, StaleStoreError: if they belong to another job or to another store of this job, or if one of
@@ -118,7 +123,7 @@ def claim_folders(store: JobStore) -> None:
     require_apart(store.fs, store.roots.store, store.roots.staging, store.roots.output)
     owner = Owner(OWNER_VERSION, store.store_id, store.job, store.roots.store)
     for root in (store.roots.output, store.roots.staging):
-        claim(store.fs, root, owner)
+        claim(store.fs, root, owner, read_only=read_only)
 
 
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
@@ -169,7 +174,7 @@ def older_output(store: JobStore) -> str:
     if not fold.began_epoch and not fold.ended_epoch:
         return ""  # no run has published anything yet
     if read_claim(store.fs, store.roots.output) is None:
-        return "an unclaimed output"
+        return _UNCLAIMED
     began = read_markers(store.fs, store.roots.output)[Marker.BEGAN]
     if fold.began_epoch > began:
         return f"runs up to epoch {fold.began_epoch} in the store, up to {began} in the output"

@@ -190,7 +190,7 @@ def _in_current_generation(store: JobStore) -> JobStore:
     return replace(store, generation=fold.generation, buckets=fold.buckets or store.buckets)
 
 
-def _require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
+def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
     """Raise an error if the output has published files.
 
     A new store does not know these files, and their records would be published again.
@@ -321,7 +321,7 @@ def _create(fs: FileSystem, roots: Roots, job: str, buckets: int, lost_store_id:
     try:
         require_apart(fs, roots.store, roots.staging, roots.output)
         if not lost_store_id:
-            _require_unpublished(fs, roots, job)
+            require_unpublished(fs, roots, job)
         for root in (roots.store, roots.staging, roots.output):
             fs.make_folders(root)
         _finish_removal(fs, roots.store)

@@ -22,6 +22,7 @@ from distcommit.app.inspection.problems.commands import Command
 from distcommit.app.inspection.problems.environment_checks import NAMED, EnvironmentFindings
 from distcommit.app.inspection.problems.kinds import Problem, ProblemKind
 from distcommit.app.inspection.recorded_runs import DIED, RunRow, RunsResult, RunStatus
+from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.error_kinds import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
 from distcommit.core.records.freshness import BEHIND
@@ -35,6 +36,8 @@ from distcommit.stores.state.damaged_files import SETTINGS_RECORD
 _CLOCK_MS = 60_000
 """Smaller differences between clocks, in milliseconds, are not reported."""
 _NOTHING = EnvironmentFindings()
+_NOT_RETRIED = frozenset({"STORED_POSITION_FOREIGN"})
+"""Ids of errors of datasets that every further run meets again. The catalogue has the command that solves them."""
 
 
 def find_problems(
@@ -194,13 +197,25 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
-    """Replace the problem's command by the one that the source recommends, unless an operator has executed that one."""
+    """Return the problem with the command that the source recommends, or the catalogue for an error that a retry cannot
+    solve. An operator's later use of that command removes it."""
     is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
-    if not reason.remedy or is_done:
+    remedy = reason.remedy or _catalogued(reason)
+    if not remedy or is_done:
         return problem
-    name, *words = reason.remedy
+    name, *words = remedy
     has_options = any(word.startswith("--set=") for word in words)
     return msgspec.structs.replace(problem, command=command(name, *words, named=not has_options))
+
+
+def _catalogued(reason: Reason) -> Sequence[str]:
+    """Return the command of the catalogue for an error that a retry cannot solve, as words; empty for other errors."""
+    error_id = reason.text.partition(":")[0]
+    entry = ERRORS.get(error_id) if error_id in _NOT_RETRIED else None
+    if entry is None or not entry.command:
+        return ()
+    name, _, words = entry.command.partition(" JOB.yaml")
+    return (name, *(reason.subject if word == "DATASET" else word for word in words.split()))
 
 
 def _pending(result: StatusResult, command: Command, *, alive: bool) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sqlite3
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from distcommit.app.checks.check import CheckFailedError, CheckResult, check_bef
 from distcommit.app.job import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
+from distcommit.sources.watermark_column import PARTITION
 from distcommit.stores.folders.ownership import Marker, put_run_marker
+from distcommit.stores.logs.fencing import begin_run
+from distcommit.stores.logs.log_anchors import record_cut_began
 
 FILES = """\
 job: orders
@@ -154,6 +158,33 @@ def test_setting_that_differs_from_the_store_is_a_problem(tmp_path: Path) -> Non
     assert result.problems[0].remedy
 
 
+class TestChangedFolders:
+    """After a first run, the job file names other folders."""
+
+    def check(self, folder: Path, before: str, after: str) -> CheckResult:
+        path = with_input(folder)
+        store = Job.from_file(path)._folders.opened(create=True)
+        record_cut_began(store, begin_run(store, "first"), ())
+        assert check_file(path).passed
+        path.write_text(path.read_text().replace(before, after))
+        existing = names_below(folder)
+        result = check_file(path)
+        assert names_below(folder) == existing
+        return result
+
+    def test_other_output_is_a_problem_with_the_way_back(self, tmp_path: Path) -> None:
+        result = self.check(tmp_path, "state/output", "state/other")
+        (problem,) = result.problems
+        assert problem.text.startswith("OUTPUT_OLDER_THAN_STORE")
+        assert problem.remedy.startswith("if paths.output was changed, set it to the former folder again, or move")
+        assert result.exit_code == 5
+
+    def test_other_store_is_a_problem(self, tmp_path: Path) -> None:
+        result = self.check(tmp_path, "state/store", "state/other")
+        assert [problem.text.partition(":")[0] for problem in result.problems] == ["FOLDER_OF_ANOTHER_STORE"]
+        assert result.exit_code == 5
+
+
 class TestBeforeARun:
     def test_several_problems_raise_one_error_with_all_of_them(self, tmp_path: Path) -> None:
         path = written(tmp_path)
@@ -207,6 +238,77 @@ class TestDryRun:
             ("missing", True),
             ("t", False),
         ]
+
+    def test_foreign_position_fails_the_check(self, tmp_path: Path) -> None:
+        """The watermark column was changed after the first run."""
+        path = shop(tmp_path, "[orders, payments]")
+        Job.from_file(path)._folders.opened(create=True)
+        Job.from_file(path).set_watermark("orders", {PARTITION: 1}, new=True)
+        shop(tmp_path, "[orders, payments]", watermark="name")
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["check", str(path), "--plan"])
+        assert done.exit_code == 1, done.output
+        assert "DATASET_NOT_PLANNED: 1 of 2 datasets can't be planned" in done.stdout
+        assert "the stored position is not one of the watermark column" in done.stdout
+        assert "not ready: 1 problem was found" in done.stdout
+
+
+def shop(folder: Path, tables: str, *, watermark: str = "id") -> Path:
+    """Return a job that reads tables of a SQLite file, which has `payments` and `orders`."""
+    with sqlite3.connect(folder / "shop.db") as database:
+        for table in ("payments", "orders"):
+            database.execute(f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY, name VARCHAR(9) UNIQUE)")
+            database.execute(f"INSERT OR REPLACE INTO {table} VALUES (1, 'a'), (2, 'b')")
+    return written(
+        folder,
+        "job: shop\nsource:\n  type: sql\n  url: sqlite:///{folder}/shop.db\n  tables: {tables}\n"
+        "  watermark: {watermark}\n  lookback: 0\npaths: {{store: s, staging: t, output: o}}\n",
+        tables=tables,
+        watermark=watermark,
+    )
+
+
+class TestMissingTables:
+    def test_misspelt_table_fails_the_check_with_similar_names(self, tmp_path: Path) -> None:
+        path = shop(tmp_path, "[orders, paymnts]")
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["check", str(path)])
+        assert done.exit_code == 1
+        assert "SOURCE_TABLE_MISSING" in done.stdout
+        assert "selected=1 of 2 tables" in done.stdout
+        assert "paymnts (similar: payments)" in done.stdout
+        assert "To do: correct source.tables" in done.stdout
+        assert found(check_file(path)) == [("source.tables", 5)]
+
+    def test_run_reads_the_tables_that_exist(self, tmp_path: Path) -> None:
+        check_before_run(Job.from_file(shop(tmp_path, "[orders, paymnts]"))._folders, needs_java=False)
+
+    def test_first_run_without_any_table_ends_before_spark_starts(self, tmp_path: Path) -> None:
+        done = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["run", str(shop(tmp_path, "[paymnts]"))])
+        assert done.exit_code == 1
+        assert "paymnts (similar: payments)" in done.stderr
+        assert not (tmp_path / "s").exists()
+
+    def test_later_run_without_any_table_begins_and_replays(self, tmp_path: Path) -> None:
+        path = shop(tmp_path, "[paymnts]")
+        Job.from_file(path)._folders.opened(create=True)
+        check_before_run(Job.from_file(path)._folders, needs_java=False)
+
+    def test_view_is_a_table(self, tmp_path: Path) -> None:
+        path = shop(tmp_path, "[some_orders]")
+        with sqlite3.connect(tmp_path / "shop.db") as database:
+            database.execute("CREATE VIEW some_orders AS SELECT * FROM orders")
+        assert check_file(path).passed
+
+
+def test_missing_package_of_a_converter_is_reported_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    path = shop(tmp_path, "[orders]")
+    path.write_text(path.read_text() + "converters: [{type: sql, columns: {twice: id * 2}}]\n")
+    done = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["check", str(path), "--offline"])
+    assert done.exit_code == 2
+    assert "PACKAGE_MISSING" in done.stdout
+    assert "pip install 'distcommit[sql]'" in done.stdout
 
 
 class TestCommand:

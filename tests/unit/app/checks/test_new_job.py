@@ -19,7 +19,10 @@ SINKS = [name for name in types_of("sink") if name != "python"]
 
 @pytest.mark.parametrize("sink", SINKS)
 @pytest.mark.parametrize("source", SOURCES)
-def test_job_file_of_each_source_and_sink_passes_the_check(tmp_path: Path, source: str, sink: str) -> None:
+def test_job_file_of_each_source_and_sink_passes_the_check(
+    tmp_path: Path, source: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "any")
     path = tmp_path / "my job.yaml"
     assert write_job_file(path, source, sink).problems == []
     text = path.read_text()
@@ -57,3 +60,14 @@ def test_command_writes_the_file_and_names_the_next_command(tmp_path: Path) -> N
     assert done.exit_code == 0, done.output
     assert f"written: {path}" in done.stdout.replace("\n", "")
     assert f"distcommit check {path}" in done.stderr
+
+
+def test_unset_password_of_a_database_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DB_PASSWORD", raising=False)
+    (problem,) = write_job_file(tmp_path / "job.yaml", "sql", "files").problems
+    assert "DB_PASSWORD" in problem.text
+
+
+def test_job_file_of_a_database_reads_up_to_the_newest_id(tmp_path: Path) -> None:
+    write_job_file(tmp_path / "job.yaml", "sql", "files")
+    assert "  lookback: 0 " in (tmp_path / "job.yaml").read_text()

@@ -1,0 +1,42 @@
+"""The check of one folder of a job."""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.ports import FileSystem
+from distcommit.protocol.paths.temporary_and_probes import store_probe_name
+
+
+def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
+    """Check that a folder, or the nearest one above it, can be written, and describe it.
+
+    Raises:
+        ConfigurationError: if not.
+        OSError: if the file system can't be reached.
+    """
+    nearest = path
+    while (status := fs.status(nearest)) is None and nearest.strip("/"):
+        nearest = nearest.rpartition("/")[0] or "/"
+    exists = nearest == path
+    is_writable = status is None or status.is_folder
+    if fs.scheme == "file":
+        is_writable = is_writable and os.access(nearest, os.W_OK | os.X_OK)
+    elif (exists or not fs.has_folders) and not is_used:
+        probe = f"{path}/{store_probe_name(uuid.uuid4().hex)}"
+        try:
+            fs.put_if_absent(probe, b"")
+            fs.delete(probe)
+        except PermissionError:
+            is_writable = False
+    if not is_writable:
+        raise ConfigurationError(
+            "a folder of the job can't be written",
+            path=path,
+            expected="a folder that this user can write, or can create",
+            found="a file" if status is not None and not status.is_folder else f"no permission to write {nearest}",
+            todo="correct the path in section paths, or the permissions",
+        )
+    return path if exists else f"{path} will be created"

@@ -1,0 +1,35 @@
+"""The check that the topics or tables that a job file lists exist."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+
+from distcommit.core.errors import SourceError
+
+
+def require_listed(
+    setting: str, missing: Sequence[str], existing: Collection[str], *, id: str, selected: int, todo: str = ""
+) -> None:
+    """Raise an error with the most similar existing names if listed names are missing.
+
+    Args:
+        setting: the setting that lists the names, such as `topics`.
+        missing: listed names that do not exist.
+        existing: all names that exist.
+        id: the id of the error, such as SOURCE_TOPIC_MISSING.
+        selected: the number of existing names that the job reads.
+        todo: how to let this user see an existing name.
+    """
+    if not missing:
+        return
+    near = {name: difflib.get_close_matches(name, existing, n=3) for name in missing[:20]}
+    hints = [f"{name} (similar: {', '.join(names)})" if names else name for name, names in near.items()]
+    more = f" and {len(missing) - len(near):,} more" if len(missing) > len(near) else ""
+    raise SourceError(
+        f"names in source.{setting} do not exist",
+        id=id,
+        selected=f"{selected:,} of {len(existing):,} {setting}",
+        found=f"no {', '.join(hints)}{more}",
+        todo=f"correct source.{setting}, or create them{todo}",
+    )
