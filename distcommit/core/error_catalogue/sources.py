@@ -67,7 +67,7 @@ ENTRIES = (
         title="A table does not exist",
         cause="The job file names a table that does not exist, or that this user may not see.",
         impact=DATASET_WAITS,
-        action="Correct the table's name in section source, create the table, or grant this user the permission to read it.",
+        action="Correct the name in section source, create the table, or grant this user the permission to read it.",
         command=_CHECK,
     ),
     ErrorEntry(
