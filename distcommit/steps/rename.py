@@ -143,11 +143,10 @@ class FsRenameCommitStep(CommitStep):
 
     def withdraw(self) -> None:
         self._remove(self.source, self.context.staging_root)
-        if self.folders[0]:  # the staging root itself stays
-            GuardedFolders(self.context.fs, self.context.staging_root).check(parent_of(self.source))
-            self.context.fs.delete_folder(
-                parent_of(self.source)
-            )  # after its last file, so that no late process can move it
+        if self.folders[
+            0
+        ]:  # the staging root stays; a folder goes after its last file, which can then not be moved
+            self.context.fs.delete_folder(parent_of(self.source))
 
     def undo(self) -> None:
         self._remove(self.target, self.context.output_root)

@@ -148,7 +148,6 @@ class _IngestTask:
         remaining, killers = units_to_read(self._units, states)
         for unit, death in self._notes.deaths_of(remaining):
             self._add_state(failed_state(self._settings, unit, death))
-            self._put_states()
             return [], killers + 1
         unsuspected = self._notes.without_suspects(remaining)
         self.tally.add(RunCounts(work_units_suspected=len(remaining) - len(unsuspected)))

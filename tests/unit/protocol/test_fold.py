@@ -64,6 +64,22 @@ def test_sequence_goes_from_sealed_to_published_and_moves_the_watermark_with_don
     assert (state.status, state.watermark, state.done_epoch) == (DatasetStatus.IDLE, at(5), 1)
 
 
+def test_watermark_before_it_was_unset_is_remembered_until_a_sequence_sets_a_new_one() -> None:
+    reprocessed = SealedSequence("d", 2, None, None, (), {}, (), 1, 1)
+    fold = folded(FENCED, SEALED, Done(1, (D1,)), SetWatermark("d", None, "ann"), Fence(5, "r2"))
+    assert fold.state_of("d").unset_watermark == at(5)
+    apply(6, Intent(5, (replace(reprocessed, epoch=5),)), fold)
+    apply(7, Done(5, (SequenceName("d", 5),)), fold)
+    assert fold.ignored == []
+    assert (fold.state_of("d").watermark, fold.state_of("d").unset_watermark) == (None, at(5))
+    fence = Fence(8, "r3")
+    apply(8, fence, fold)
+    apply(9, Intent(8, (sequence(8, None, at(7)),)), fold)
+    apply(10, Done(8, (SequenceName("d", 8),)), fold)
+    assert fold.ignored == []
+    assert (fold.state_of("d").watermark, fold.state_of("d").unset_watermark) == (at(7), None)
+
+
 @pytest.mark.parametrize(
     ("record", "hazard"),
     [

@@ -348,3 +348,25 @@ def test_staged_folder_that_is_a_link_is_not_moved_as_a_whole(context: StepConte
     (error,) = FsRenameCommitStep.execute_all(FsRenameCommitStep.of_all(context, [file], is_complete=True))
     assert isinstance(error, ConfigurationError)
     assert not Path(context.output_root, "out/folder").is_symlink()
+
+
+def test_file_moved_through_a_link_that_replaced_the_target_folder_does_not_count_as_published(
+    context: StepContext, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    Path(context.output_root, "out").mkdir()
+
+    class Replaced(RealPosixCalls):
+        """The target folder becomes a link after it was checked, just before the first rename."""
+
+        def rename_noreplace(self, source: str, target: str) -> None:
+            folder = Path(context.output_root, "out")
+            if target.startswith(f"{folder}/") and not folder.is_symlink():
+                folder.rmdir()
+                folder.symlink_to(tmp_path / "elsewhere")
+            super().rename_noreplace(source, target)
+
+    steps = [staged(context, name) for name in ("a", "b")]
+    replaced = StepContext(LocalFileSystem(Replaced()), context.staging_root, context.output_root)
+    outcomes = FsRenameCommitStep.execute_all([FsRenameCommitStep.of(replaced, step.file) for step in steps])
+    assert [type(outcome) for outcome in outcomes] == [ConfigurationError] * 2

@@ -214,7 +214,7 @@ def test_audit_reports_a_file_of_another_job_in_a_dataset_folder(tmp_path: Path)
     shutil.copy(foreign_file, own_file.parent / foreign_file.name)
     result = audited(own_place)
     assert not result.exact
-    assert "the commit log does not name it" in result.unknown_files[0]
+    assert "files in the commit log do not include it" in result.unknown_files[0]
 
 
 def test_rejected_records_count_once_whatever_the_number_of_branches() -> None:

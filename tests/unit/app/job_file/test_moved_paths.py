@@ -71,7 +71,7 @@ def test_watermarks_of_other_source_paths_are_not_imported(
     new.open_store(create=True)
     with pytest.raises(ConfigurationError, match="by other settings of the source have no meaning") as refused:
         new.import_watermarks(tmp_path / "old.yaml")
-    assert "restore the patterns and their order" in refused.value.todo
+    assert "restore the old source.paths in their order" in refused.value.todo
     assert not new.status().datasets
     _job(tmp_path, "new", "moved/a", "moved/b").import_watermarks(tmp_path / "old.yaml")
     assert [row.positions for row in new.status().datasets] == [WATERMARK]

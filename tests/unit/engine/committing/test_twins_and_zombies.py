@@ -16,7 +16,7 @@ from distcommit.core.work import WorkUnit
 from distcommit.engine.committing.commit_failures import record_failed_attempt, record_pending_reasons
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition, publish_partition
-from distcommit.engine.committing.recover import recover_partition
+from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
 from distcommit.engine.driver.run import decide_run, new_run_id, run
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
@@ -283,3 +283,10 @@ def test_zombie_failure_is_not_counted_and_reports_that_a_newer_run_has_begun() 
     with pytest.raises(FencedError):
         run_alone(record_pending_reasons(store.bucket_log(0, older), older, {name: failure}))
     check_recovery(machine, data)
+
+
+def test_fenced_run_deletes_no_superseded_files_and_reports_the_fence() -> None:
+    machine, data = Machine(), source(a=1)
+    settings = WORLD.begin(machine, data)
+    go(WORLD, machine, data)
+    assert "newer" in delete_superseded_files(settings, 0).report.fenced

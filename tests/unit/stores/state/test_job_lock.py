@@ -23,6 +23,7 @@ from distcommit.stores.state.job_lock import (
     _process_start,
     holders,
     is_alive,
+    is_held,
     is_renewal_late,
     release_late_lock,
 )
@@ -309,3 +310,11 @@ def test_run_without_the_lock_on_a_machine_with_a_fast_clock_counts_as_alive(ahe
         assert not is_renewal_late(elsewhere, local_clock)
         local_clock.sleep(ahead_s + TTL * 0.6)
         assert is_renewal_late(elsewhere, local_clock)
+
+
+def test_lock_is_held_from_its_acquisition_to_its_release() -> None:
+    fs, clock = make_fs(), QuickClock()
+    assert not is_held(fs, ROOT, clock)
+    with lock(fs, "r1", clock):
+        assert is_held(fs, ROOT, clock)
+    assert not is_held(fs, ROOT, clock)

@@ -267,7 +267,7 @@ def test_dataset_that_cannot_be_planned_is_reported_with_the_remedy_of_its_sourc
     assert again.command == "distcommit run /jobs/job.yaml"
 
 
-def test_foreign_position_and_missing_topic_are_reported_with_the_command_of_the_error_catalogue() -> None:
+def test_foreign_position_is_reported_with_the_command_of_the_error_catalogue_and_a_missing_topic_with_run() -> None:
     machine, data = Machine(), source(a=3)
     go(WORLD, machine, data)
     errors = {"a": "STORED_POSITION_FOREIGN: of another column", "new": "SOURCE_TOPIC_MISSING: no such topic"}
@@ -279,7 +279,7 @@ def test_foreign_position_and_missing_topic_are_reported_with_the_command_of_the
     commands = {p.command for p in problems_of(machine) if "could not be planned" in p.finding}
     assert commands == {
         "distcommit dataset set-watermark /jobs/job.yaml a null",
-        "distcommit check /jobs/job.yaml",
+        "distcommit run /jobs/job.yaml",
     }
 
 
