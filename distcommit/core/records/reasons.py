@@ -22,9 +22,11 @@ class Reason(Struct, frozen=True):
     """Why a dataset, a bucket or a partition was not completed; or a note on it."""
 
     subject: str
+    """The dataset, bucket or partition."""
     kind: str
     """Kind of the reason, such as `failed` or `left pending`, or the id of an error."""
     text: str
+    """The reason."""
     remedy: tuple[str, ...] = ()
     """Words of the command that resolves the reason, as in `DatasetProblem`; empty if there is none."""
 
@@ -50,6 +52,7 @@ class Reasons(Struct, frozen=True):
     """The first reasons, and the number of the others."""
 
     entries: tuple[Reason, ...] = ()
+    """The first reasons, in order."""
     omitted_count: int = 0
     """Number of reasons that are not in `entries`."""
 

@@ -20,7 +20,9 @@ class CheckCounts(Struct, frozen=True, array_like=True):
     """Results of a task checker in a branch."""
 
     branch: str
+    """The branch."""
     checker: str
+    """Name of the checker."""
     mandatory: bool
     """Whether a failed check fails the work unit."""
     passed: int = 0
@@ -33,6 +35,7 @@ class BranchFailures(Struct, frozen=True, array_like=True):
     """Work units that succeeded although an optional branch failed."""
 
     branch: str
+    """The optional branch."""
     construct: str
     """The construct whose failure made the branch fail."""
     work_units: int = 0
