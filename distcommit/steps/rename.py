@@ -143,9 +143,7 @@ class FsRenameCommitStep(CommitStep):
 
     def withdraw(self) -> None:
         self._remove(self.source, self.context.staging_root)
-        if self.folders[
-            0
-        ]:  # the staging root stays; a folder goes after its last file, which can then not be moved
+        if self.folders[0]:  # the staging root stays; a folder goes after its last file, which can then not be moved
             self.context.fs.delete_folder(parent_of(self.source))
 
     def undo(self) -> None:

@@ -393,9 +393,8 @@ def _tolerated_outages(folders: JobFolders) -> Sequence[str]:
     fs, roots = folders.roots()
     if not has_store(fs, roots):
         return ()
-    if is_held(fs, roots.store, SystemClock()):
-        return ("source", "sink")  # another run is alive, and this one is refused
-    run_markers = read_markers(fs, roots.output)
-    if not run_markers[Marker.BEGAN]:
-        return ()
-    return ("sink",) if run_markers[Marker.CLEAN] == run_markers[Marker.BEGAN] else ("source", "sink")
+    if is_held(fs, roots.store, SystemClock()):  # another run is alive, and this one is refused
+        return ("source", "sink")
+    markers = read_markers(fs, roots.output)
+    is_clean = markers[Marker.CLEAN] == markers[Marker.BEGAN]
+    return () if not markers[Marker.BEGAN] else ("sink",) if is_clean else ("source", "sink")
