@@ -150,7 +150,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "datasets_failed datasets_unchanged datasets_quarantined work_units work_units_failed work_units_suspected "
         "attempts attempts_failed attempt_ms records_read records_written records_rejected records_published "
         "positions_lost bytes_read files_published files_swept steps_executed commit_attempts commit_successes "
-        "commit_retries commit_failures target_ms size_planned storage_requests flow",
+        "commit_retries commit_failures target_ms size_planned storage_requests deferred flow",
     ),
     (FlowCounts, None, False, "constructs checks failures"),
     (CheckCounts, None, True, "branch checker mandatory passed failed"),
