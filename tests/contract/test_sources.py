@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from distcommit.app.demo.broker import MockBroker
 from distcommit.core.interfaces.source import Extractor, Source
 from distcommit.core.records.log_records import DatasetState
-from distcommit.sources.files.source import FilesSource
+from distcommit.sources.files.settings import FilesSource
 from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.sources.rest.settings import RestSource
 from distcommit.sources.sql.settings import SqlSource

@@ -78,6 +78,11 @@ def test_closed_standard_streams_do_not_fail_a_command() -> None:
     assert run("status", "missing.yaml", stdout=subprocess.DEVNULL, preexec=close_all) == (2, "")
 
 
+def _as_in_a_terminal() -> None:
+    """Do not inherit that SIGINT is ignored, as by a shell's commands in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def blocking_job(tmp_path: Path) -> Path:
     """Return the path of a job file that a command reads until a writer has opened it and closed it again."""
@@ -89,7 +94,13 @@ def blocking_job(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_a_command_quietly_with_130(blocking_job: Path, number: signal.Signals) -> None:
     command = [*_COMMAND, "status", str(blocking_job)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=_as_in_a_terminal,  # noqa: PLW1509 - only a call of the system
+    ) as process:
         writer = os.open(blocking_job, os.O_WRONLY)  # returns once the command reads
         process.send_signal(number)
         output, _ = process.communicate(timeout=_TIMEOUT_S)
@@ -103,7 +114,12 @@ def test_interrupted_import_ends_a_command_quietly_with_130(tmp_path: Path) -> N
     (tmp_path / "typer.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
     path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
     ended = subprocess.run(
-        [*_COMMAND, "--help"], env={**os.environ, **path}, capture_output=True, timeout=_TIMEOUT_S, check=False
+        [*_COMMAND, "--help"],
+        env={**os.environ, **path},
+        capture_output=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+        preexec_fn=_as_in_a_terminal,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from distcommit.core.provenance import Provenance
 from distcommit.sinks.databases.upsert_order import PART, POSITION, oldest_first
-from distcommit.sources.files.source import FilesSource
+from distcommit.sources.files.settings import FilesSource
 from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.sources.rest.settings import RestSource
 

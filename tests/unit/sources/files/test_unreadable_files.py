@@ -12,7 +12,7 @@ from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import SourceError
 from distcommit.engine.driver.run import RunResult
 from distcommit.sources.files import extractor, readers
-from distcommit.sources.files.source import FilesSource
+from distcommit.sources.files.settings import FilesSource
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import OUTPUT, Machine, go
 from tests.unit.sources.files.files_folder import Folder
