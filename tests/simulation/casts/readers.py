@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from distcommit.app.reading.readers import Snapshot, read_store
 from distcommit.core.errors import SnapshotExpiredError, StaleStoreError
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
+from distcommit.stores.snapshots.snapshots import valid_manifests
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import Act, Cast, Scene, runs, violation_of_exact
@@ -22,6 +24,8 @@ from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS, World
 
 _READS = 3
+_KEPT = 2
+"""Snapshots that a run of these worlds keeps: the default of `RunSettings.kept_snapshots`."""
 
 
 def _source(end: int) -> ModelSource:
@@ -59,6 +63,12 @@ def _wrong_with(world: World, cut: Snapshot, seen: Mapping[str, list[tuple[str, 
     return ""
 
 
+def _kept(store: JobStore) -> list[tuple[int, int]]:
+    """Return the snapshots that a run keeps now. A reader that is slower than two runs may lose an older one."""
+    manifests = valid_manifests(store.fs, store.roots.store, store.job_log().refresh())
+    return [(manifest.epoch, int(manifest.phase)) for manifest in islice(manifests, _KEPT)]
+
+
 def _reads(world: World, *, aged_epoch: int = 0) -> Act:
     """Return a reader that opens the newest snapshot, reads it, and repeats that; a newer snapshot never shows less.
 
@@ -66,13 +76,15 @@ def _reads(world: World, *, aged_epoch: int = 0) -> Act:
     """
 
     def act(store: JobStore, scene: Scene) -> None:
-        newest = (0, 0)
+        newest, opened = (0, 0), None
         for _ in range(_READS):
             try:
+                opened = None
                 cut = read_store(store, ROOTS.output, MAIN_BRANCH, None, None)
+                opened = (cut.epoch, cut.phase)
                 observed = {urn: _offsets_of(cut, urn) for urn in cut.datasets}
             except SnapshotExpiredError:
-                if aged_epoch:
+                if aged_epoch or (opened is not None and opened not in _kept(store)):
                     continue
                 raise AssertionError("a snapshot that is kept went while it was read") from None
             except StaleStoreError as error:
