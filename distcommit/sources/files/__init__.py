@@ -4,4 +4,4 @@ Start reading at `source`, then `progress` (which files have been read), `plan` 
 `readers` reads them.
 """
 
-SETTINGS = "source:FilesSource"
+SETTINGS = "settings:FilesSource"
