@@ -24,7 +24,7 @@ LINES = 30
 
 def write_job(folder: Path) -> Path:
     """Write the job file, the logs that it reads, and the module with the page's classes."""
-    (folder / "shown.py").write_text("\n".join([*blocks("Your own source"), *blocks("Your own constructs")]))
+    (folder / "shown.py").write_text("\n".join([*blocks("custom-source.md"), *blocks("custom-constructs.md")]))
     logs = folder / "logs"
     logs.mkdir()
     for name in NAMES:
