@@ -254,7 +254,7 @@ def test_upsert_uses_its_keys_and_no_other_index(target: Target) -> None:
     assert target.rows("naive", "*") == [(1, 10)], "row 2 is gone"
     sink = target.sink(mode="upsert", keys=["n"], evolve="add_columns")
     clash = pa.record_batch({"n": [2], "other": [10]})
-    refused(target.beside_others(sink, target.prepare(sink, "two", 1, clash)), "there is other, too")
+    refused(target.beside_others(sink, target.prepare(sink, "two", 1, clash)), "it also has other")
     assert target.rows("two", "n, other") == [(1, 10)]
     refused(target.commit(sink, target.prepare(sink, "without", 1))[0], "unique index on n")
     assert target.commit(sink, *(target.prepare(sink, "counted", epoch) for epoch in (1, 2)))[0] == Committed()
