@@ -275,7 +275,7 @@ def store_from_a_backup_seen_by_status(folder: Path) -> Drilled:
         return _finished(printed, situation)
 
 
-@drill("IMPORT_WITH_OPEN_SEQUENCES: `distcommit recover` it with the settings that it was filled with", quick=True)
+@drill("IMPORT_WITH_OPEN_SEQUENCES: run `distcommit recover` with the other job's own job file", quick=True)
 def taking_over_a_job_with_a_pending_dataset(folder: Path) -> Drilled:
     with pending(folder) as other:
         own_job = KafkaHere(folder / "mine")

@@ -77,7 +77,7 @@ def key_taken_away(folder: Path) -> Drilled:
     situation.write(source={**source, "overrides": {}})
     situation.run(1)
     printed = Printed(situation)
-    problem = printed.problem("t could not be planned: the watermark column ends just before the watermark")
+    problem = printed.problem("t could not be planned: the watermark column is no longer a key")
     situation.write(source=source)
     situation.insert("t", 4)
     printed.type(problem["command"])

@@ -28,6 +28,6 @@ def test_sealing_without_staged_files_leaves_the_store_unchanged() -> None:
     fs = SimulatedFileSystem(SimulatedPosix())
     store = LogCommitStepStore(fs, "/stores", StepContext(fs, "/staging", "/output"), buckets=1)
     store.create("job")
-    with pytest.raises(ConfigurationError, match="no steps to seal"):
+    with pytest.raises(ConfigurationError, match="dataset without steps"):
         store.seal("job", "never put")
     assert store.get_commit_sequence("job", "never put") is None

@@ -78,7 +78,7 @@ def _of_folders(file: Path, root: Path | None) -> Iterator[Path]:
                 "a folder has several files of common properties",
                 id="GOBBLIN_JOB_INVALID",
                 path=folder,
-                expected="one, as Gobblin takes them",
+                expected="one: which of several Gobblin reads is not defined",
                 found=", ".join(parent.name for parent in common),
             )
         yield from common

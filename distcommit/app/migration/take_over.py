@@ -190,6 +190,6 @@ def _require_idle(store: JobStore) -> None:
             job=store.job,
             expected="all of its datasets to be idle",
             found=", ".join(busy[:_NAMED]) + (f" and {len(busy) - _NAMED} more" if len(busy) > _NAMED else ""),
-            todo="`distcommit recover` it with the settings that it was filled with, or release what is quarantined,"
-            " then import again; nothing was written",
+            todo="run `distcommit recover` with the other job's own job file, or release its quarantined datasets; then"
+            " import again. Nothing was written",
         )

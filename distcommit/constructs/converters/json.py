@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.json.inferred_json import InferredFields, columns_of_fields, json_reader
+from distcommit.constructs.converters.inferring import InferringConverter
+from distcommit.constructs.json.inferred_json import columns_of_fields, json_reader
 from distcommit.constructs.json.json_records import JsonRecords
-from distcommit.constructs.settings import ConverterSettings, matching_settings
-from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, rule
+from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.support.setting_errors import SettingError, errors_of, rule
 from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
-from distcommit.schemas.history import Evolution
 from distcommit.schemas.type_tables import is_text
 
 
-class DatasetFields(SettingsModel):
-    """The evolution policy of the datasets whose names match a pattern.
-
-    Attributes:
-        match: the pattern, with `*` and `?`. The first match applies.
-        evolution: like the converter's.
-    """
-
-    match: str = Field(min_length=1)
-    evolution: Evolution
-
-
-class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
+class JsonConverter(InferringConverter):
     """Converter of JSON objects in a column of text or bytes. Each field becomes a column.
 
     Missing fields, null fields and null values become null. Undeclared fields are ignored. If an object has a name
@@ -55,12 +42,8 @@ class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
         keep_column: whether this column stays beside the fields.
     """
 
-    process_local: ClassVar[frozenset[str]] = frozenset({"_inferred"})
-
     type: Literal["json"]
     fields: dict[str, ColumnType] | None = Field(default=None, min_length=1)
-    evolution: Evolution = "evolve"
-    datasets: tuple[DatasetFields, ...] = ()
     column: str = "value"
     keep_column: bool = True
 
@@ -75,12 +58,8 @@ class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
             yield from errors_of(partial(json_reader, columns), "fields", name)
 
     @property
-    def unknown_field_setting(self) -> str:
-        return "evolution" if self.evolution == "fail" else ""
-
-    @cached_property
-    def _inferred(self) -> InferredFields:
-        return InferredFields(self.evolution)
+    def _declared(self) -> Mapping[str, str] | None:
+        return self.fields
 
     def convert_columns(self, columns: Columns) -> Columns:
         find_column(columns, self.column, "json", is_text, "binary or string")
@@ -97,19 +76,6 @@ class JsonConverter(ConverterSettings, ignored_types=(cached_property,)):
         remaining = batch if self.keep_column else batch.drop_columns([self.column])
         selected = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
         yield Converted(pa.RecordBatch.from_arrays([*selected, *read.columns], schema=schema), read.rows, read.rejected)
-
-    def begin_work_unit(self, dataset_urn: str) -> None:
-        own = matching_settings(dataset_urn, self.datasets)
-        self.__dict__["_inferred"] = InferredFields(own.evolution if own is not None else self.evolution)
-
-    def use_schema_store(self, store: InferredSchemaStore) -> None:
-        self._inferred.history.store = store
-
-    def load_schema_ids(self, ids: Sequence[int]) -> None:
-        self._inferred.history.load_ids(ids)
-
-    def schema_ids(self) -> Sequence[int]:
-        return () if self.fields is not None else tuple(self._inferred.history.ids)
 
     def _read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
         if self.fields is None:

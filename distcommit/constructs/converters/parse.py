@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import pyarrow as pa
 from pydantic import Field
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
-from distcommit.constructs.converters.json import DatasetFields
-from distcommit.constructs.json.inferred_json import InferredFields
+from distcommit.constructs.converters.inferring import InferringConverter
 from distcommit.constructs.parsed_text import TextForms
-from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.constructs.times import display_text
-from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
+from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.schemas.column_types import ColumnType, arrow_type, written_name
 from distcommit.schemas.columns import Columns, find_column, with_column_type
-from distcommit.schemas.history import Evolution
 from distcommit.schemas.type_tables import is_text
 
 
-class Parse(ConverterSettings, ignored_types=(cached_property,)):
+class Parse(InferringConverter):
     """Converter of text columns, such as those of CSV, to numbers, dates, times and booleans.
 
     Without `columns`, types are inferred from the first batch of a dataset: `bool`, `int64`, `decimal(38, 0)`,
@@ -45,16 +41,12 @@ class Parse(ConverterSettings, ignored_types=(cached_property,)):
         datasets: the evolution of some datasets. It precedes `evolution`.
     """
 
-    process_local: ClassVar[frozenset[str]] = frozenset({"_inferred"})
-
     type: Literal["parse"]
     columns: dict[str, ColumnType] | None = Field(default=None, min_length=1)
     decimal: str = Field(default=".", min_length=1, max_length=1)
     thousands: str = Field(default="", max_length=1)
     dates: tuple[str, ...] = ()
     timestamps: tuple[str, ...] = ()
-    evolution: Evolution = "evolve"
-    datasets: tuple[DatasetFields, ...] = ()
 
     @rule
     def _has_consistent_forms(self) -> Iterator[SettingError]:
@@ -67,12 +59,8 @@ class Parse(ConverterSettings, ignored_types=(cached_property,)):
                 yield SettingError("must not be a list, a struct or a map", "columns", name)
 
     @property
-    def unknown_field_setting(self) -> str:
-        return "evolution" if self.evolution == "fail" else ""
-
-    @cached_property
-    def _inferred(self) -> InferredFields:
-        return InferredFields(self.evolution)
+    def _declared(self) -> Mapping[str, str] | None:
+        return self.columns
 
     def convert_columns(self, columns: Columns) -> Columns:
         if self.columns is None:
@@ -100,19 +88,6 @@ class Parse(ConverterSettings, ignored_types=(cached_property,)):
             return f"{error}: {display_text(batch.column(error.column), row)[:100]}"
 
         yield convert_or_bisect(batch, parse, schema, _ParseError, describe)
-
-    def begin_work_unit(self, dataset_urn: str) -> None:
-        own = matching_settings(dataset_urn, self.datasets)
-        self.__dict__["_inferred"] = InferredFields(own.evolution if own is not None else self.evolution)
-
-    def use_schema_store(self, store: InferredSchemaStore) -> None:
-        self._inferred.history.store = store
-
-    def load_schema_ids(self, ids: Sequence[int]) -> None:
-        self._inferred.history.load_ids(ids)
-
-    def schema_ids(self) -> Sequence[int]:
-        return () if self.columns is not None else tuple(self._inferred.history.ids)
 
     def _inferred_schema(self, batch: pa.RecordBatch) -> pa.Schema:
         """Return the inferred columns, followed by those that stay as they are."""

@@ -84,7 +84,7 @@ ENTRIES = (
         title="A sealed sequence is still open",
         cause="The dataset has a sealed sequence that is pending or quarantined.",
         impact=NOTHING_CHANGED,
-        action="Commit the sequence by its `execute()`, or release the dataset by `release()`; then repeat the call.",
+        action="Commit the sequence by its `commit()`, or release the dataset by `release()`; then repeat the call.",
     ),
     ErrorEntry(
         id="STEP_FAILED",
@@ -152,8 +152,9 @@ ENTRIES = (
         cause="The store or the target was restored from a copy.",
         impact=QUARANTINED,
         action=(
-            "Release the dataset with `accept` if the target has all records of the epoch. Otherwise delete the "
-            "dataset's data and ledger row at the target, and release the dataset with `retry`."
+            "Release the dataset with `accept` if the target has all records of the epoch that could not be committed. "
+            "Otherwise restore store and target to the same state, and release with `retry`; or delete all data and the"
+            " ledger row of the dataset at the target, and release with `restart`."
         ),
         command=_ACCEPT,
     ),

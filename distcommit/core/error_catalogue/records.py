@@ -12,7 +12,7 @@ ENTRIES = (
         cause="A record does not have the format that the source or a converter requires.",
         impact=DATASET_WAITS,
         action=(
-            "Correct the producer or the converter; or set on_failure: divert, which sends unreadable records to the "
+            "Correct the producer or the converter; or set on_rejected: divert, which sends unreadable records to the "
             "error branch."
         ),
     ),
@@ -23,8 +23,8 @@ ENTRIES = (
         cause="A construct rejects the record, and its setting is `fail`.",
         impact=DATASET_WAITS,
         action=(
-            "Correct the producer or the construct; or set on_rejected: divert (a converter: on_failure), which sends "
-            "rejected records to the error branch."
+            "Correct the producer or the construct; or set on_rejected: divert (a row checker: on_failure), which sends"
+            " rejected records to the error branch."
         ),
     ),
     ErrorEntry(

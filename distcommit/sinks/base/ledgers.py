@@ -95,8 +95,8 @@ def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[
             dataset=request.dataset_urn,
             epoch=request.epoch,
             found=f"epoch {row.epoch}",
-            todo="if the target has all records of this epoch, release the dataset with accept; else delete the"
-            " dataset's data and ledger row from the target, and release the dataset with restart",
+            todo=f"if the target has all records of epoch {request.epoch}, release the dataset with accept; else delete"
+            " all data and the ledger row of the dataset from the target, and release the dataset with restart",
         )
     revoked = max(row.revoked, request.epoch)
     if row.epoch < request.epoch:

@@ -294,16 +294,14 @@ def _went_back(table: Table, stored: Position, top: Position) -> SourceError:
 def _no_key_any_more(table: Table, top: int) -> SourceError:
     of_query = f"source.overrides.{table.name}.keys"
     return SourceError(
-        "the watermark column ends just before the watermark, which was set while the column was a key, and the column"
-        " is not a key any more: further rows of its greatest value would not be read",
+        f"the watermark column is no longer a key, so further rows with its greatest value {top} would be skipped",
         id="WATERMARK_KEY_REMOVED",
         dataset=table.name,
         expected=f"a value past {top}, or {table.rules.watermark} as a key",
         found=f"nothing past {top}, and no key",
-        todo=f"if {of_query} or the table's key was removed, restore it, or wait for a greater value, with which"
-        f" reading continues (another row of {top} is then never read). If its newest rows were deleted, wait, too. If"
-        " it was restored or filled again, set the dataset's watermark (distcommit dataset set-watermark): to null to"
-        " begin at source.start",
+        todo=f"restore the key ({of_query}, or the table's), or wait for a value past {top} (other rows of {top} are"
+        " then never read). If the table was restored or refilled, set the dataset's watermark to null, to begin again"
+        " (distcommit dataset set-watermark)",
     )
 
 

@@ -129,7 +129,10 @@ class LogCommitStepStore(CommitStepStore):
             raise _pending_error(store, self._state(store, urn))
         if not steps:
             raise ConfigurationError(
-                "there are no steps to seal", store=store, dataset=urn, todo="put the dataset's steps first"
+                "seal was called for a dataset without steps",
+                store=store,
+                dataset=urn,
+                todo="call put for each of its commit steps before seal",
             )
         moves = [step.move for step in steps if step.move is not None]
         log = self._log(opened, opened.store.bucket_of(urn))

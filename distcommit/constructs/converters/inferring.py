@@ -1,0 +1,67 @@
+"""Base of the converters that infer their columns if a job file declares none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import ClassVar
+
+from pydantic import Field
+
+from distcommit.constructs.json.inferred_json import InferredFields
+from distcommit.constructs.settings import ConverterSettings, matching_settings
+from distcommit.core.interfaces.constructs import InferredSchemaStore
+from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.schemas.history import Evolution
+
+
+class DatasetFields(SettingsModel):
+    """The evolution policy of the datasets whose names match a pattern.
+
+    Attributes:
+        match: the pattern, with `*` and `?`. The first match applies.
+        evolution: like the converter's.
+    """
+
+    match: str = Field(min_length=1)
+    evolution: Evolution
+
+
+class InferringConverter(ConverterSettings, ignored_types=(cached_property,)):
+    """A converter whose columns are declared, or else inferred and stored for each dataset.
+
+    Attributes:
+        evolution: the policy for a column that was not inferred before.
+        datasets: the evolution of some datasets. It precedes `evolution`.
+    """
+
+    process_local: ClassVar[frozenset[str]] = frozenset({"_inferred"})
+
+    evolution: Evolution = "evolve"
+    datasets: tuple[DatasetFields, ...] = ()
+
+    @property
+    def _declared(self) -> Mapping[str, str] | None:
+        """The declared columns with their types; None if columns are inferred."""
+        raise NotImplementedError
+
+    @property
+    def unknown_field_setting(self) -> str:
+        return "evolution" if self.evolution == "fail" else ""
+
+    @cached_property
+    def _inferred(self) -> InferredFields:
+        return InferredFields(self.evolution)
+
+    def begin_work_unit(self, dataset_urn: str) -> None:
+        own = matching_settings(dataset_urn, self.datasets)
+        self.__dict__["_inferred"] = InferredFields(own.evolution if own is not None else self.evolution)
+
+    def use_schema_store(self, store: InferredSchemaStore) -> None:
+        self._inferred.history.store = store
+
+    def load_schema_ids(self, ids: Sequence[int]) -> None:
+        self._inferred.history.load_ids(ids)
+
+    def schema_ids(self) -> Sequence[int]:
+        return () if self._declared is not None else tuple(self._inferred.history.ids)
