@@ -121,6 +121,11 @@ def more(situation: KafkaSituation, *topics: str, records: int = 5) -> None:
 
 
 @dataclass
+def without_ids(line: str) -> str:
+    """Return a printed line without the ids of errors in front of their texts; a drill's name has its id."""
+    return re.sub(r"(?<=: )[A-Z]+(?:_[A-Z]+)+: ", "", line)
+
+
 class Printed:
     """The texts that a drill has seen printed, and the commands that it typed. `tried`: those that were refused."""
 
@@ -155,7 +160,7 @@ class Printed:
             NotBrokenError: if there is none.
         """
         problems = self.situation.reported_problems()
-        match = next((problem for problem in problems if re.search(says, line_of(problem))), None)
+        match = next((problem for problem in problems if re.search(says, without_ids(line_of(problem)))), None)
         if match is None:
             raise NotBrokenError(f"status does not print {says!r}: {problems}")
         self.seen.append(line_of(match))
