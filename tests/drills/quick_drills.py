@@ -120,12 +120,12 @@ def more(situation: KafkaSituation, *topics: str, records: int = 5) -> None:
         situation.numbers(topic, records)
 
 
-@dataclass
 def without_ids(line: str) -> str:
     """Return a printed line without the ids of errors in front of their texts; a drill's name has its id."""
     return re.sub(r"(?<=: )[A-Z]+(?:_[A-Z]+)+: ", "", line)
 
 
+@dataclass
 class Printed:
     """The texts that a drill has seen printed, and the commands that it typed. `tried`: those that were refused."""
 
