@@ -49,7 +49,13 @@ def test_source_and_sink_may_change_after_a_run_that_rejected_everything(tmp_pat
         (tmp_path / folder / "1.jsonl").write_text(text)
     job = {
         "job": "first",
-        "source": {"type": "files", "paths": [f"{tmp_path}/draft/*.jsonl"], "dataset": "d", "format": "jsonl"},
+        "source": {
+            "type": "files",
+            "paths": [f"{tmp_path}/draft/*.jsonl"],
+            "dataset": "d",
+            "format": "jsonl",
+            "min_file_age_s": 0,
+        },
         "converters": [{"type": "json", "fields": {"n": "int64"}}],
         "on_rejected": "fail",
         "paths": {name: name for name in ("store", "staging", "output")},
