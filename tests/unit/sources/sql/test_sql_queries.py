@@ -121,9 +121,9 @@ def test_removed_key_is_reported_until_a_greater_value_exists_or_it_is_restored(
     keyed, joined.source = joined.source, reader(file).source
     assert joined.plan() is None
     (message,) = joined.problems
-    assert "which was set while the column was a key, and the column is not a key any more" in message
+    assert "the watermark column is no longer a key, so further rows with its greatest value 2 would be" in message
     assert "expected a value past 2, or id as a key; found nothing past 2, and no key" in message
-    assert "if source.overrides.q.keys or the table's key was removed, restore it" in message
+    assert "restore the key (source.overrides.q.keys, or the table's), or wait for a value past 2" in message
     joined.source, plain = keyed, joined.source
     assert (joined.plan(), joined.problems) == (None, [])
     joined.source = plain
