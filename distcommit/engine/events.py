@@ -12,7 +12,7 @@ import msgspec
 
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 
 
 class RunBegan(msgspec.Struct, frozen=True):

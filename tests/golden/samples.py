@@ -34,8 +34,8 @@ from distcommit.core.records.log_records import (
 from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
-from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import (

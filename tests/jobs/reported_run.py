@@ -17,7 +17,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState

@@ -11,7 +11,7 @@ import msgspec
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.ports import Clock
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.fold import Fold
 from distcommit.stores.history.attempts import Attempt, count_attempts

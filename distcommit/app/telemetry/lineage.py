@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from distcommit.app.job_file.config import JobConfig
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.installation import install_command
 from distcommit.engine.events import Event, RunBegan, RunEnded
 from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, DatasetOutcome, TableRow, read_run_table

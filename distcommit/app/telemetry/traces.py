@@ -13,7 +13,7 @@ from typing import Any
 from distcommit.app.inspection.recorded_runs import read_run
 from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.installation import install_command
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded

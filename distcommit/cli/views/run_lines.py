@@ -13,7 +13,7 @@ from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.cli.views.view_parts import ExplainedTable
 from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
 from distcommit.core.records.run_counts import FlowCounts
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.stores.history.run_records import RunRecord
 
 _NAMED = 3

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from distcommit.core.errors import FencedError, ProcessLostError, RunCancelledError, kind_of, reason_text
 from distcommit.core.ports import Clock
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.engine.driver.launch import JobFailedError
 from distcommit.engine.driver.run_recorder import RunRecorder
 from distcommit.engine.events import Event, NullObserver, Observer, RunBegan, RunEnded

@@ -25,8 +25,8 @@ from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.snapshot_entries import BucketSnapshot
-from distcommit.core.run_outcome import RunOutcome
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition

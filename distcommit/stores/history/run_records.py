@@ -18,7 +18,7 @@ from distcommit.core.errors import ConflictError, DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import BEGUN, CANCEL, RUNS, record_name, record_of
 from distcommit.stores.state.documents import decode_document, encode_document

@@ -15,7 +15,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.stores.history.run_records import RECORD_VERSION, RunRecord
 from tests.unit.app.inspection.problems.test_problems import folders
 from tests.unit.app.job_file.test_delivery import config

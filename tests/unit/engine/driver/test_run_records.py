@@ -21,7 +21,7 @@ from distcommit.core.errors import (
     SourceUnavailableError,
 )
 from distcommit.core.records.reasons import MAX_RUN_REASONS
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.work import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run

@@ -25,7 +25,7 @@ from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.app.job import Job
 from distcommit.core.errors import LockHeldError
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.run_outcome import RunOutcome
+from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.engine.clock import SystemClock
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
 from distcommit.protocol.paths.store import BEGUN, JOB_LOG, LOCK, PROGRESS, RUNS, TASK_STATES, record_name, run_name
