@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from distcommit.core.interfaces.extract_description import Extract, TableType
     from distcommit.core.interfaces.ledger import LedgerRow
+    from distcommit.core.interfaces.provenance import Provenance
     from distcommit.core.interfaces.sink import (
         AttemptIdentity,
         Origin,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     )
     from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
     from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
-    from distcommit.core.provenance import Provenance
     from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
     from distcommit.core.watermark import Watermark
     from distcommit.core.work import DatasetPlan, WorkUnit
@@ -133,7 +133,7 @@ _MODULES = {
     "core.interfaces.sink": "AttemptIdentity Origin Prepared Sink SinkWriter StagingArea",
     "core.interfaces.source": "Extraction Extractor Source SourceState",
     "core.interfaces.steps": "CommitStep Lost StepContext Verdict",
-    "core.provenance": "Provenance",
+    "core.interfaces.provenance": "Provenance",
     "core.records.fixed_settings": "FixedSetting SourceFact",
     "core.watermark": "Watermark",
     "core.work": "DatasetPlan WorkUnit",

@@ -12,8 +12,8 @@ from psycopg import sql
 
 from benchmarks.runner import WrongResultError
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.core.provenance import Provenance
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from benchmarks.workloads.tree import dataset_urn
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Source, SourceState
-from distcommit.core.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import DatasetPlan, WorkUnit

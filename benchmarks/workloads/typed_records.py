@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
 from benchmarks.workloads.topics import FIRST_DAY_MS
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
-from distcommit.core.provenance import Provenance
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.formats.avro import container_reader

@@ -12,7 +12,7 @@ Position = Scalar | tuple[Scalar, ...]
 """A point in one source partition. Positions of one partition have one type and are ordered.
 
 A composite position, stored as a JSON list, is compared element by element. A prefix precedes its extensions: `(7,)`
-before `(7, "a")`. The source defines the meaning of a position; see `core.watermark_types`.
+before `(7, "a")`. The source defines the meaning of a position; see `core.interfaces.watermark_types`.
 """
 
 

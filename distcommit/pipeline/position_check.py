@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import SourceError
-from distcommit.core.provenance import Provenance
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SkippedRange, WorkUnit
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError, DistcommitError
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, negative_positions, stored_incarnations
-from distcommit.core.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, Source, SourceState
-from distcommit.core.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import DatasetPlan, WorkUnit

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
-from distcommit.core.provenance import Provenance
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work import DatasetPlan, WorkUnit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Extractor, Planned, Source, SourceState
-from distcommit.core.provenance import Provenance
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 
 

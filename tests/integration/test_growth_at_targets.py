@@ -23,8 +23,8 @@ from psycopg import sql
 from pyiceberg.catalog import load_catalog
 
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Sink, StagingArea
-from distcommit.core.provenance import Provenance
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink

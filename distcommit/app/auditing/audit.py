@@ -25,7 +25,7 @@ from distcommit.app.auditing.sequence_content import SequenceContent
 from distcommit.app.auditing.shared_positions import SharedPositions, is_other_incarnation
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.provenance import Provenance
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.urn import folder_of

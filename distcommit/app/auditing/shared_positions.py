@@ -1,7 +1,7 @@
 """Detects source positions that two datasets have published, so that their records exist twice.
 
 A position is a partition and an offset in an offset space. The URN of the dataset and the incarnation in the footer
-identify the offset space (see `core.provenance.Provenance`).
+identify the offset space (see `core.interfaces.provenance.Provenance`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from distcommit.core.provenance import Provenance
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.sinks.files.offsets import OffsetSets
 
 

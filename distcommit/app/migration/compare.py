@@ -12,7 +12,7 @@ from distcommit.app.auditing.ledgers import open_ledgers
 from distcommit.app.auditing.shared_positions import is_other_incarnation
 from distcommit.app.migration.positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.provenance import Provenance
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.watermark import Position

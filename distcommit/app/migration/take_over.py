@@ -14,10 +14,10 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.app.migration.positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.source import Source
+from distcommit.core.interfaces.watermark_types import WATERMARK_PIN
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.io_batching import run_alone
-from distcommit.core.watermark_types import WATERMARK_PIN
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
 from distcommit.stores.logs.fencing import begin_run, end_run, fence_bucket, require_newest

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from distcommit.core.errors import QualityError
 from distcommit.core.interfaces.extract_description import extract_of
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
-from distcommit.core.provenance import Provenance
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import (

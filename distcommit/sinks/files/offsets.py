@@ -19,8 +19,8 @@ from pyroaring import BitMap64
 from xxhash import xxh3_64
 
 from distcommit.core.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origins
-from distcommit.core.provenance import Provenance
 from distcommit.core.support.decoding import from_json
 from distcommit.core.work import SkippedRange
 

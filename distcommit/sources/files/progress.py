@@ -18,8 +18,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from xxhash import xxh3_64_intdigest, xxh32_intdigest
 
+from distcommit.core.interfaces.watermark_types import WatermarkType
 from distcommit.core.watermark import Position, Scalar
-from distcommit.core.watermark_types import WatermarkType
 
 _ENTRY = struct.Struct(">qqI")
 _BEFORE_ALL = (-(2**63), 0)

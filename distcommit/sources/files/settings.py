@@ -15,15 +15,15 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract_description import Extract, TableType
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceSettings, SourceState
 from distcommit.core.interfaces.targets import Target
-from distcommit.core.provenance import Provenance
+from distcommit.core.interfaces.watermark_types import WATERMARK_PIN
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.core.watermark import Position
-from distcommit.core.watermark_types import WATERMARK_PIN
 from distcommit.core.work import DatasetPlan, WorkUnit
 from distcommit.fs.any.input_files import InputFolder
 from distcommit.sources.files.csv_dialect import Dialect

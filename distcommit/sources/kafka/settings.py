@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import AwareDatetime, ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.interfaces.extract_description import Extract, TableType
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import (
     GroupPositions,
     Lag,
@@ -19,7 +20,6 @@ from distcommit.core.interfaces.source import (
     stored_incarnations,
 )
 from distcommit.core.interfaces.targets import Target, broker_addresses
-from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule

@@ -12,8 +12,8 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.interfaces.extract_description import Extract, TableType
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, SourceSettings, SourceState, stored_incarnations
-from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.installation import install_command

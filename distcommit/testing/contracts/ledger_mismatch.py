@@ -8,8 +8,8 @@ from pathlib import Path
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, Committed, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Filtered, Origin
-from distcommit.core.provenance import Provenance
 from distcommit.core.work import MAIN_BRANCH, SkippedRange
 from distcommit.sinks.files.offsets import offsets_of, parsed
 from distcommit.testing.contracts.sink_under_test import SinkUnderTest, batch_of

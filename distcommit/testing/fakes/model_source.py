@@ -10,6 +10,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from distcommit.core.errors import SourceError
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import (
     DatasetProblem,
     Extraction,
@@ -21,7 +22,6 @@ from distcommit.core.interfaces.source import (
     SourceState,
     stored_incarnations,
 )
-from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark, as_offset

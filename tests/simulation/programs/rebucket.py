@@ -9,9 +9,9 @@ from functools import partial
 from distcommit.app.admin.rebuild import stored_states
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
-from distcommit.core.provenance import Provenance
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.engine.driver.run import new_run_id, run

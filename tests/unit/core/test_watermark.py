@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.interfaces.source import DatasetProblem
-from distcommit.core.support.storable import storable
-from distcommit.core.watermark import Position, Watermark, at_or_past, format_position
-from distcommit.core.watermark_types import (
+from distcommit.core.interfaces.watermark_types import (
     CompositeWatermark,
     LongWatermark,
     StringWatermark,
     TimestampWatermark,
     WatermarkType,
 )
+from distcommit.core.support.storable import storable
+from distcommit.core.watermark import Position, Watermark, at_or_past, format_position
 from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit, merge_ranges, positions_lost
 from distcommit.engine.planning.plan_checks import check_plan
 from tests.models import strategies

@@ -19,9 +19,9 @@ from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.core.errors import SourceError, kind_of
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.extract_description import Extract, TableType, with_extract
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
-from distcommit.core.provenance import Provenance
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import MAX_BYTES, run_work_unit

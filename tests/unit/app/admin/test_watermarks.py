@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.core.watermark import Position, Watermark, as_offset
-from distcommit.core.watermark_types import (
+from distcommit.core.interfaces.watermark_types import (
     WATERMARK_PIN,
     CompositeWatermark,
     LongWatermark,
     StringWatermark,
     TimestampWatermark,
 )
+from distcommit.core.records.fixed_settings import FixedSetting
+from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.jobs.kafka_job import kafka_job
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.audit_rows import CountedRow
 from distcommit.cli.views.audit_view import audit_view
-from distcommit.core.provenance import Provenance
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.rejecting_flows import ByValue, TurningAway

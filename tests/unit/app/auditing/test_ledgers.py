@@ -11,9 +11,9 @@ from distcommit.app.auditing.audit import audit_store
 from distcommit.app.auditing.ledgers import open_ledgers, require_audited
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Abilities, Sink
 from distcommit.core.interfaces.source import Source
-from distcommit.core.provenance import Provenance
 from distcommit.core.watermark import Watermark
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.operator import operator_actions

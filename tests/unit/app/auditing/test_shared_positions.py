@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.shared_positions import SharedRange
 from distcommit.app.demo.broker import MockBroker
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Source
-from distcommit.core.provenance import Provenance
 from distcommit.engine.driver.run import run
 from distcommit.sources.kafka.names import topic_of_dataset
 from distcommit.sources.kafka.settings import KafkaSource

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.core.interfaces.ledger import Covered
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Filtered, Origin, Origins
-from distcommit.core.provenance import Provenance
 from distcommit.core.work import SkippedRange
 from distcommit.sinks.base.offset_coverage import OffsetCoverage, added, covered_in, without
 from distcommit.sinks.files.offsets import OffsetSets, parsed

@@ -21,8 +21,8 @@ from distcommit.core.interfaces.committer import (
     HeldBack,
     RetryLater,
 )
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin
-from distcommit.core.provenance import Provenance
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.databases.table_sink import TableSink
 from tests.servers.lossy_proxy import LossyProxy

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.core.provenance import Provenance
 from distcommit.core.work import MAIN_BRANCH, StagedFile
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.files.footer import read_footer, read_records

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.core.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
-from distcommit.core.provenance import Provenance
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.sinks.files.offsets import OFFSETS_VERSION, OffsetSets
 
 ORIGIN = Provenance("partition", "offset")

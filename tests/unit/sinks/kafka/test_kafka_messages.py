@@ -18,8 +18,8 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin, StagingArea
-from distcommit.core.provenance import Provenance
 from distcommit.core.work import SkippedRange
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.kafka.client import KafkaTarget

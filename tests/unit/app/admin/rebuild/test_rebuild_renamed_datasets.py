@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
-from distcommit.core.provenance import Provenance
+from distcommit.core.interfaces.provenance import Provenance
 from distcommit.engine.driver.run import new_run_id
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.rebucket import rebucket
