@@ -10,9 +10,9 @@ import msgspec
 
 from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.core.error_catalogue import ERRORS
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import DistcommitError, error_text, printable, split_remedy
 from distcommit.core.redaction import redacted
-from distcommit.core.storage_errors import storage_error
 from distcommit.engine.driver.launch import JobFailedError
 
 _UNEXPECTED = "UNEXPECTED_ERROR"

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import DistcommitError
-from distcommit.core.storage_errors import storage_error
 
 INTERRUPTED = 130
 """Exit code of a command that a signal ended."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from distcommit.core.foreign_errors import ForeignError, foreign_errors
+from distcommit.core.error_handling.foreign_errors import ForeignError, foreign_errors
 from distcommit.core.interfaces.constructs import Converted
 
 ConvertedPart = tuple[pa.RecordBatch, pa.Array | None]

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from distcommit.core.error_handling.foreign_errors import foreign_errors
 from distcommit.core.errors import DistcommitError, RecordError, error_text
-from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, Converter
 
 Record = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from distcommit.core.storage_errors import REFUSALS
+from distcommit.core.error_handling.storage_errors import REFUSALS
 
 
 class FileStatus(Struct, frozen=True, gc=False):

@@ -12,8 +12,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from distcommit.core.error_handling.foreign_errors import foreign_errors
 from distcommit.core.errors import RecordError, SourceError, error_text, printable
-from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.ports import Clock

@@ -8,10 +8,10 @@ import errno
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.steps import Lost, StepContext, Verdict, Verification
 from distcommit.core.ports import FileStatus, FileSystem
-from distcommit.core.storage_errors import storage_error
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work import StagedFile
 from distcommit.steps.folders import GuardedFolders, parent_of

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self
 import msgspec
 from msgspec import Struct
 
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError, DistcommitError, LostError
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.core.ports import FileStatus
-from distcommit.core.storage_errors import storage_error
 from distcommit.core.support.decoding import converted, from_msgpack
 from distcommit.core.work import StagedFile
 from distcommit.protocol.path_checks import are_nested, check_names, check_relative

@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, cast
 
+from distcommit.core.error_handling.storage_errors import REFUSALS
 from distcommit.core.errors import DistcommitError, OutcomeUnknownError
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.storage_errors import REFUSALS
 from distcommit.core.watermark import Watermark
 from distcommit.fs.posix_calls.posix import PosixCalls
 from distcommit.testing.fakes.faulty_calls import READS, SYNCS, Fault, FaultyCalls, Operation

@@ -16,8 +16,8 @@ import msgspec
 
 from distcommit.app.checks.check import CheckProblem, check_file
 from distcommit.app.job_file.built_in import Section, types_of
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.storage_errors import storage_error
 
 _COMMENT_COLUMN = 40
 _COMMENT = re.compile(r"^(\S.*?|  .*?\S) {2,}# ", re.MULTILINE)

@@ -17,8 +17,8 @@ from distcommit.app.inspection.reports.run_report import RunReport
 from distcommit.app.job import Job
 from distcommit.cli.options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.storage_errors import storage_error
 
 
 class ReportResult(msgspec.Struct, frozen=True):

@@ -24,8 +24,8 @@ from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema
 from distcommit.constructs.registry.policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
 from distcommit.constructs.registry.wire_format import Framed, split
 from distcommit.constructs.settings import ConverterSettings, matching_settings
+from distcommit.core.error_handling.foreign_errors import foreign_errors
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
-from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.schemas.limits import MOST_LEVELS, UnusableSchemaError, too_deep

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import AnyError, DistcommitError, add_ids, copied, plain_text
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.ports import FileSystem
-from distcommit.core.storage_errors import storage_error
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark
 

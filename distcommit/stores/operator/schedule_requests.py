@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
-from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import PAUSED, SCHEDULE, is_trigger, trigger_name
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.job_records import CutPhase
 from distcommit.core.records.snapshot_entries import BucketSnapshot, SnapshotName
-from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import (
     SNAPSHOT_DELTAS,

@@ -14,9 +14,9 @@ from enum import StrEnum
 
 import msgspec
 
+from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
-from distcommit.core.storage_errors import storage_error
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.stores.state.committed_state import find_committed

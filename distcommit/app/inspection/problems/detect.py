@@ -23,7 +23,7 @@ from distcommit.app.inspection.problems.environment_checks import NAMED, Environ
 from distcommit.app.inspection.problems.kinds import Problem, ProblemKind
 from distcommit.app.inspection.recorded_runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.core.error_catalogue import ERRORS
-from distcommit.core.error_kinds import is_record, is_worker_death
+from distcommit.core.error_handling.stored_errors import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
 from distcommit.core.records.freshness import BEHIND
 from distcommit.core.records.reasons import Reason, Reasons

@@ -28,7 +28,7 @@ from distcommit.constructs.registry.protobuf.messages import (
     is_time,
     is_timestamp,
 )
-from distcommit.core.foreign_errors import ForeignError, foreign_errors
+from distcommit.core.error_handling.foreign_errors import ForeignError, foreign_errors
 
 _PACKAGE = "ranges"
 _RULES: Mapping[str, Callable[..., Any]] = {

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.converter import Decoder
-from distcommit.core.error_kinds import has_killed_its_worker, is_permanent
+from distcommit.core.error_handling.stored_errors import has_killed_its_worker, is_permanent
 from distcommit.core.errors import ProcessLostError, StuckError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.redaction import Redaction

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from distcommit.core.foreign_errors import ForeignError, foreign_errors
+from distcommit.core.error_handling.foreign_errors import ForeignError, foreign_errors
 from distcommit.testing.fakes.faulty_calls import Crashed
 
 
