@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from distcommit.app.auditing.published_files import PublishedFile, read_published
+from distcommit.app.auditing.files.published_files import PublishedFile, read_published
 from distcommit.app.job import Job
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.locations import open_file_system, path_of

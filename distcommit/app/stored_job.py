@@ -256,7 +256,7 @@ class StoredJob:
             ConfigurationError: if there is no store, or a sink of the job can't report its commits.
         """
         from distcommit.app.auditing.audit import audit_store  # noqa: PLC0415 - few ask for it
-        from distcommit.app.auditing.ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
+        from distcommit.app.auditing.target_ledgers import open_ledgers, require_audited  # noqa: PLC0415 - few ask for it
 
         self._folders.require_variables("sink", "fork")
         flow = self.config.task_flow()
@@ -278,7 +278,7 @@ class StoredJob:
         Raises:
             ConfigurationError: if a file is invalid, or records of compared outputs have no offsets.
         """
-        from distcommit.app.auditing.ledgers import require_audited  # noqa: PLC0415 - few ask for it
+        from distcommit.app.auditing.target_ledgers import require_audited  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
         from distcommit.app.migration.positions import read_positions  # noqa: PLC0415 - few ask for it
 

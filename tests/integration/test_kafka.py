@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.audit import AuditResult
-from distcommit.app.auditing.audit_rows import AuditRow
+from distcommit.app.auditing.partition_audit import AuditRow
 from distcommit.cli.main import app
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.posix_calls.local import LocalFileSystem

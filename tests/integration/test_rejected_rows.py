@@ -17,7 +17,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.auditing.audit_rows import CountedRow
+from distcommit.app.auditing.partition_audit import CountedRow
 from tests.jobs.in_commit import killed_in_commit, run_of
 
 TABLES = [f"t{number}" for number in range(6)]

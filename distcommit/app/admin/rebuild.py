@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from distcommit.app.admin.rebuild_plan import RebuildResult, planned
-from distcommit.app.auditing.ledgers import fence_targets
+from distcommit.app.auditing.target_ledgers import fence_targets
 from distcommit.core.errors import ConflictError, StaleStoreError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.io_batching import run_alone

@@ -1,5 +1,5 @@
 """Plan the rebuild of a store: derive watermarks from the footers of published files and the ledgers of targets (see
-`app.auditing.joined_branches`).
+`app.auditing.offsets.joined_branches`).
 
 The readable state of the store stays, and files of newer epochs are added. For each dataset, all epochs except the
 newest are complete, because a run seals a dataset only after its pending sequence is done. The newest epoch is complete
@@ -11,8 +11,8 @@ files that record what another branch lacks, and files with several records made
 have the same offsets.
 
 If the newest epoch is not complete, its files are set aside, and the next run reads their records again. A partition
-without any known position is read from 0. See `app.auditing.replaced_files` for epochs in which error files were
-reprocessed, and `app.auditing.continuation` for recreated sources and coverage.
+without any known position is read from 0. See `app.auditing.files.replaced_files` for epochs in which error files were
+reprocessed, and `app.auditing.offsets.read_progress` for recreated sources and coverage.
 
 With at-least-once an epoch need not be complete. Only files that continue without a gap count as published (with
 several records made of one record, only files before a clean run). The next run publishes the rest again.
@@ -26,12 +26,12 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from distcommit.app.auditing.continuation import Continuation, EpochFiles
-from distcommit.app.auditing.coverage import covered_by
-from distcommit.app.auditing.joined_branches import Branches, continued, folders_of, partial_sequence
-from distcommit.app.auditing.ledgers import Ledgers, open_ledgers
-from distcommit.app.auditing.published_files import PublishedFile, PublishedFolder, may_lack
-from distcommit.app.auditing.replaced_files import ReplacedFiles, replaced_in
+from distcommit.app.auditing.files.published_files import PublishedFile, PublishedFolder, may_lack
+from distcommit.app.auditing.files.replaced_files import ReplacedFiles, replaced_in
+from distcommit.app.auditing.offsets.branch_coverage import covered_by
+from distcommit.app.auditing.offsets.joined_branches import Branches, continued, folders_of, partial_sequence
+from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFiles
+from distcommit.app.auditing.target_ledgers import Ledgers, open_ledgers
 from distcommit.core.errors import ConflictError, CorruptError, UnknownVersionError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.source import Source

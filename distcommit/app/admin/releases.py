@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from distcommit.app.auditing.joined_branches import Branches
-from distcommit.app.auditing.ledgers import not_done, open_ledgers
-from distcommit.app.auditing.published_files import read_folder
+from distcommit.app.auditing.files.published_files import read_folder
+from distcommit.app.auditing.offsets.joined_branches import Branches
+from distcommit.app.auditing.target_ledgers import not_done, open_ledgers
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import SealedSequence

@@ -14,15 +14,15 @@ from itertools import islice
 from msgspec.structs import replace
 
 from distcommit.app.auditing.audit_result import LISTED, AuditResult
-from distcommit.app.auditing.audit_rows import AuditedRecords, CountedRow, counted_rows, rows_of
-from distcommit.app.auditing.audited_file import AuditedFile, audited_file
-from distcommit.app.auditing.audited_folder import AuditedFolder, Folders, replaced_otherwise
-from distcommit.app.auditing.coverage import Coverage
-from distcommit.app.auditing.ledgers import BranchLedger, Ledgers, not_as_stored, not_done
-from distcommit.app.auditing.missing_files import LoggedFiles, logged_files, missing_files
-from distcommit.app.auditing.orphaned_files import orphaned_files
-from distcommit.app.auditing.sequence_content import SequenceContent
-from distcommit.app.auditing.shared_positions import SharedPositions, is_other_incarnation
+from distcommit.app.auditing.files.content_sum_check import SequenceContent
+from distcommit.app.auditing.files.dataset_folder_audit import AuditedFolder, Folders, replaced_otherwise
+from distcommit.app.auditing.files.missing_files import LoggedFiles, logged_files, missing_files
+from distcommit.app.auditing.files.orphaned_files import orphaned_files
+from distcommit.app.auditing.files.published_file_audit import AuditedFile, audited_file
+from distcommit.app.auditing.offsets.branch_coverage import Coverage
+from distcommit.app.auditing.offsets.shared_positions import SharedPositions, is_other_incarnation
+from distcommit.app.auditing.partition_audit import AuditedRecords, CountedRow, counted_rows, rows_of
+from distcommit.app.auditing.target_ledgers import BranchLedger, Ledgers, not_as_stored, not_done
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.provenance import Provenance

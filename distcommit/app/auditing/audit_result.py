@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from distcommit.app.auditing.audit_rows import AuditedRecords, AuditRow, CountedRow
-from distcommit.app.auditing.shared_positions import SharedRange
+from distcommit.app.auditing.offsets.shared_positions import SharedRange
+from distcommit.app.auditing.partition_audit import AuditedRecords, AuditRow, CountedRow
 from distcommit.core.support.notebook import NotebookTable
 
 LISTED = 100

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from distcommit.app.auditing.audit import AuditResult
-from distcommit.app.auditing.audit_rows import AuditRow
-from distcommit.app.auditing.shared_positions import SharedRange
+from distcommit.app.auditing.offsets.shared_positions import SharedRange
+from distcommit.app.auditing.partition_audit import AuditRow
 from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,

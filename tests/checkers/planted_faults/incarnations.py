@@ -49,7 +49,7 @@ INCARNATIONS = (
         "rebuilt-in-no-incarnation",
         "a rebuild does not know of which incarnation the positions are that it finds",
         (
-            "app.auditing.continuation",
+            "app.auditing.offsets.read_progress",
             "Continuation.watermark",
             "Watermark(positions, self.incarnation)",
             "Watermark(positions)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from distcommit.app.admin.rebuild import stored_states
-from distcommit.app.auditing.published_files import read_published
+from distcommit.app.auditing.files.published_files import read_published
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import error_branch_of
 from distcommit.sinks.files.footer import read_records

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.auditing.coverage import covered_by
-from distcommit.app.auditing.published_files import read_published
+from distcommit.app.auditing.files.published_files import read_published
+from distcommit.app.auditing.offsets.branch_coverage import covered_by
 from distcommit.app.reading.snapshot_choice import choose_snapshot
 from distcommit.core.errors import SnapshotExpiredError
 from distcommit.core.interfaces.constructs import Converted, Converter

@@ -16,7 +16,7 @@ import msgspec
 from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.admin.rebuild_plan import RebuildResult
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.auditing.ledgers import open_ledgers
+from distcommit.app.auditing.target_ledgers import open_ledgers
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.auditing.continuation import Continuation, EpochFiles
-from distcommit.app.auditing.coverage import Coverage
+from distcommit.app.auditing.offsets.branch_coverage import Coverage
+from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFiles
 from distcommit.app.job_file.loading import parse_config
 from distcommit.core.records.log_records import DatasetState
 from distcommit.sinks.files.footer import FileKind, Footer

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.auditing.sequence_content import SequenceContent
+from distcommit.app.auditing.files.content_sum_check import SequenceContent
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.io_batching import run_alone
 from distcommit.sinks.files.footer import Footer

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.auditing.audit_rows import CountedRow
+from distcommit.app.auditing.partition_audit import CountedRow
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.sinks.files.sink import FileSink

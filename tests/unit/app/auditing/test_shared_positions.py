@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
-from distcommit.app.auditing.shared_positions import SharedRange
+from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.demo.broker import MockBroker
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Source

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.auditing.audit import AuditResult
-from distcommit.app.auditing.audit_rows import AuditRow
-from distcommit.app.auditing.shared_positions import SharedRange
+from distcommit.app.auditing.offsets.shared_positions import SharedRange
+from distcommit.app.auditing.partition_audit import AuditRow
 from distcommit.app.demo.story import DemoResult
 from distcommit.app.migration.compare import CompareResult, CompareRow
 from distcommit.app.migration.imports import ImportResult, ImportRow

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.app.auditing.coverage import Coverage
+from distcommit.app.auditing.offsets.branch_coverage import Coverage
 from distcommit.constructs.converters.projection import Drop
 from distcommit.constructs.forks.by_schema import BySchema
 from distcommit.core.errors import ConfigurationError

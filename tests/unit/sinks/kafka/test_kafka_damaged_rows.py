@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from distcommit.app.auditing.ledgers import open_ledgers
+from distcommit.app.auditing.target_ledgers import open_ledgers
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from distcommit.app.auditing.published_files import PublishedFile
-from distcommit.app.auditing.replaced_files import ReplacedFiles
+from distcommit.app.auditing.files.published_files import PublishedFile
+from distcommit.app.auditing.files.replaced_files import ReplacedFiles
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets

@@ -17,8 +17,8 @@ import pytest
 from distcommit.app.admin import heartbeat as signs
 from distcommit.app.admin import rebuild_job, rebuild_plan
 from distcommit.app.admin.heartbeat import EVERY_S, signs_of_life
-from distcommit.app.auditing.joined_branches import folders_of
-from distcommit.app.auditing.published_files import PublishedFolder
+from distcommit.app.auditing.files.published_files import PublishedFolder
+from distcommit.app.auditing.offsets.joined_branches import folders_of
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.problems.stall_detection import STALLED_S
 from distcommit.app.inspection.recorded_runs import RunStatus

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from distcommit.app.auditing.coverage import covered_by
-from distcommit.app.auditing.published_files import PublishedFile, PublishedFolder
+from distcommit.app.auditing.files.published_files import PublishedFile, PublishedFolder
+from distcommit.app.auditing.offsets.branch_coverage import covered_by
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import ReplacedRecords
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.auditing.ledgers import open_ledgers, require_audited
+from distcommit.app.auditing.target_ledgers import open_ledgers, require_audited
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.provenance import Provenance

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from distcommit.app.auditing.coverage import BranchCoverage
-from distcommit.app.auditing.shared_positions import is_other_incarnation
+from distcommit.app.auditing.offsets.branch_coverage import BranchCoverage
+from distcommit.app.auditing.offsets.shared_positions import is_other_incarnation
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import MAIN_BRANCH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distcommit.app.auditing.sequence_content import altered
+from distcommit.app.auditing.files.content_sum_check import altered
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.ports import FileSystem

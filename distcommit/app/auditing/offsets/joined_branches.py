@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from distcommit.app.auditing.continuation import Continuation, EpochFiles
-from distcommit.app.auditing.coverage import Coverage
-from distcommit.app.auditing.ledgers import Ledgers
-from distcommit.app.auditing.published_files import PublishedFile, PublishedFolder, may_lack, read_published
+from distcommit.app.auditing.files.published_files import PublishedFile, PublishedFolder, may_lack, read_published
+from distcommit.app.auditing.offsets.branch_coverage import Coverage
+from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFiles
+from distcommit.app.auditing.target_ledgers import Ledgers
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.records.log_records import DatasetState, SealedSequence
 from distcommit.core.watermark import Watermark
