@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from distcommit.app.job import Job
+    from distcommit.app.jobs.job import Job
     from distcommit.app.reading.data_source import register_data_source
     from distcommit.app.reading.readers import Snapshot, read
     from distcommit.core.errors import DistcommitError, RecordError
@@ -121,7 +121,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "app.job": "Job",
+    "app.jobs.job": "Job",
     "app.reading.data_source": "register_data_source",
     "app.reading.readers": "Snapshot read",
     "core.errors": "DistcommitError RecordError",

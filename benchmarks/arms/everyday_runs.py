@@ -23,8 +23,8 @@ from benchmarks.workloads.processor import ProcessorTime
 from benchmarks.workloads.requests import count_requests, counts_of
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import NOTHING, shown
-from distcommit.app.job import Job
 from distcommit.app.job_file.loading import parse_config
+from distcommit.app.jobs.job import Job
 from distcommit.app.reading.readers import Snapshot, read
 from distcommit.app.running import run_context
 from distcommit.core.ports import FileSystem

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.topics import Topics
-from distcommit.app.job import Job
 from distcommit.app.job_file.loading import parse_config
+from distcommit.app.jobs.job import Job
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 
 ROW_GROUP_BYTES = 64 << 20

@@ -1,4 +1,4 @@
 """The command `distcommit`: arguments, progress, tables and exit codes.
 
-Must not do anything that `app.job` can't. Start reading at `main`, then `commands.running`.
+Must not do anything that `app.jobs.job` can't. Start reading at `main`, then `commands.running`.
 """

@@ -21,8 +21,8 @@ import typer
 from distcommit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from distcommit.app.job import Job
-    from distcommit.app.stored_job import StoredJob
+    from distcommit.app.jobs.job import Job
+    from distcommit.app.jobs.stored_job import StoredJob
 
 _Own = ParamSpec("_Own")
 
@@ -115,7 +115,7 @@ def _command(
 def _opened_job(
     job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
 ) -> Iterator[tuple[Any, ...]]:
-    from distcommit.app.job import Job  # noqa: PLC0415 - commands that only read do not need it
+    from distcommit.app.jobs.job import Job  # noqa: PLC0415 - commands that only read do not need it
 
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
@@ -126,7 +126,7 @@ def _opened_job(
 def _opened_state(
     job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
 ) -> Iterator[tuple[Any, ...]]:
-    from distcommit.app.job import Job  # noqa: PLC0415 - as above
+    from distcommit.app.jobs.job import Job  # noqa: PLC0415 - as above
 
     terminal = Terminal(as_json=as_json, verbose=verbose)
     with terminal.command():
@@ -143,7 +143,7 @@ def _opened_stored_job(
     usual = gc.get_threshold()
     gc.set_threshold(100_000)
     try:
-        from distcommit.app.stored_job import StoredJob  # noqa: PLC0415 - help needs no job
+        from distcommit.app.jobs.stored_job import StoredJob  # noqa: PLC0415 - help needs no job
 
         terminal = Terminal(as_json=as_json, verbose=verbose)
         with terminal.command():

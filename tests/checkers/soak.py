@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetState
 from tests.jobs.kafka_job import KafkaJob, kafka_job

@@ -27,7 +27,7 @@ from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from distcommit.app.demo.kill import CommitWatcher
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.stores.folders.tombstones import read_tombstone

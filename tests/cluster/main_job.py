@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.engine.driver.run import RunResult
 from tests.cluster.servers import Servers, cluster_job, servers
 from tests.cluster.timing import Say, timing
@@ -161,7 +161,7 @@ def _produce(job: KafkaJob, size: Size) -> None:
 _TIME = FIRST_DAY_MS
 _SPARK_ALONE = """
 import sys
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.spark.session import open_session, stop_session
 spark = open_session(Job.from_file(sys.argv[1]).config.spark, "nothing")
 for _ in range(2):

@@ -22,7 +22,7 @@ import yaml
 
 import distcommit
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.app.reading.readers import Snapshot
 from distcommit.core.errors import NotSettledError, SnapshotExpiredError
 from tests.cluster.timing import Say

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from tests.cluster.sink_targets import TARGETS, Target
 from tests.cluster.timing import Say, timing
 from tests.jobs.kafka_job import KafkaJob

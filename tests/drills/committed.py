@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.steps.registry import load_steps
 from tests.drills.drill import Drilled, nothing

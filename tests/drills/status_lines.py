@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from distcommit.app.admin.rebuild import rebuild_store
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
 from distcommit.protocol.paths.store import LOCK

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.demo.kill import CommitWatcher
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from tests.checkers.soak import SERVERS, Server, soak
 from tests.cluster.main_job import Size, main_job
 from tests.cluster.sinks import run_sinks

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.cli.main import app
 from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import KafkaJob, kafka_job

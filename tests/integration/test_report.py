@@ -22,7 +22,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from distcommit.app.demo.kill import RunProcess
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.cli.web.html_pages import report_page
 from distcommit.cli.web.served_jobs import ServedJobs
 from distcommit.cli.web.ui_server import UiServer

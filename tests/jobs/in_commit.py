@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from distcommit.app.demo.kill import CommitWatcher, RunProcess
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 
 
 def killed_in_commit(job_file: Path, start: Callable[[], RunProcess]) -> bool:

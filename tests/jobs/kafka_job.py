@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
 from distcommit.app.demo.kill import RunProcess
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 DAY_MS = 86_400_000

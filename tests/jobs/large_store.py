@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.core.records.job_records import CutPhase
 from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.records.reasons import Reason, Reasons

@@ -70,7 +70,7 @@ NOT_FOR_INSPECTION = (
     "confluent_kafka",
     "distcommit.app.admin",
     "distcommit.app.gobblin",
-    "distcommit.app.job",
+    "distcommit.app.jobs.job",
     "distcommit.app.telemetry",
     "distcommit.app.running",
     "distcommit.app.serving",
@@ -158,7 +158,7 @@ def test_inspection_commands_import_no_slow_module(tmp_path: Path, command: str)
     result = subprocess.run(words, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     loaded: list[str] = json.loads(result.stdout.splitlines()[-1])
-    assert "distcommit.app.stored_job" in loaded
+    assert "distcommit.app.jobs.stored_job" in loaded
     assert [
         name for name in loaded if any(name == module or name.startswith(f"{module}.") for module in NOT_FOR_INSPECTION)
     ] == []

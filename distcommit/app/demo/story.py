@@ -20,7 +20,7 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.app.demo.count import CHECKSUM_MODULUS, Published
 from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.reasons import Reasons
 from distcommit.core.support.decoding import from_json

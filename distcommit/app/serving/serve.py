@@ -9,7 +9,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.app.scheduling.schedule import Missed, Schedule
 from distcommit.app.scheduling.timetables import Moment
 from distcommit.app.serving.job_files import JobFile, read_job_files, require_served

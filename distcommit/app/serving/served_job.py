@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from queue import Empty, SimpleQueue
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.core.errors import LockHeldError, RunCancelledError, error_text
 from distcommit.core.ports import FileSystem

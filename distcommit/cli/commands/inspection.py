@@ -15,7 +15,7 @@ from distcommit.app.inspection.dataset_list import Query, SortBy, Status
 from distcommit.app.inspection.job_status import listed
 from distcommit.app.inspection.recorded_runs import RunStatus, filter_runs
 from distcommit.app.inspection.run_settings import read_run_settings
-from distcommit.app.stored_job import StoredJob
+from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.options import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view

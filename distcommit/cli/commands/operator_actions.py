@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from distcommit.app.admin.releases import Abandoned
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.cli.options import Dataset, on_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import release_plan_view

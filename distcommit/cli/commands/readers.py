@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.app.reading.readers import read
 from distcommit.cli.options import on_job_file
 from distcommit.cli.terminal import Terminal

@@ -13,8 +13,8 @@ from distcommit.app.checks.check import CheckFailedError
 from distcommit.app.inspection.dataset_list import Query, SortBy
 from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
 from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
-from distcommit.app.job import Job
-from distcommit.app.preview import PreviewResult, run_preview
+from distcommit.app.jobs.job import Job
+from distcommit.app.jobs.preview import PreviewResult, run_preview
 from distcommit.cli.help import RECORDS_LOST
 from distcommit.cli.options import on_job, on_job_state
 from distcommit.cli.progress_display import shown_progress

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from distcommit.app.admin.service_requests import ServiceRequest
-from distcommit.app.job import Job, username
+from distcommit.app.jobs.job import Job, username
 from distcommit.app.serving.serve import serve
 from distcommit.app.telemetry.service_events import ServiceEvent
 from distcommit.cli.options import as_service, on_job_state

@@ -39,7 +39,7 @@ from distcommit.engine.driver.run import RecoverResult, RunResult
 if TYPE_CHECKING:
     from distcommit.app.demo.story import DemoResult
     from distcommit.app.gobblin.convert import ConvertResult
-    from distcommit.app.preview import PreviewResult, ShownTable
+    from distcommit.app.jobs.preview import PreviewResult, ShownTable
 
 REJECTED_SHOWN = 5
 """Maximum number of datasets that are named with their rejected records."""

@@ -16,7 +16,7 @@ from distcommit.app.inspection.job_status import WORST_FIRST_STATUSES, StatusRes
 from distcommit.app.inspection.problems.kinds import Problem, Severity
 from distcommit.app.inspection.recorded_runs import RunRow, RunStatus
 from distcommit.app.job_file.job_file_names import job_files_in
-from distcommit.app.stored_job import StoredJob
+from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.web.background_reads import BackgroundReads
 from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
 from distcommit.core.interfaces.source import Lag

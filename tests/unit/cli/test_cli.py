@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner, Result
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.cli.failure import causes_beside, failure_of
 from distcommit.cli.main import app, commands_by_name
 from distcommit.cli.terminal import Terminal
@@ -322,7 +322,7 @@ class TestRelease:
 
 
 def test_user_without_a_name_is_recorded_by_uid_and_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    from distcommit.app import job
+    from distcommit.app.jobs import job
 
     def nameless() -> str:
         raise KeyError("getpwuid(): uid not found: 10017")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.core.records.log_records import Fence
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from distcommit.app.checks.check import CheckFailedError, CheckResult, check_before_run, check_file
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.core.support.installation import install_command

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from distcommit.app.job import Job
-from distcommit.app.stored_job import StoredJob
+from distcommit.app.jobs.job import Job
+from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.core.support.io_batching import run_alone
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from tests.jobs.large_store import make_large_store

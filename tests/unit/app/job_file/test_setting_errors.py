@@ -22,7 +22,7 @@ from distcommit.app.job_file.loading import job_file_problems, load_config
 from distcommit.app.job_file.problems.renamed_settings import RENAMED, REPLACED
 from distcommit.app.job_file.problems.section_models import models_at
 from distcommit.app.job_file.problems.setting_problems import JobFileError, SettingProblem
-from distcommit.app.stored_job import StoredJob
+from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.setting_errors import SettingsModel, rules_of
 from tests.unit.app.job_file.bad_values import BAD, Bad

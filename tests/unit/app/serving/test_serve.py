@@ -18,7 +18,7 @@ import yaml
 
 from distcommit import Job
 from distcommit.app.admin.service_requests import ServiceRequest
-from distcommit.app.job import username
+from distcommit.app.jobs.job import username
 from distcommit.app.serving import served_job
 from distcommit.app.serving.job_files import read_job_files, require_served
 from distcommit.app.serving.serve import Service

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from distcommit.app.inspection.problems.job_kinds import RUN_FAILED
 from distcommit.app.inspection.reports.run_report import MOST_DATASETS
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.cli.web.html_pages import report_page, spans_path
 from tests.jobs.reported_run import EPOCH, HOSTILE, make_reported_job
 from tests.unit.cli.test_cli import JOB, invoke, last_json

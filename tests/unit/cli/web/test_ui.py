@@ -17,7 +17,7 @@ import pytest
 from msgspec import structs
 
 from distcommit.app.inspection.problems.job_kinds import RUN_DIED
-from distcommit.app.stored_job import StoredJob
+from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.web.background_reads import BackgroundReads
 from distcommit.cli.web.served_jobs import JobState, ServedJobs
 from distcommit.cli.web.ui_server import UiServer, is_loopback

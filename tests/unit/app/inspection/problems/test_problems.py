@@ -21,12 +21,12 @@ from distcommit.app.inspection.problems.detect import find_problems
 from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings, check_environment
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.recorded_runs import RunStatus, read_runs
-from distcommit.app.job import Job
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_config, parse_config
+from distcommit.app.jobs.job import Job
+from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.running.cancel import cancel_runs
-from distcommit.app.stored_job import StoredJob
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.interfaces.steps import StepContext

@@ -22,7 +22,7 @@ from distcommit.app.auditing.offsets.joined_branches import folders_of
 from distcommit.app.inspection.problems.kinds import Problem
 from distcommit.app.inspection.problems.stall_detection import STALLED_S
 from distcommit.app.inspection.recorded_runs import RunStatus
-from distcommit.app.job import Job
+from distcommit.app.jobs.job import Job
 from distcommit.core.errors import LockHeldError
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome

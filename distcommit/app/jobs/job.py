@@ -24,12 +24,12 @@ from distcommit.app.admin.watermarks import set_watermark
 from distcommit.app.inspection.dry_runs.blocked_buckets import closed_buckets, open_for_operator
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, plan_release
 from distcommit.app.job_file.job_file_names import is_job_file
+from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.migration.imports import ImportResult, import_watermarks
 from distcommit.app.migration.positions import ForeignPositions, read_positions, require_some
 from distcommit.app.migration.rebucket import RebucketResult, rebucket_job
 from distcommit.app.migration.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
 from distcommit.app.running.cancel import CancelResult, cancel_runs
-from distcommit.app.stored_job import StoredJob
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position
