@@ -69,7 +69,7 @@ print(json.dumps(sorted(sys.modules)))
 NOT_FOR_INSPECTION = (
     "confluent_kafka",
     "distcommit.app.admin",
-    "distcommit.app.gobblin",
+    "distcommit.app.migration.gobblin",
     "distcommit.app.jobs.job",
     "distcommit.app.telemetry",
     "distcommit.app.running",

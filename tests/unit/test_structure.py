@@ -188,7 +188,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "app/migration/positions.py": "Gobblin's properties",
     "app/demo/count.py": "counts without the product's code",
     "app/demo/story.py": "what its commands print",
-    "app/gobblin/properties.py": "Gobblin's job files",
+    "app/migration/gobblin/properties.py": "Gobblin's job files",
     "app/reading/readers.py": "the endings by which Spark's readers know a format",
     "core/support/installation.py": "pip's record of an installation",
     "sinks/delta/tables.py": "Delta's log",

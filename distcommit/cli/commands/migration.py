@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from distcommit.app.gobblin.convert import convert_job
 from distcommit.app.jobs.job import Job
+from distcommit.app.migration.gobblin.convert import convert_job
 from distcommit.cli.options import FromFile, FromGroup, on_job, without_job
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal

@@ -38,8 +38,8 @@ from distcommit.engine.driver.run import RecoverResult, RunResult
 
 if TYPE_CHECKING:
     from distcommit.app.demo.story import DemoResult
-    from distcommit.app.gobblin.convert import ConvertResult
     from distcommit.app.jobs.preview import PreviewResult, ShownTable
+    from distcommit.app.migration.gobblin.convert import ConvertResult
 
 REJECTED_SHOWN = 5
 """Maximum number of datasets that are named with their rejected records."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from distcommit.app.gobblin.properties import Property
-from distcommit.app.gobblin.translation import Translation
+from distcommit.app.migration.gobblin.properties import Property
+from distcommit.app.migration.gobblin.translation import Translation
 
 _OURS = "a folder of this job's own below it: nobody else's files may be there"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from distcommit.app.gobblin.folders import put_folders
-from distcommit.app.gobblin.properties import read_properties
-from distcommit.app.gobblin.rules import RULES
-from distcommit.app.gobblin.translation import TranslatedProperty, Translation, UntranslatedProperty
 from distcommit.app.job_file.loading import parse_config
+from distcommit.app.migration.gobblin.folders import put_folders
+from distcommit.app.migration.gobblin.properties import read_properties
+from distcommit.app.migration.gobblin.rules import RULES
+from distcommit.app.migration.gobblin.translation import TranslatedProperty, Translation, UntranslatedProperty
 from distcommit.core.errors import ConfigurationError, printable
 
 _WIDTH = 118

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from distcommit.app.gobblin.translation import Translation, choice_of, integer_of, listed, truth
+from distcommit.app.migration.gobblin.translation import Translation, choice_of, integer_of, listed, truth
 from distcommit.app.scheduling.quartz import from_quartz
 from distcommit.app.scheduling.timetables import Cron
 from distcommit.core.errors import ConfigurationError

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from distcommit.app.gobblin.properties import Property, unfilled
+from distcommit.app.migration.gobblin.properties import Property, unfilled
 
 _TRUTHS = {"true": True, "false": False}
 

@@ -10,9 +10,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from distcommit.app.gobblin.convert import ConvertResult, convert_job
-from distcommit.app.gobblin.properties import read_properties
 from distcommit.app.job_file.loading import load_config
+from distcommit.app.migration.gobblin.convert import ConvertResult, convert_job
+from distcommit.app.migration.gobblin.properties import read_properties
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError
 
