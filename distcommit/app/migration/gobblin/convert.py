@@ -11,9 +11,9 @@ import msgspec
 import yaml
 
 from distcommit.app.job_file.loading import parse_config
-from distcommit.app.migration.gobblin.folders import put_folders
+from distcommit.app.migration.gobblin.folder_properties import put_folders
 from distcommit.app.migration.gobblin.properties import read_properties
-from distcommit.app.migration.gobblin.rules import RULES
+from distcommit.app.migration.gobblin.property_rules import RULES
 from distcommit.app.migration.gobblin.translation import TranslatedProperty, Translation, UntranslatedProperty
 from distcommit.core.errors import ConfigurationError, printable
 
