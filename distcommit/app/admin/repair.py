@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from distcommit.app.inspection.job_status import StatusResult
-from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.core.errors import DistcommitError, error_text
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.recorded_runs import RunRow
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.extract_description import Extract

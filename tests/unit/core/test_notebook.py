@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 from distcommit.app.inspection.job_status import StatusResult
-from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.engine.driver.run import RunResult
 

@@ -1,3 +1,3 @@
 """The problems of a job: the catalogue of their kinds, and the checks that detect them. Must not change anything.
-Start reading at `kinds`.
+Start reading at `problem_kind`.
 """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from distcommit.app.inspection.problems import dataset_kinds, job_kinds
-from distcommit.app.inspection.problems.commands import GROUPS
-from distcommit.app.inspection.problems.kinds import ProblemKind
+from distcommit.app.inspection.problems import dataset_problems, job_problems
+from distcommit.app.inspection.problems.problem_kind import ProblemKind
+from distcommit.app.inspection.problems.recommended_commands import GROUPS
 
 PROBLEMS: Mapping[str, ProblemKind] = {
     kind.id: kind
-    for module in (job_kinds, dataset_kinds)
+    for module in (job_problems, dataset_problems)
     for kind in vars(module).values()
     if isinstance(kind, ProblemKind)
 }

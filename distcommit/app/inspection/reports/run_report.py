@@ -9,7 +9,7 @@ import msgspec
 
 from distcommit.app.inspection.dataset_list import lags_of
 from distcommit.app.inspection.job_status import StatusResult
-from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
 from distcommit.app.inspection.reports.distributions import Skew, Spread, skew_of, spread_of
 from distcommit.app.inspection.reports.killed_runs import KilledRun, describe_killed_run

@@ -11,9 +11,9 @@ import pytest
 
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.inspection.job_status import StatusResult, read_status
-from distcommit.app.inspection.problems.commands import command_for
-from distcommit.app.inspection.problems.detect import find_problems
-from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
+from distcommit.app.inspection.problems.problem_detection import find_problems
+from distcommit.app.inspection.problems.recommended_commands import command_for
+from distcommit.app.inspection.problems.store_checks import EnvironmentFindings
 from distcommit.app.inspection.recorded_runs import read_runs
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file.job_folders import JobFolders

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.inspection.problems.commands import command_for
+from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import parse_config
 from distcommit.app.job_file.secrets import PLACES, shown_override

@@ -27,7 +27,7 @@ from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
 from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
 from distcommit.app.inspection.job_status import StatusResult
 from distcommit.app.inspection.open_commit_steps import StepsResult
-from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunsResult
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.app.migration.compare import CompareResult

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.inspection.job_status import DatasetStatusRow, StatusResult
-from distcommit.app.inspection.problems.commands import command_for
-from distcommit.app.inspection.problems.detect import find_problems
-from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.problem_detection import find_problems
+from distcommit.app.inspection.problems.problem_kind import Problem
+from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.inspection.recorded_runs import RunRow, RunsResult, RunStatus
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import parse_config

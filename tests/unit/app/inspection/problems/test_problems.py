@@ -16,10 +16,10 @@ import pytest
 
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
-from distcommit.app.inspection.problems.commands import command_for
-from distcommit.app.inspection.problems.detect import find_problems
-from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings, check_environment
-from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.problem_detection import find_problems
+from distcommit.app.inspection.problems.problem_kind import Problem
+from distcommit.app.inspection.problems.recommended_commands import command_for
+from distcommit.app.inspection.problems.store_checks import EnvironmentFindings, check_environment
 from distcommit.app.inspection.recorded_runs import RunStatus, read_runs
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders

@@ -19,7 +19,7 @@ from distcommit.app.admin import rebuild_job, rebuild_plan
 from distcommit.app.admin.heartbeat import EVERY_S, signs_of_life
 from distcommit.app.auditing.files.published_files import PublishedFolder
 from distcommit.app.auditing.offsets.joined_branches import folders_of
-from distcommit.app.inspection.problems.kinds import Problem
+from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.problems.stall_detection import STALLED_S
 from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.app.jobs.job import Job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distcommit.app.inspection.problems.kinds import ProblemKind, Severity
+from distcommit.app.inspection.problems.problem_kind import ProblemKind, Severity
 
 FOLDER_NOT_WRITABLE = ProblemKind(
     id="FOLDER_NOT_WRITABLE",

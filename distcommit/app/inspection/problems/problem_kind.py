@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from distcommit.app.inspection.problems.commands import Command
+from distcommit.app.inspection.problems.recommended_commands import Command
 from distcommit.core.errors import shortened_cause, split_remedy
 
 _REASON = 300
