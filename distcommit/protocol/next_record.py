@@ -35,7 +35,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import SchemaIds, SkippedRange
 from distcommit.protocol.dataset_renaming import NamedNow, renamed

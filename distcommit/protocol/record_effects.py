@@ -33,7 +33,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     TargetEpochs,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import merge_ranges
 from distcommit.protocol.fold import Fold

@@ -34,7 +34,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import ReadFailures
+from distcommit.core.records.read_failure_records import ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 

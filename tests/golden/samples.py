@@ -31,7 +31,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome

@@ -20,7 +20,7 @@ from distcommit.core.records.log_records import (
     SequenceName,
     StepBatch,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailure
+from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure
 from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot

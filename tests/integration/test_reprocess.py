@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.app.demo.kill import RunProcess
 from distcommit.core.errors import ConfigurationError, ConflictError
-from distcommit.core.records.read_failures import DatasetReadFailure
+from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record

@@ -32,7 +32,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
     StepBatch,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.urn import MAX_URN_BYTES
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work import (

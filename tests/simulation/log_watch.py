@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import ReadFailures
+from distcommit.core.records.read_failure_records import ReadFailures
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_number

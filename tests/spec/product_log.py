@@ -28,8 +28,8 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import ReadFailure
-from distcommit.core.records.read_failures import ReadFailures as UnreadRecord
+from distcommit.core.records.read_failure_records import ReadFailure
+from distcommit.core.records.read_failure_records import ReadFailures as UnreadRecord
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold as ProductFold
 from tests.spec.log_model import DS, Cut, Details, Fold, Head, Move, Rec, Says, Seq, Unread, apply, valid

@@ -29,7 +29,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold

@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark, format_position
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply

@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from msgspec import Struct
 
 from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
-from distcommit.core.records.read_failures import ReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import ReadFailure, ReadFailures
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import SchemaIds, SkippedRange
 

@@ -9,7 +9,7 @@ from functools import partial
 from distcommit.core.error_handling.stored_errors import is_outage
 from distcommit.core.errors import DistcommitError, FencedError, reason_text
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.read_failures import DatasetReadFailure
+from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work import DatasetPlan, WorkUnit

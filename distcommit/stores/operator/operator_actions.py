@@ -28,7 +28,7 @@ from distcommit.core.records.log_records import (
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import ReadFailure
+from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark, format_watermark
 from distcommit.core.work import SkippedRange

@@ -33,7 +33,7 @@ from distcommit.core.records.log_records import (
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark

@@ -25,7 +25,7 @@ from distcommit.core.records.log_records import (
     SealedSequence,
     SequenceName,
 )
-from distcommit.core.records.read_failures import DatasetReadFailure
+from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold

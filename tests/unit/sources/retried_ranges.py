@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from distcommit.core.interfaces.source import SourceState
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.read_failures import ReadFailure
+from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.watermark import Watermark
 
 

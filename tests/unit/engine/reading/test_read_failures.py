@@ -15,7 +15,7 @@ from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import ConflictError, TransientError
 from distcommit.core.interfaces.source import Planned, SourceState
 from distcommit.core.records.log_records import SetWatermark
-from distcommit.core.records.read_failures import ReadFailure, ReadFailures
+from distcommit.core.records.read_failure_records import ReadFailure, ReadFailures
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, WorkUnit

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, So
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
-from distcommit.core.records.read_failures import ReadFailure
+from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import DatasetPlan, positions_lost
 from distcommit.pipeline import attempt
