@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from distcommit.app.checks.flow import FlowColumn, known_columns
+from distcommit.app.checks.flow_description import FlowColumn, known_columns
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import error_text
 from distcommit.core.interfaces.source import (

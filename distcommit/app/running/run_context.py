@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from distcommit.app.checks.check import check_before_run
+from distcommit.app.checks.job_check import check_before_run
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.alerts import alerting

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from distcommit.app.checks.check import check_file
+from distcommit.app.checks.job_check import check_file
 from distcommit.app.checks.new_job import write_job_file
 from distcommit.cli.options import on_unread_job_file, without_job
 from distcommit.cli.terminal import Terminal

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
-from distcommit.app.checks.flow import FlowColumn, FlowDescription, FlowPart
+from distcommit.app.checks.flow_description import FlowColumn, FlowDescription, FlowPart
 
 COLUMNS_SHOWN = 12
 

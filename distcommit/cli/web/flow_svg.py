@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from distcommit.app.checks.flow import FlowColumn, FlowDescription, FlowPart
+from distcommit.app.checks.flow_description import FlowColumn, FlowDescription, FlowPart
 from distcommit.cli.views.flow_view import shown_columns
 from distcommit.core.errors import printable
 

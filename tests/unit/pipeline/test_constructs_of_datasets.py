@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from distcommit.app.checks.flow import describe_flow
+from distcommit.app.checks.flow_description import describe_flow
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.errors import ConfigurationError

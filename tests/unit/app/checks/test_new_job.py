@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from distcommit.app.checks.check import check_file
+from distcommit.app.checks.job_check import check_file
 from distcommit.app.checks.new_job import write_job_file
 from distcommit.app.job_file.built_in import types_of
 from distcommit.cli.main import app

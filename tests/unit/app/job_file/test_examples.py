@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.checks.flow import describe_flow
+from distcommit.app.checks.flow_description import describe_flow
 from distcommit.app.job_file.loading import load_config, parse_config
 from tests.cluster.flow import flow_sections, repaired
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from distcommit.app.checks.flow import FlowDescription, FlowPart, describe_flow
+from distcommit.app.checks.flow_description import FlowDescription, FlowPart, describe_flow
 from distcommit.app.job_file.loading import load_config
 from distcommit.cli.main import app
 from distcommit.cli.web.flow_svg import flow_svg

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from distcommit.app.checks.dry_run import DryRun, PlannedDataset, plan_dry_run
-from distcommit.app.checks.flow import FlowDescription, describe_flow
-from distcommit.app.checks.folders import check_folder
+from distcommit.app.checks.flow_description import FlowDescription, describe_flow
+from distcommit.app.checks.folder_check import check_folder
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.app.job_file.locations import require_separate
