@@ -22,7 +22,7 @@ from benchmarks.runner import Tell, WrongResultError, scratch
 from benchmarks.workloads.topics import make_topics
 from benchmarks.workloads.trickle import Trickle, cpu_seconds, watched
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from tests.servers.kafka import KafkaServer
 
 _BEGIN_S, _SETTLE_S = 300.0, 300.0

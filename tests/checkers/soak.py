@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from distcommit.app.jobs.job import Job
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetState

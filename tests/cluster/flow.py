@@ -26,7 +26,7 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.demo.killed_run import CommitWatcher
 from distcommit.app.jobs.job import Job
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone

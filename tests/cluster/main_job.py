@@ -19,7 +19,7 @@ import msgspec
 from confluent_kafka import Producer
 
 from distcommit.app.auditing.audit import AuditResult
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from distcommit.app.jobs.job import Job
 from distcommit.engine.driver.run import RunResult
 from tests.cluster.servers import Servers, cluster_job, servers

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import yaml
 
 import distcommit
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from distcommit.app.jobs.job import Job
 from distcommit.app.reading.readers import Snapshot
 from distcommit.core.errors import NotSettledError, SnapshotExpiredError

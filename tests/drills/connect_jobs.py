@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Typed
 from tests.drills.quick_drills import Printed
 from tests.drills.registry import drill

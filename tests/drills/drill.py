@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
 
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY_MS, FIRST_DAY_MS = 86_400_000, 1_700_000_000_000

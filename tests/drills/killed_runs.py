@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.demo.kill import CommitWatcher, RunProcess, kill_in_mid_commit
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.jobs.job import Job
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, drilled
 from tests.drills.registry import drill

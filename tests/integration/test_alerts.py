@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from tests.unit.app.running.test_alerts import mail_server, script, web_server
 
 SIZES = {"good": 5, "bad": 5}

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.cli.main import app
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from tests.jobs.victims import strike

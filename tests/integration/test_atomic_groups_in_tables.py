@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.demo.killed_run import CommitWatcher
 from tests.integration.test_table_sink_jobs import InMariadb, InPostgresql, InSqlite, Place
 from tests.integration.test_unavailable_targets import REFUSED, FilesJob, RefusingTarget
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(20)]

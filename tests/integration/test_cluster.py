@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.demo.killed_run import CommitWatcher
 from distcommit.app.jobs.job import Job
 from tests.checkers.soak import SERVERS, Server, soak
 from tests.cluster.main_job import Size, main_job

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from distcommit.core.errors import DistcommitError
 from tests.integration.held_source import HELD
 from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.cli.main import app
 from distcommit.spark.session import is_alive
 from tests.jobs.victims import strike

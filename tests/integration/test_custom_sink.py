@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from tests.integration.plain_sink import HALF_WAY, RELEASE
 from tests.jobs.victims import strike

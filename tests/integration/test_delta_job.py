@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.sinks.base.table_names import plain_name
 from tests.jobs.kafka_job import kafka_job
 from tests.jobs.victims import strike

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import read
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.app.jobs.job import Job
 from distcommit.core.errors import ConfigurationError, SnapshotExpiredError
 from tests.jobs.kafka_job import DAY_MS, FIRST_DAY_MS, KafkaJob, kafka_job

@@ -24,7 +24,7 @@ import pytest
 from confluent_kafka import Producer
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.demo.killed_run import CommitWatcher
 from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob, kafka_job
 from tests.servers.registered_records import framed, register
 from tests.servers.registry import RegistryServer

@@ -18,7 +18,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.core.records.job_records import Decide
 from distcommit.stores.logs.segment import decode_segment
 

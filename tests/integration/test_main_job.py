@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from tests.integration.held_source import HELD
 from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
 from tests.jobs.victims import Role, strike

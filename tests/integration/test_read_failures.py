@@ -20,7 +20,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.core.watermark import as_offset
 from distcommit.engine.driver.run import RunResult
 from tests.jobs.victims import strike

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.stores.logs.fencing import UNFINISHED_REBUILD, newer_runs
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 

@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 import pytest
 from playwright.sync_api import Browser, Page
 
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.app.jobs.job import Job
 from distcommit.cli.web.html_pages import report_page
 from distcommit.cli.web.served_jobs import ServedJobs

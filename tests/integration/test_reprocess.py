@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import run_alone

@@ -17,7 +17,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.servers.rest import RestServer
 

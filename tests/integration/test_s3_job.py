@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.demo.killed_run import CommitWatcher
 from tests.jobs.kafka_job import kafka_job
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.s3 import S3Server

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from tests.jobs.victims import strike
 from tests.unit.app.running.test_alerts import script
 

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.cli.main import app
 from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.engine.driver.run import RunResult

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.demo.killed_run import CommitWatcher
 from distcommit.core.errors import ConfigurationError
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from tests.integration.stream_job import DATASETS, produce, start, write_job

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from psycopg import sql
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.jobs.victims import strike
 from tests.servers.mariadb import MariadbServer, prepared_at

@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from tests.integration.test_serve import NAMES, RECORDS, count, until, write_job
 from tests.unit.app.telemetry.test_metrics import Series, series
 

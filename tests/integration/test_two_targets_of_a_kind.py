@@ -22,7 +22,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher
+from distcommit.app.demo.killed_run import CommitWatcher
 from distcommit.sinks.iceberg.catalog.opening import close_opened
 from tests.integration.test_unavailable_targets import FilesJob, Target
 from tests.jobs.victims import strike

@@ -27,7 +27,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from distcommit import Job
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from tests.servers.kafka import KafkaServer
 from tests.servers.kafka_records import committed_records
 from tests.servers.nessie import NessieServer

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from distcommit.app.demo.kill import CommitWatcher, RunProcess
+from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from distcommit.app.jobs.job import Job
 
 

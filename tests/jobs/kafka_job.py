@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 from distcommit.app.jobs.job import Job
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]

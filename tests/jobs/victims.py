@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from distcommit.app.demo.kill import RunProcess
+from distcommit.app.demo.killed_run import RunProcess
 
 Role = Literal["all", "driver", "jvm", "executor", "worker"]
 """The whole run; the driver's Python; the driver's JVM; an executor's JVM; a Python worker that runs a task."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from distcommit.app.demo.kill import processes_of_session
+from distcommit.app.demo.killed_run import processes_of_session
 from tests.servers.process import Server, ServerProcess, free_ports
 
 _SPARK_HOME = Path(pyspark.__file__).parent

@@ -186,8 +186,8 @@ def test_file_and_folder_names_are_built_only_in_protocol_paths() -> None:
 
 FOREIGN_NAMES: dict[str, str] = {
     "app/migration/positions.py": "Gobblin's properties",
-    "app/demo/count.py": "counts without the product's code",
-    "app/demo/story.py": "what its commands print",
+    "app/demo/count_published.py": "counts without the product's code",
+    "app/demo/demo_run.py": "what its commands print",
     "app/migration/gobblin/properties.py": "Gobblin's job files",
     "app/reading/readers.py": "the endings by which Spark's readers know a format",
     "core/support/installation.py": "pip's record of an installation",

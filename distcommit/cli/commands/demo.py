@@ -29,7 +29,7 @@ def demo(
     Starts an embedded Kafka broker, resumes after the kill and compares what was published with what was produced.
     Exit code 6 if they differ.
     """
-    from distcommit.app.demo.story import run_demo  # noqa: PLC0415 - needs a Kafka client
+    from distcommit.app.demo.demo_run import run_demo  # noqa: PLC0415 - needs a Kafka client
 
     location = folder or Path(tempfile.mkdtemp(prefix="distcommit-demo-"))
     result = run_demo(location, terminal.say)

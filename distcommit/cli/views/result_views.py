@@ -37,7 +37,7 @@ from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 if TYPE_CHECKING:
-    from distcommit.app.demo.story import DemoResult
+    from distcommit.app.demo.demo_run import DemoResult
     from distcommit.app.jobs.preview import PreviewResult, ShownTable
     from distcommit.app.migration.gobblin.convert import ConvertResult
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from distcommit.app.demo.kill import RunProcess
-from distcommit.app.demo.story import NOTICE_INTERVAL_S, _Story
+from distcommit.app.demo.demo_run import NOTICE_INTERVAL_S, _Story
+from distcommit.app.demo.killed_run import RunProcess
 
 
 class SlowRun:

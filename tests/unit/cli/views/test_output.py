@@ -13,7 +13,7 @@ from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.auditing.partition_audit import AuditRow
-from distcommit.app.demo.story import DemoResult
+from distcommit.app.demo.demo_run import DemoResult
 from distcommit.app.migration.compare import CompareResult, CompareRow
 from distcommit.app.migration.imports import ImportResult, ImportRow
 from distcommit.cli.progress_display import Rate, Target, describe, describe_speed, shown_progress

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from distcommit.app.admin.rebuild_plan import RebuildResult
 from distcommit.app.auditing.audit import AuditResult
-from distcommit.app.demo.story import DemoResult
+from distcommit.app.demo.demo_run import DemoResult
 from distcommit.app.inspection.dataset_list import DatasetsResult
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
 from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan

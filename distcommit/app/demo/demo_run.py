@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.demo.count import CHECKSUM_MODULUS, Published
+from distcommit.app.demo.count_published import CHECKSUM_MODULUS, Published
 from distcommit.app.demo.flights import flights, produce, topics_of
-from distcommit.app.demo.kill import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
+from distcommit.app.demo.killed_run import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.jobs.job import Job
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.reasons import Reasons
