@@ -15,7 +15,7 @@ from distcommit.app.checks.job_check import check_before_run
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.alerts import alerting
-from distcommit.app.running.run_events import facts_of
+from distcommit.app.running.run_facts import facts_of
 from distcommit.app.telemetry.attach import observers
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
