@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from distcommit.app.jobs.job import Job
-    from distcommit.app.reading.data_source import register_data_source
-    from distcommit.app.reading.readers import Snapshot, read
+    from distcommit.app.reading.snapshot_reader import Snapshot, read
+    from distcommit.app.reading.spark_data_source import register_data_source
     from distcommit.core.errors import DistcommitError, RecordError
     from distcommit.core.interfaces.committer import (
         AlreadyCommitted,
@@ -122,8 +122,8 @@ __all__ = [
 
 _MODULES = {
     "app.jobs.job": "Job",
-    "app.reading.data_source": "register_data_source",
-    "app.reading.readers": "Snapshot read",
+    "app.reading.spark_data_source": "register_data_source",
+    "app.reading.snapshot_reader": "Snapshot read",
     "core.errors": "DistcommitError RecordError",
     "core.interfaces.committer": "AlreadyCommitted CommitRequest Committed FailedForGood RetryLater SealRequest"
     " SinkCommitter",

@@ -25,7 +25,7 @@ from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import NOTHING, shown
 from distcommit.app.job_file.loading import parse_config
 from distcommit.app.jobs.job import Job
-from distcommit.app.reading.readers import Snapshot, read
+from distcommit.app.reading.snapshot_reader import Snapshot, read
 from distcommit.app.running import run_context
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Done

@@ -23,7 +23,7 @@ import yaml
 import distcommit
 from distcommit.app.demo.killed_run import CommitWatcher, RunProcess
 from distcommit.app.jobs.job import Job
-from distcommit.app.reading.readers import Snapshot
+from distcommit.app.reading.snapshot_reader import Snapshot
 from distcommit.core.errors import NotSettledError, SnapshotExpiredError
 from tests.cluster.timing import Say
 

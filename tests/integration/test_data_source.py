@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import distcommit
 from distcommit import Job
 from distcommit.app.demo.killed_run import RunProcess
-from distcommit.app.reading.data_source import DistcommitDataSource
+from distcommit.app.reading.spark_data_source import DistcommitDataSource
 from distcommit.core.errors import CorruptError, DistcommitError
 from distcommit.stores.snapshots.snapshots import expire_older_snapshots
 from tests.jobs.kafka_job import kafka_job

@@ -24,7 +24,7 @@ from distcommit.cli.main import app, commands_by_name
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import end_run
-from tests.unit.app.reading.test_readers import Place
+from tests.unit.app.reading.test_snapshot_reader import Place
 from tests.unit.cli.commands_page import PAGE, commands_page
 from tests.unit.test_pages import PAGES
 

@@ -189,7 +189,7 @@ FOREIGN_NAMES: dict[str, str] = {
     "app/demo/count_published.py": "counts without the product's code",
     "app/demo/demo_run.py": "what its commands print",
     "app/migration/gobblin/properties.py": "Gobblin's job files",
-    "app/reading/readers.py": "the endings by which Spark's readers know a format",
+    "app/reading/snapshot_reader.py": "the endings by which Spark's readers know a format",
     "core/support/installation.py": "pip's record of an installation",
     "sinks/delta/tables.py": "Delta's log",
     "sinks/files/footer.py": "the endings of formats",

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from distcommit.app.jobs.job import Job
-from distcommit.app.reading.readers import read
+from distcommit.app.reading.snapshot_reader import read
 from distcommit.cli.options import on_job_file
 from distcommit.cli.terminal import Terminal
 from distcommit.core.records.job_records import CutPhase

@@ -9,8 +9,8 @@ READERS = (
         FaultClass.READER,
         "snapshot-not-looked-at-again",
         "a reader does not look whether its snapshot is kept once it has listed the files",
-        ("app.reading.readers", "Snapshot.paths", "self._require_unexpired()"),
-        tests=("tests/unit/app/reading/test_readers.py",),
+        ("app.reading.snapshot_reader", "Snapshot.paths", "self._require_unexpired()"),
+        tests=("tests/unit/app/reading/test_snapshot_reader.py",),
     ),
     fault(
         FaultClass.READER,
@@ -28,7 +28,7 @@ READERS = (
             "dict(former) if repeats else {**former, **now}",
             "{**former, **now}",
         ),
-        tests=("tests/unit/app/reading/test_readers.py",),
+        tests=("tests/unit/app/reading/test_snapshot_reader.py",),
     ),
     fault(
         FaultClass.READER,
@@ -52,7 +52,7 @@ READERS = (
             "min((name for name in names if name is not None), default=None)",
             "max((name for name in names if name is not None), default=None)",
         ),
-        tests=("tests/unit/app/reading/test_readers.py",),
+        tests=("tests/unit/app/reading/test_snapshot_reader.py",),
     ),
     fault(
         FaultClass.READER,

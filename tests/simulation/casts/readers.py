@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from distcommit.app.reading.readers import Snapshot, read_store
+from distcommit.app.reading.snapshot_reader import Snapshot, read_store
 from distcommit.core.errors import SnapshotExpiredError, StaleStoreError
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink

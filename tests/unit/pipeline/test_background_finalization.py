@@ -27,7 +27,7 @@ from distcommit.pipeline.background_finalization import BackgroundFinalization
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
-from tests.unit.app.reading.test_readers import NAMES, Place
+from tests.unit.app.reading.test_snapshot_reader import NAMES, Place
 from tests.unit.engine.driver.machines import QuickClock
 from tests.unit.pipeline.test_attempt import GOOD, UNIT, ListSource
 

@@ -22,7 +22,7 @@ from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import World
 from tests.unit.app.admin.test_expire import Rejecting, aged, retain_and_delete
-from tests.unit.app.reading.test_readers import Place
+from tests.unit.app.reading.test_snapshot_reader import Place
 from tests.unit.engine.driver.machines import Machine, audit, go, published, source, states
 
 WORLD = World()

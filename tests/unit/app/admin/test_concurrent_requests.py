@@ -24,7 +24,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.job_store import JobStore, open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
-from tests.unit.app.reading.test_readers import NAMES, Place
+from tests.unit.app.reading.test_snapshot_reader import NAMES, Place
 
 _MOMENT_S = 0.1
 

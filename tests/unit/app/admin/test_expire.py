@@ -31,7 +31,7 @@ from distcommit.stores.operator.operator_actions import set_watermark
 from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
 from distcommit.stores.state.job_store import open_store
 from tests.models.rejecting_flows import TurningAway
-from tests.unit.app.reading.test_readers import Place
+from tests.unit.app.reading.test_snapshot_reader import Place
 
 OLD_S, OLD_MS = 1_000_000_000, 1_000_000_000_000
 """The modification time of expired files, in seconds, and the expiry cutoff."""

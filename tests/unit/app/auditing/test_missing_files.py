@@ -31,7 +31,7 @@ from tests.simulation.programs.parts import put_file
 from tests.simulation.world import ROOTS, World
 from tests.unit.app.admin.test_expire import Rejecting, aged, retain_and_delete
 from tests.unit.app.auditing.test_counts_without_offsets import WithoutOffsets
-from tests.unit.app.reading.test_readers import Place
+from tests.unit.app.reading.test_snapshot_reader import Place
 from tests.unit.engine.driver.machines import OUTPUT, Machine
 
 TURNED_AWAY = World(flow=TurningAway(frozenset({"a/0/1", "a/0/4"})))

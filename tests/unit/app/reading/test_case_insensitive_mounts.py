@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.reading import readers
+from distcommit.app.reading import snapshot_reader
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileStatus, FolderEntry
 from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.fs.posix_calls.posix import RealPosixCalls
-from tests.unit.app.reading.test_readers import Place
+from tests.unit.app.reading.test_snapshot_reader import Place
 
 
 def _stored_spelling(path: str) -> str:
@@ -91,7 +91,7 @@ def test_reader_returns_only_its_dataset_although_two_datasets_share_a_folder(
     place.fs = LocalFileSystem(_WithoutCase(), durable=False)
     place.run(3, ["orders"])
     place.run(5, ["orders", "Orders"])
-    monkeypatch.setattr(readers, "open_file_system", lambda *_, **__: place.fs)
+    monkeypatch.setattr(snapshot_reader, "open_file_system", lambda *_, **__: place.fs)
     output = Path(place.roots.output)
     assert not (output / "Orders").exists()
     (output / "Orders").symlink_to(output / "orders")  # pyarrow opens files without the simulated calls

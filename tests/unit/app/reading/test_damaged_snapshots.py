@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from distcommit.stores.snapshots.snapshots import snapshot_manifest_path, valid_manifests
-from tests.unit.app.reading.test_readers import NAMES, Place
+from tests.unit.app.reading.test_snapshot_reader import NAMES, Place
 
 
 def test_damaged_older_snapshot_manifest_does_not_stop_the_job(tmp_path: Path) -> None:

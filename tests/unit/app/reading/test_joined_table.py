@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from distcommit.app.reading.data_source import DistcommitDataSource
 from distcommit.app.reading.joined_table import joined_schema
+from distcommit.app.reading.spark_data_source import DistcommitDataSource
 from distcommit.core.errors import ConfigurationError
-from tests.unit.app.reading.test_readers import Place
+from tests.unit.app.reading.test_snapshot_reader import Place
 
 
 def never_null(name: str, kind: pa.DataType) -> pa.Field:

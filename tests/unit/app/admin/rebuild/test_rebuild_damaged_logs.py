@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from distcommit.app.inspection.job_status import read_status
-from distcommit.app.reading.readers import read_store
+from distcommit.app.reading.snapshot_reader import read_store
 from distcommit.core.errors import CorruptError, SnapshotExpiredError, UnknownVersionError
 from distcommit.core.work import MAIN_BRANCH
 from distcommit.engine.driver.run import run

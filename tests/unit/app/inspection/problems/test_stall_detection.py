@@ -36,7 +36,7 @@ from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.state.job_lock import JobLock
 from tests.jobs.large_store import make_large_store
 from tests.simulation.world import SimulatedClock
-from tests.unit.app.reading.test_readers import NAMES, Place
+from tests.unit.app.reading.test_snapshot_reader import NAMES, Place
 
 _RUN = "20990101T000000-000000000001"
 _NS = 1_000_000_000

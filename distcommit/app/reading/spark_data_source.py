@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType
 
 from distcommit.app.job_file.locations import open_file_system
 from distcommit.app.reading.joined_table import joined_schema
-from distcommit.app.reading.readers import Snapshot, read
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
+from distcommit.app.reading.snapshot_reader import Snapshot, read
 from distcommit.core.errors import ConfigurationError, SnapshotExpiredError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.files.footer import look_into, read_batches

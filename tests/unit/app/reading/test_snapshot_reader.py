@@ -13,8 +13,8 @@ import pytest
 from distcommit import read
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
 from distcommit.app.job_file.loading import load_config
-from distcommit.app.reading.readers import Snapshot
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot, parsed_as_of
+from distcommit.app.reading.snapshot_reader import Snapshot
 from distcommit.core.errors import ConfigurationError, CorruptError, NotSettledError, SnapshotExpiredError
 from distcommit.core.records.job_records import CutPhase
 from distcommit.engine.committing.drain import publish_partition
