@@ -20,7 +20,7 @@ from smbprotocol.open import FilePipePrinterAccessMask
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.steps import StepContext, Verdict
 from distcommit.core.ports import FileAccess, FileSystem
-from distcommit.fs.any.fsspec_file_system import FsspecFileSystem, fsspec_class
+from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.contracts import FileSystemContract

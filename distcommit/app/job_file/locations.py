@@ -170,7 +170,7 @@ def _remote(scheme: str, authority: str) -> FileSystem:
         return _object_store(authority)
     if scheme in _REMOTE:
         return HdfsFileSystem(counting_calls(_hdfs_calls(scheme, authority)))
-    from distcommit.fs.any.fsspec_file_system import FsspecFileSystem, fsspec_class  # noqa: PLC0415 - an extra
+    from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class  # noqa: PLC0415 - an extra
 
     return FsspecFileSystem(fsspec_class(scheme), scheme, authority)
 

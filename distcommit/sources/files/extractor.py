@@ -15,7 +15,7 @@ from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work import WorkUnit
-from distcommit.fs.any.input_files import InputFile, InputFolder
+from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import LineError, first_unparsed, line_of_row
 from distcommit.sources.files.plan import FILES, LISTED, SKIPPED, SKIPPED_WATERMARKS, WATERMARKS

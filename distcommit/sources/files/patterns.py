@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from distcommit.core.errors import ConfigurationError, SourceError, error_text
 from distcommit.core.interfaces.targets import is_within
 from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError
-from distcommit.fs.any.input_files import InputFile, InputFolder
+from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 
 DATASET = "{dataset}"
 _ANY_DEPTH = "**"

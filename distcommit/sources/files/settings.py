@@ -25,7 +25,7 @@ from distcommit.core.support.decoding import from_json
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.core.work import DatasetPlan, WorkUnit
-from distcommit.fs.any.input_files import InputFolder
+from distcommit.fs.fsspec_based.input_files import InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor

@@ -10,7 +10,7 @@ import pytest
 from distcommit.app.job_file.loading import load_config
 from distcommit.app.job_file.locations import normal_location, open_file_system, path_of
 from distcommit.core.errors import ConfigurationError
-from distcommit.fs.any.fsspec_file_system import FsspecFileSystem
+from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem
 from distcommit.fs.posix_calls.local import LocalFileSystem
 
 
@@ -104,7 +104,7 @@ def test_missing_package_of_a_file_system_is_named(
         "distcommit.fs.hadoop.hdfs_rpc",
         "distcommit.fs.hadoop.webhdfs",
         "distcommit.fs.object_stores.s3",
-        "distcommit.fs.any.fsspec_file_system",
+        "distcommit.fs.fsspec_based.fsspec_file_system",
     )
     for name in [name for name in sys.modules if name.startswith(loaded)]:
         monkeypatch.delitem(sys.modules, name)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.fs.any.input_files import InputFile, InputFolder
+from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 from tests.servers.process import ServerProcess, free_ports
 from tests.unit.sources.files.files_folder import NOW_S, Folder
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from distcommit.fs.any.fsspec_file_system import FsspecFileSystem
+from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem
 from distcommit.fs.posix_calls.posix import RealPosixCalls
 
 MAKER = "DISTCOMMIT_TEST_MAKER"

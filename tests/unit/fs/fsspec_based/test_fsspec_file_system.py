@@ -15,9 +15,9 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileAccess, FileSystem
-from distcommit.fs.any.fsspec_file_system import FsspecFileSystem, fsspec_class
+from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class
 from distcommit.testing.contracts import FileSystemContract
-from tests.unit.fs.any.fsspec_file_systems import Renaming, opened
+from tests.unit.fs.fsspec_based.fsspec_file_systems import Renaming, opened
 
 
 class TestFsspecOnALocalDisk(FileSystemContract):

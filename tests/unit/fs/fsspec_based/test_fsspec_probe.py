@@ -11,8 +11,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.stores.state.job_store import Roots, open_store
-from tests.unit.fs.any import fsspec_file_systems
-from tests.unit.fs.any.fsspec_file_systems import Renaming, opened
+from tests.unit.fs.fsspec_based import fsspec_file_systems
+from tests.unit.fs.fsspec_based.fsspec_file_systems import Renaming, opened
 
 
 @pytest.fixture(autouse=True)
