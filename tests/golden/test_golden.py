@@ -14,8 +14,8 @@ import pytest
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Intent, Record
+from distcommit.fs.local_disk.local import LocalFileSystem
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
-from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records

@@ -16,8 +16,8 @@ from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.constructs.registry.client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.committer import CommitterContext
+from distcommit.fs.local_disk.local import LocalFileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests
-from distcommit.fs.posix_calls.local import LocalFileSystem
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from distcommit.core.errors import LockHeldError
-from distcommit.fs.posix_calls.local import LocalFileSystem
-from distcommit.fs.posix_calls.posix import RealPosixCalls
+from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.posix import RealPosixCalls
 from distcommit.stores.state.job_lock import (
     JobLock,
     LockRecord,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.core.ports import FileStatus
-from distcommit.fs.posix_calls.local import LocalFileSystem
+from distcommit.fs.local_disk.local import LocalFileSystem
 
 FS = LocalFileSystem(durable=False)
 

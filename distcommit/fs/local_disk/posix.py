@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from distcommit.core.ports import FileStatus, FolderEntry
-from distcommit.fs.posix_calls.confined_open import open_below
+from distcommit.fs.local_disk.confined_open import open_below
 
 _RENAME_NOREPLACE = 1
 _REFERENCE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC
