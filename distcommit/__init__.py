@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
     from distcommit.core.watermark import Watermark
     from distcommit.core.work import DatasetPlan, WorkUnit
-    from distcommit.fs.local_disk.local import LocalFileSystem
+    from distcommit.fs.local_disk.local_file_system import LocalFileSystem
     from distcommit.sinks.base import ledgers
     from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
     from distcommit.sinks.base.committer_sink import CommitterSink
@@ -137,7 +137,7 @@ _MODULES = {
     "core.records.fixed_settings": "FixedSetting SourceFact",
     "core.watermark": "Watermark",
     "core.work": "DatasetPlan WorkUnit",
-    "fs.local_disk.local": "LocalFileSystem",
+    "fs.local_disk.local_file_system": "LocalFileSystem",
     "sinks.base.aggregated_commit": "AggregatedCommitter",
     "sinks.base.committer_sink": "CommitterSink",
     "sinks.base.ledgers": "ledgers",

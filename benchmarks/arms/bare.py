@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.latency import Latency, NoLatency, Wait
 from benchmarks.workloads.tree import Shape, files_left, make_folders, tree_datasets, write_staged
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 
 
 class BareRename(Arm):

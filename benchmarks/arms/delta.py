@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from benchmarks.runner import WrongResultError
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.delta.sink import DeltaSink
 
 _TABLE = "t"

@@ -24,7 +24,7 @@ from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Sink, StagingArea
 from distcommit.core.work import TaskOutcome
 from distcommit.engine.clock import SystemClock
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.attempt import run_work_unit
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink

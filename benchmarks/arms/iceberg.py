@@ -17,7 +17,7 @@ from sqlalchemy import Engine, event
 
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.iceberg.sink import IcebergSink
 from tests.servers.nessie import NessieServer
 

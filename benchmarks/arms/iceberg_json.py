@@ -21,7 +21,7 @@ from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.engine.clock import SystemClock
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.attempt import run_work_unit
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket

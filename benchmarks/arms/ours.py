@@ -18,7 +18,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.reports import Report, Tally, sum_reports
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
 
 _NO_OPS = 5

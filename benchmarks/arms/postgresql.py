@@ -14,7 +14,7 @@ from benchmarks.runner import WrongResultError
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.postgresql.sink import PostgresqlSink
 
 _COLUMNS = "kafka_partition integer, kafka_offset bigint, kafka_timestamp timestamptz, value text"

@@ -19,7 +19,7 @@ from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import RecoverReport, recover_partition
 from distcommit.engine.driver.reports import Report, sum_reports
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.logs.fencing import fence_job

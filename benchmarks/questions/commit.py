@@ -20,7 +20,7 @@ from benchmarks.results import Results, Sample, medians, quotients, results_of
 from benchmarks.runner import Arm, Tell, alternate
 from benchmarks.session import spark_session
 from benchmarks.workloads.tree import Shape
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 
 _RATIOS = (
     *(("ours", f"bare_{arm}") for arm in ("2p", "1p", "2p_sync", "1p_sync")),

@@ -20,7 +20,7 @@ from benchmarks.workloads.virtual_time import Surroundings, lay_out
 from distcommit.core.ports import FileSystem
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.s3 import S3FileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests
 from tests.servers.hdfs import HdfsServer

@@ -18,7 +18,7 @@ from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import Topics, digest_of_files, produce
 from distcommit.engine.driver.run import run
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.sources.kafka.settings import KafkaSource

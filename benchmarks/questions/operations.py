@@ -19,7 +19,7 @@ from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_folders
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.reports import Report
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from tests.simulation.world import launch_here
 
 _FOR_FOLDERS = ("mkdir", "rmdir")

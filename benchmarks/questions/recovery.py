@@ -18,7 +18,7 @@ from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape
 from distcommit.engine.driver.run import recover, run
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import open_store
 from tests.simulation.world import launch_here

@@ -17,7 +17,7 @@ from benchmarks.workloads.source import NumberedSource
 from distcommit.core.records.log_records import Done
 from distcommit.engine.driver.run import run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.logs.segment import decode_segment
 from distcommit.stores.state.job_store import JobStore, open_store

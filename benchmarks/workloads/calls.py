@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from distcommit.core.ports import FileStatus, FolderEntry
-from distcommit.fs.local_disk.posix import PosixCalls, RealPosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
 
 
 @dataclass

@@ -27,7 +27,7 @@ from benchmarks.workloads.tree import Shape, make_folders
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import recover, run
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.logs.fencing import fence_job
 from distcommit.stores.state.job_store import open_store
 

@@ -19,7 +19,7 @@ from distcommit.engine.driver.progress import progress_folder
 from distcommit.engine.driver.run import new_run_id, recover
 from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Protocol, Self
 
 from benchmarks.workloads.calls import ObservedCalls
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 
 KINDS = ("create", "open", "stat", "list", "mkdir", "rename", "unlink", "rmdir", "sync")
 """Metadata operations; their place is the byte that names them. The JVM's `DelayingFileSystem` has the same list."""

@@ -16,7 +16,7 @@ from benchmarks.runner import measure
 from benchmarks.workloads.everyday_topics import Load
 from benchmarks.workloads.requests import Counted, count_requests, counts_of
 from benchmarks.workloads.tree import Shape
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from tests.benchmarks.commands import answer
 from tests.servers.java import jars
 

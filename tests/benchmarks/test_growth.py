@@ -11,7 +11,7 @@ from benchmarks.questions.growth import Asked, Model, growth
 from benchmarks.results import Results
 from benchmarks.workloads.traced_run import Load, Trace, TracedRun, totals_of, traced_run
 from benchmarks.workloads.virtual_time import Surroundings, lay_out
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 
 _LOADS = [Load(8, 1, 4, 1), Load(16, 2, 4, 2), Load(24, 1, 8, 1), Load(32, 3, 16, 4), Load(16, 4, 8, 2)]
 

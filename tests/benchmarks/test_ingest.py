@@ -17,7 +17,7 @@ from benchmarks.workloads.sampling import Sampled
 from benchmarks.workloads.topics import Topics, digest_of_files
 from benchmarks.workloads.tree import Shape
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from tests.benchmarks.commands import answer
 from tests.servers.java import jars
 

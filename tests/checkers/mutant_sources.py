@@ -40,7 +40,7 @@ _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for 
 _STORING = (
     *(f"stores.{name}" for name in STORES),
     *(f"steps.{name}" for name in STEPS),
-    *("fs.local_disk.local", "stores.folders.staging"),
+    *("fs.local_disk.local_file_system", "stores.folders.staging"),
     *(f"engine.{name}" for name in ENGINE),
 )
 MODULES = (*(f"protocol.{name}" for name in PROTOCOL), *_STORING)

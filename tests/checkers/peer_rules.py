@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 
 ROOT = "/job"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.checkers.peer_rules import (

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from distcommit.core.ports import FileAccess, FileSystem
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.testing.contracts import FileSystemContract
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

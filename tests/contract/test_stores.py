@@ -11,7 +11,7 @@ import pytest
 from distcommit.core.errors import ConflictError, FencedError
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import StepBatch
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore

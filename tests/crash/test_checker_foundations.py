@@ -29,7 +29,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.fs.local_disk.posix import PosixCalls, RealPosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
 from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.logs.fencing import fence_bucket
 from distcommit.stores.logs.segment import Segment, encode_segment

@@ -23,7 +23,7 @@ from distcommit.engine.driver.run import decide_run, run
 from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.logs.fencing import begin_run, end_run

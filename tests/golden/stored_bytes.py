@@ -25,7 +25,7 @@ from distcommit.core.records.log_records import Intent
 from distcommit.core.urn import folder_of
 from distcommit.core.work import DatasetPlan, TaskState
 from distcommit.engine.driver.progress import read_progress
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import tombstone_path

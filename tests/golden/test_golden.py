@@ -14,7 +14,7 @@ import pytest
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Intent, Record
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.sinks.files.content import as_text, content_sum

@@ -16,8 +16,8 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, LostErro
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verification
 from distcommit.custom_class import create_custom
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.spark.session import not_started
 from distcommit.steps.rename import FsRenameCommitStep

@@ -20,7 +20,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import RunResult
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.logs.fencing import begin_run, fence_bucket
 from distcommit.stores.state.job_lock import JobLock

@@ -25,7 +25,7 @@ from pyiceberg.catalog import load_catalog
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Sink, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.catalog.opening import close_opened

@@ -26,7 +26,7 @@ from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.partition_audit import AuditRow
 from distcommit.cli.main import app
 from distcommit.engine.driver.run import RunResult
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
 from tests.jobs.kafka_job import KafkaJob
 from tests.servers.kafka import KafkaServer

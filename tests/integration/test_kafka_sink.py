@@ -30,7 +30,7 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.kafka.client import ledger_topic_id
 from distcommit.sinks.kafka.committer import KafkaCommitter
 from distcommit.sinks.kafka.producers import CatchableProducer

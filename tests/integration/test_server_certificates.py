@@ -16,7 +16,7 @@ from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.constructs.registry.client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.committer import CommitterContext
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests
 from distcommit.sinks.mariadb.sink import MariadbSink
 from distcommit.sinks.postgresql.sink import PostgresqlSink

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.core.work import TaskOutcome
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.state.task_states import TaskStateTables
 from tests.integration.test_files_source import DATASETS, FLOW, NOW_S, Inbox
 

@@ -25,7 +25,7 @@ from itertools import count, islice
 from typing import cast
 
 from distcommit.core.errors import DistcommitError
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.testing.fakes.faulty_calls import ERRORS, Fault, FaultyCalls, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 

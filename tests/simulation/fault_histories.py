@@ -36,7 +36,7 @@ from distcommit.core.error_handling.storage_errors import REFUSALS
 from distcommit.core.errors import DistcommitError, OutcomeUnknownError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.testing.fakes.faulty_calls import READS, SYNCS, Fault, FaultyCalls, Operation
 from tests.simulation.damage import WHOLE
 from tests.simulation.explore import crashes_of, program_violation, recovery_violation

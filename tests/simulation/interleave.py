@@ -30,7 +30,7 @@ from functools import cache
 from typing import Any, cast
 
 from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores.state.job_store import has_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Fault, FaultyCalls

@@ -9,7 +9,7 @@ from distcommit.core.ports import Clock
 from distcommit.core.records.freshness import Freshness
 from distcommit.core.records.reasons import MAX_REASONS
 from distcommit.engine.driver.run import RunResult
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import flow_of_formats, model_flow, without_right

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from distcommit.core.ports import FileStatus, FolderEntry
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 
 
 class SimulatedHdfs(HdfsFileSystem):

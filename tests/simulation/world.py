@@ -25,8 +25,8 @@ from distcommit.engine.driver.progress import progress_folder, watched
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER

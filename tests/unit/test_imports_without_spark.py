@@ -41,7 +41,7 @@ print(store.watermark("my-job", "orders").positions)
 """
 LOG = """
 from distcommit.core.support.io_batching import run_alone
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol import next_record
 from distcommit.stores.logs.log import CommitLog
 
@@ -173,7 +173,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink

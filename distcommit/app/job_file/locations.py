@@ -13,8 +13,8 @@ from distcommit.core.interfaces.targets import Target
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.installation import install_command, pip_install
 from distcommit.fs.hadoop.hdfs import HdfsCalls, HdfsFileSystem
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.fs.request_counting import counting_calls
 
 _REMOTE = {

@@ -11,7 +11,7 @@ import typer
 from distcommit.cli.options import without_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.result_views import demo_view
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.folders.trees import delete_tree
 
 

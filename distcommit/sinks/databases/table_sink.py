@@ -18,7 +18,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSetting
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_errors import SettingError, checks, rule
 from distcommit.core.support.setting_values import check_distinct
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET, check_template
 from distcommit.sinks.databases.staged_rows import StagedRows

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from distcommit.core.errors import ConfigurationError, SinkUnavailableError
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.temporary_and_probes import table_probe_name
 from distcommit.sinks.table_formats.data_files import PROBE_BYTES, probe_folder

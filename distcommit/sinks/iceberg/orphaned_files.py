@@ -20,7 +20,7 @@ from pyiceberg.table import Table, TableProperties
 
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
 from distcommit.core.support.parallel import run_parallel
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.sinks.iceberg.catalog.tables import Identifier, Tables
 from distcommit.sinks.table_formats.data_files import data_files_of_attempt, local_path, warn_of_files_in_use
 from distcommit.sinks.table_formats.s3_data_files import delete_data_file, requests_to

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 
 READS = frozenset({"read_file", "lstat", "scandir", "realpath", "fstat"})
 """Calls that change nothing."""

@@ -10,7 +10,7 @@ SYNCS = (
         "tree-synced-again",
         "a syncfs that fails is asked again, and the second answer is believed",
         (
-            "fs.local_disk.local",
+            "fs.local_disk.local_file_system",
             "LocalFileSystem.sync_tree",
             "if self._durable:\n    self._calls.syncfs(root)",
             "if self._durable:\n"
@@ -22,7 +22,7 @@ SYNCS = (
         "file-sync-logged",
         "a file whose fsync fails is closed as if it were durable",
         (
-            "fs.local_disk.local",
+            "fs.local_disk.local_file_system",
             "LocalStagedWriter.close_file",
             "self._calls.fsync(fd)",
             "with contextlib.suppress(OSError):\n    self._calls.fsync(fd)",
@@ -43,7 +43,7 @@ SYNCS = (
         FaultClass.SYNC,
         "put-whose-name-is-unsynced",
         "a put counts though the folder that it was made in could not be synced",
-        ("fs.local_disk.local", "LocalFileSystem._sync_name", "put.error = error", "pass"),
+        ("fs.local_disk.local_file_system", "LocalFileSystem._sync_name", "put.error = error", "pass"),
     ),
     fault(
         FaultClass.SYNC,

@@ -19,7 +19,7 @@ from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol import next_record
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.operator import operator_actions

@@ -16,7 +16,7 @@ from distcommit.core.records.log_records import SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_claim, read_markers

@@ -15,7 +15,7 @@ from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.job_store import JobStore

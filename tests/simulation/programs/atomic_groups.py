@@ -21,7 +21,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter,
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
 from distcommit.sinks.base.committer_sink import CommitterSink

@@ -20,7 +20,7 @@ from distcommit.core.work import TaskOutcome, TaskState
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.store import MANIFEST, partition_name
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from distcommit.stores.state.job_store import open_store

@@ -15,7 +15,7 @@ from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep

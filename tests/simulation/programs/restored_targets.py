@@ -25,7 +25,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.core.urn import folder_of
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.ledgers import answered, committed

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 from distcommit.app.inspection.job_status import NextRun, read_status
-from distcommit.fs.local_disk.posix import PosixCalls
+from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE
 from distcommit.stores.operator import operator_actions

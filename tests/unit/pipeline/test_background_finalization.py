@@ -19,8 +19,8 @@ from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.ports import FileSystem, FolderEntry
 from distcommit.core.work import TaskOutcome
 from distcommit.engine.reading.ingest import _IngestTask
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.pipeline import background_finalization as preparing_module
 from distcommit.pipeline.attempt import Attempt
 from distcommit.pipeline.background_finalization import BackgroundFinalization

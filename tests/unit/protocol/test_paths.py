@@ -11,7 +11,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.work import StagedFile
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import (
     LEDGERS,

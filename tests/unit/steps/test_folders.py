@@ -13,8 +13,8 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FolderEntry
 from distcommit.core.support.parallel import run_parallel
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import PosixCalls, RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
 from distcommit.steps.folders import GuardedFolders
 from distcommit.steps.rename import FsRenameCommitStep
 

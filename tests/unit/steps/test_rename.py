@@ -12,8 +12,8 @@ import pytest
 from distcommit.core.errors import ConfigurationError, LostError
 from distcommit.core.interfaces.steps import Lost, StepContext, Verdict
 from distcommit.core.ports import FolderEntry
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 

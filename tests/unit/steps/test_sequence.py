@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.errors import DistcommitError, LostError
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict, Verification
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence

@@ -20,7 +20,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.steps import StepContext, Verdict
 from distcommit.core.records.log_records import StepBatch
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sink import SinkCommitStep
 from tests.golden.samples import SINK

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from distcommit.core.errors import TransientError
 from distcommit.core.support.parallel import run_parallel
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.retries import tries
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, Tables, results_or_errors
 from distcommit.sinks.table_formats.data_files import sync_locations

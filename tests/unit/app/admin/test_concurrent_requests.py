@@ -19,7 +19,7 @@ from distcommit.app.job_file import job_folders
 from distcommit.cli.main import app
 from distcommit.core.ports import FolderEntry
 from distcommit.core.support.parallel import run_ahead
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.job_store import JobStore, open_store

@@ -15,7 +15,7 @@ from distcommit.core.records.freshness import Freshness
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy

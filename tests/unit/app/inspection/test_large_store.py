@@ -15,7 +15,7 @@ from msgspec import structs
 from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.core.support.io_batching import run_alone
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from tests.jobs.large_store import make_large_store
 
 MB = 1024 * 1024

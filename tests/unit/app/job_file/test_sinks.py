@@ -20,7 +20,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities, Sink
 from distcommit.core.urn import bucket_of
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.python.sink import PythonSink
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink

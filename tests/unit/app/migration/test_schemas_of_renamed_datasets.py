@@ -13,7 +13,7 @@ from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_sta
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink

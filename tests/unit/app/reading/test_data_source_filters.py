@@ -12,7 +12,7 @@ import pytest
 from distcommit.app.reading.row_filters import parsed_filters
 from distcommit.app.reading.spark_data_source import _with_schema
 from distcommit.core.errors import ConfigurationError
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_batches
 
 

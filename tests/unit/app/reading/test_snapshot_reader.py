@@ -21,7 +21,7 @@ from distcommit.engine.committing.drain import publish_partition
 from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.driver.run import run
 from distcommit.engine.settings import RunSettings
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, SNAPSHOTS
 from distcommit.protocol.readiness import CommitPolicy

@@ -13,8 +13,8 @@ from distcommit.app.migration.rebucket import RebucketResult
 from distcommit.cli.views.result_views import rebucket_view
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.clock import SystemClock
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_lock import JobLock

@@ -25,7 +25,7 @@ from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.work import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name, record_of
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.history.run_records import (

@@ -14,7 +14,7 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 
 MAKER = "DISTCOMMIT_TEST_MAKER"
 

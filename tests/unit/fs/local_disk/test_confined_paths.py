@@ -12,8 +12,8 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FolderEntry, OutsideRootError
 from distcommit.fs.local_disk.confined_open import open_below, walk
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.protocol.paths.staging import attempt_folder, bucket_folder
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.folders.attempt_notes import remove_unfinished_notes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.core.ports import FileStatus
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 
 FS = LocalFileSystem(durable=False)
 

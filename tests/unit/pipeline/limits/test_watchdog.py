@@ -29,7 +29,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.run import run
 from distcommit.engine.reading.ingest import failed_state, ingest_partition
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.branches.chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit

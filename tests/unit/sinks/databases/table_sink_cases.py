@@ -23,7 +23,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.databases.table_sink import TableSink
 from tests.servers.lossy_proxy import LossyProxy
 from tests.unit.sinks.databases.commit_steps import Committing, numbers, refused

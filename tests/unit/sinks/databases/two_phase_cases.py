@@ -26,7 +26,7 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.databases import two_phase
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter

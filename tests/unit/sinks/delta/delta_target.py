@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.delta.committer import DeltaCommitter
 from distcommit.sinks.delta.sink import DeltaSink
 

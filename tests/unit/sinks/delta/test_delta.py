@@ -34,7 +34,7 @@ from distcommit.core.interfaces.committer import (
     FailedForGood,
     RetryLater,
 )
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.delta.ledger import TableLedgers
 from distcommit.sinks.delta.locations import InFolder
 from distcommit.sinks.delta.sink import DeltaSink

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import AttemptFiles, FileSink
 from distcommit.sinks.files.time_folders import TimePartition

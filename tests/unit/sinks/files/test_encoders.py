@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
 from distcommit.sinks.files.formats.encoders import Compression
 from distcommit.sinks.files.sink import FileSink

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from distcommit.core.urn import folder_of
 from distcommit.core.work import SkippedRange, StagedFile
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.offsets import OffsetSets

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.ports import FileSystem
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import (
     FOOTER_VERSION,
     METADATA_KEY,

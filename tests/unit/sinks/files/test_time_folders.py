@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink

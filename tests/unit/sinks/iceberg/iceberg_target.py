@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.iceberg.committer import IcebergCommitter
 from distcommit.sinks.iceberg.sink import IcebergSink
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.catalog import opening

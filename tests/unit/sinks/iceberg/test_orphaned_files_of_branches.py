@@ -13,7 +13,7 @@ import pytest
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.catalog.opening import close_opened

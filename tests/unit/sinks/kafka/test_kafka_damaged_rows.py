@@ -15,7 +15,7 @@ from distcommit.app.auditing.target_ledgers import open_ledgers
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.committer import AlreadyCommitted, CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.names import id_number, ledger_key

@@ -18,7 +18,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work import DatasetPlan
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
 from distcommit.sources.spark.settings import SparkSource
 from distcommit.sources.watermark_column import Kind

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.logs.fencing import begin_run, claim_folders
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 

@@ -9,7 +9,7 @@ import pytest
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import BranchResult, StagedFile, TaskOutcome, TaskState
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.folders.staging import (
     StagedFiles,
     make_area,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.store import LOCK, PROGRESS, run_name
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention, expire_history
 from tests.simulation.world import ROOTS

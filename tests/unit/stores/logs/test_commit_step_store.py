@@ -12,7 +12,7 @@ from distcommit.core.errors import ConflictError, CorruptError, FencedError, Unk
 from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict
 from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.parts import bucket_name
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep

@@ -11,7 +11,7 @@ from distcommit.core.errors import ConflictError, DistcommitError, FencedError, 
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import register
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore

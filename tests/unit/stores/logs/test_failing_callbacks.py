@@ -11,7 +11,7 @@ import pytest
 from distcommit.core.errors import DistcommitError, LostError
 from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import register
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.operator import operator_actions

@@ -16,8 +16,8 @@ from distcommit.core.records.job_records import Decide
 from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import PosixCalls, RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY

@@ -12,7 +12,7 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import MOST_SCHEMAS, SchemaIds
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.dataset_renaming import renamed
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
 from distcommit.stores.schemas.schema_history import SchemaStore

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from distcommit.core.errors import LockHeldError
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.stores.state.job_lock import (
     JobLock,
     LockRecord,

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
-from distcommit.fs.local_disk.local import LocalFileSystem
-from distcommit.fs.local_disk.posix import RealPosixCalls
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
+from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.stores.logs.fencing import fence_job
 from distcommit.stores.state.job_store import DEFAULT_BUCKETS, JobStore, Roots, has_store, open_store
 from distcommit.testing.fakes.faulty_calls import Crashed

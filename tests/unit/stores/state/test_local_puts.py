@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from distcommit.fs.local_disk.local import LocalFileSystem
+from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem
