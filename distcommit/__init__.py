@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
     from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
     from distcommit.core.watermark import Watermark
-    from distcommit.core.work import DatasetPlan, WorkUnit
+    from distcommit.core.work_units import DatasetPlan, WorkUnit
     from distcommit.fs.local_disk.local_file_system import LocalFileSystem
     from distcommit.sinks.base import ledgers
     from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
@@ -136,7 +136,7 @@ _MODULES = {
     "core.interfaces.provenance": "Provenance",
     "core.records.fixed_settings": "FixedSetting SourceFact",
     "core.watermark": "Watermark",
-    "core.work": "DatasetPlan WorkUnit",
+    "core.work_units": "DatasetPlan WorkUnit",
     "fs.local_disk.local_file_system": "LocalFileSystem",
     "sinks.base.aggregated_commit": "AggregatedCommitter",
     "sinks.base.committer_sink": "CommitterSink",

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from distcommit.core.interfaces.steps import StepContext
-from distcommit.core.work import StagedFile
+from distcommit.core.work_units import StagedFile
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from distcommit.fs.hadoop.webhdfs import WebHdfs

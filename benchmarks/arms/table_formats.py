@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.tree import SCHEMA, Shape, tree_datasets, write_dataset
-from distcommit.core.work import StagedFile
+from distcommit.core.work_units import StagedFile
 
 
 class _TableFormat(Arm):

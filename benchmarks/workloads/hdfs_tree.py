@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.workloads.tree import Shape, TreeDataset, file_bytes, tree_datasets
 from distcommit.core.ports import FileSystem
-from distcommit.core.work import StagedFile
+from distcommit.core.work_units import StagedFile
 
 _THREADS = 16
 

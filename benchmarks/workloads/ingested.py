@@ -14,7 +14,7 @@ from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import EPOCH, Shape, tree_datasets, write_dataset
 from distcommit.core.interfaces.source import Source
 from distcommit.core.ports import FileSystem
-from distcommit.core.work import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.progress import progress_folder
 from distcommit.engine.driver.run import new_run_id, recover
 from distcommit.engine.planning.planner import build_manifest, plan_partition

@@ -12,7 +12,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Source, SourceState
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64())])
 

@@ -23,7 +23,7 @@ from benchmarks.workloads.topics import FIRST_DAY_MS
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.formats.avro import container_reader
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError, error_text, plain_text
 from distcommit.core.interfaces.sink import BY_DATASET, Sink
-from distcommit.core.urn import bucket_of
 
 MAX_GROUP_BYTES = 1024
 

@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reasons
 
 
 class RunBegan(msgspec.Struct, frozen=True):

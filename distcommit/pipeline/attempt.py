@@ -19,7 +19,7 @@ from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.ports import Clock
 from distcommit.core.support.storable import storable
 from distcommit.core.watermark import Watermark, at_or_past
-from distcommit.core.work import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.branches.branching import Branches
 from distcommit.pipeline.position_check import PositionCheck
 from distcommit.pipeline.progress_counters import READ, ProgressCounters

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import SkippedRange, WorkUnit
+from distcommit.core.work_units import SkippedRange, WorkUnit
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import SchemaIds, SkippedRange, merge_ranges, merge_schema_ids
+from distcommit.core.work_units import SchemaIds, SkippedRange, merge_ranges, merge_schema_ids
 
 NamedNow = Callable[[str, str], str]
 """Returns the current URN of a source partition, given the URN that it was read under and the partition."""

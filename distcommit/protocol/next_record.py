@@ -37,7 +37,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import SchemaIds, SkippedRange
+from distcommit.core.work_units import SchemaIds, SkippedRange
 from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.validity import may_close, may_seal, valid

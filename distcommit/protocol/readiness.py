@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from distcommit.core.errors import plain_text
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 _MAX_POSITION_CHARACTERS = 100
 """Maximum length of the position in front of an error text.

@@ -35,7 +35,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import merge_ranges
+from distcommit.core.work_units import merge_ranges
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
 from distcommit.protocol.watermark_setting import earlier_readings_after, reach_after_setting, reach_after_start

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from distcommit.core.records.log_records import DatasetState, EarlierReading
 from distcommit.core.watermark import Position, Watermark, at_or_past
-from distcommit.core.work import SkippedRange, merge_ranges
+from distcommit.core.work_units import SkippedRange, merge_ranges
 
 Reach = tuple[dict[str, Position], tuple[SkippedRange, ...]]
 """The first position of each partition of a dataset, and the skipped ranges behind it."""

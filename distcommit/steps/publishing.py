@@ -13,7 +13,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.steps import Lost, StepContext, Verdict, Verification
 from distcommit.core.ports import FileStatus, FileSystem
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.work import StagedFile
+from distcommit.core.work_units import StagedFile
 from distcommit.steps.folders import GuardedFolders, parent_of
 
 _DISK_ERRORS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}

@@ -15,7 +15,7 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, LostErro
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.core.ports import FileStatus
 from distcommit.core.support.decoding import converted, from_msgpack
-from distcommit.core.work import StagedFile
+from distcommit.core.work_units import StagedFile
 from distcommit.protocol.path_checks import are_nested, check_names, check_relative
 from distcommit.steps.folders import GuardedFolders, parent_of
 from distcommit.steps.publishing import name_begins, probe_all, publish_all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.records.deferred_counts import deferred
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
@@ -32,13 +33,12 @@ from distcommit.core.records.log_records import (
     StepBatch,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
-from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import (
+from distcommit.core.work_units import (
     MAIN_BRANCH,
     BranchResult,
     CheckOutcome,

@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import (
     ConfigurationError,
     CorruptError,
@@ -22,8 +23,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter,
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Intent
-from distcommit.core.urn import folder_of
-from distcommit.core.work import DatasetPlan, TaskState
+from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.driver.progress import read_progress
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker

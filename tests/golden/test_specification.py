@@ -21,11 +21,11 @@ from distcommit.core.records.log_records import (
     StepBatch,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import ConstructCounts, SkippedRange
+from distcommit.core.work_units import ConstructCounts, SkippedRange
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.formats.file_tail import FileTail
 from distcommit.stores.folders.ownership import Owner

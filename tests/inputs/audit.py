@@ -14,7 +14,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import DatasetProblem, negative_positions, stored_incarnations
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import PositionCheck
 from distcommit.protocol.watermark_setting import reach_after_setting

@@ -12,7 +12,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, Source, SourceState
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 
 BATCH = "batch"
 """Records of a batch: an option of the job, unless a work unit has a property of that name."""

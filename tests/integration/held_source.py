@@ -11,7 +11,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 
 HELD = "dataset-042"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.integration.named_source import NamedSource
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from tests.integration.failing_source import FailingExtractor, FailingSource
 
 

@@ -21,7 +21,7 @@ from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.kafka.extractor import KafkaExtractor
 from distcommit.sources.kafka.settings import KafkaSource
 from tests.servers.kafka import KafkaServer

@@ -15,7 +15,7 @@ import pytest
 
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.sql.settings import SqlSource
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sources.sql.sql_tables import Reader, deferred, planned, queried, source

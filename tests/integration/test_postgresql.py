@@ -24,7 +24,7 @@ import distcommit
 from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.sql.settings import SqlSource
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sources.sql.sql_tables import Reader, deferred, planned, queried, source
@@ -556,7 +556,7 @@ def test_wrong_password_is_reported_and_not_shown(schema: Schema) -> None:
 
 
 def _unit() -> Any:
-    from distcommit.core.work import WorkUnit
+    from distcommit.core.work_units import WorkUnit
 
     low, high = (Watermark({"": position}, "id:integer") for position in (1, 2))
     return WorkUnit("0", "t", low, high, 1)

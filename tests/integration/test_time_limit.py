@@ -14,7 +14,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.core.work import TaskOutcome
+from distcommit.core.work_units import TaskOutcome
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.state.task_states import TaskStateTables
 from tests.integration.test_files_source import DATASETS, FLOW, NOW_S, Inbox

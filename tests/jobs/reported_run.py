@@ -15,12 +15,12 @@ from msgspec import structs
 from distcommit.app.jobs.job import Job
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
+from distcommit.core.work_units import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.stores.history.run_records import RecordedPhase, RunRecord, put_beginning, put_record
 from distcommit.stores.history.run_table import (

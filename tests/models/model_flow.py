@@ -17,7 +17,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.constructs import Converted, Converter, ForkOperator
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
-from distcommit.core.work import error_branch_of
+from distcommit.core.work_units import error_branch_of
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 from msgspec import structs
 
+from distcommit.core.dataset_urn import MAX_URN_BYTES
 from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     DatasetState,
@@ -33,9 +34,8 @@ from distcommit.core.records.log_records import (
     StepBatch,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
-from distcommit.core.urn import MAX_URN_BYTES
 from distcommit.core.watermark import Position, Watermark, as_offset
-from distcommit.core.work import (
+from distcommit.core.work_units import (
     MAIN_BRANCH,
     BranchResult,
     DatasetPlan,

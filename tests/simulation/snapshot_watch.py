@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from distcommit.app.reading.live_files import live_files
 from distcommit.core.records.snapshot_entries import DatasetSnapshot, SnapshotName
 from distcommit.core.watermark import as_offset
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.snapshots.snapshot_deltas import read_chain
 from distcommit.stores.snapshots.snapshots import SnapshotManifest, valid_manifests

@@ -16,7 +16,7 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import positions_lost
+from distcommit.core.work_units import positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from distcommit.core.dataset_urn import bucket_of, folder_of
 from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetState, SealedSequence
-from distcommit.core.urn import bucket_of, folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult, run

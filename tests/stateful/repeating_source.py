@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import Extraction, Extractor
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.testing.fakes.model_source import ModelSource
 
 

@@ -37,7 +37,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, TargetEpochs
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.dataset_renaming import renamed
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of

@@ -9,10 +9,10 @@ from distcommit.app.auditing.files.published_files import read_folder
 from distcommit.app.auditing.offsets.joined_branches import Branches
 from distcommit.app.auditing.target_ledgers import not_done, open_ledgers
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import SealedSequence
-from distcommit.core.urn import folder_of
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offsets import offsets_of
 from distcommit.stores.state.job_store import JobStore

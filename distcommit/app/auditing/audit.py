@@ -23,13 +23,13 @@ from distcommit.app.auditing.offsets.branch_coverage import Coverage
 from distcommit.app.auditing.offsets.shared_positions import SharedPositions, is_other_incarnation
 from distcommit.app.auditing.partition_audit import AuditedRecords, CountedRow, counted_rows, rows_of
 from distcommit.app.auditing.target_ledgers import BranchLedger, Ledgers, not_as_stored, not_done
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.urn import folder_of
-from distcommit.core.work import SkippedRange, describe_lost_ranges
+from distcommit.core.work_units import SkippedRange, describe_lost_ranges
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER

@@ -12,7 +12,7 @@ from distcommit.app.auditing.offsets.branch_coverage import BranchCoverage
 from distcommit.app.auditing.offsets.shared_positions import is_other_incarnation
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SinkCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.steps import require_success
 from distcommit.core.records.log_records import DatasetState, SealedSequence, TargetEpochs
-from distcommit.core.urn import folder_of
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.steps.sink import open_committer

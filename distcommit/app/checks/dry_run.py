@@ -18,7 +18,7 @@ from distcommit.core.interfaces.source import (
 )
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.schemas.columns import Columns
 from distcommit.stores.state.job_store import JobStore
 

@@ -22,7 +22,7 @@ from distcommit.app.demo.flights import flights, produce, topics_of
 from distcommit.app.demo.killed_run import CommitSnapshot, CommitWatcher, RunProcess, kill_in_mid_commit
 from distcommit.app.jobs.job import Job
 from distcommit.core.errors import ConfigurationError, DistcommitError
-from distcommit.core.records.reasons import Reasons
+from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.support.decoding import from_json
 from distcommit.core.support.installation import install_command
 from distcommit.engine.driver.run import RunResult

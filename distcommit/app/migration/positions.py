@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.app.job_file.config import JobConfig
+from distcommit.core.dataset_urn import check_urn
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.support.decoding import from_json
-from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Position
 
 CSV_HEADER = ("dataset", "partition", "next_offset")

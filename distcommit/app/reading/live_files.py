@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from distcommit.core.ports import FileSystem
-from distcommit.core.work import ERRORS
+from distcommit.core.work_units import ERRORS
 from distcommit.protocol.paths.output import is_published_name, is_tombstone, published_epoch, published_folder
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import read_footer

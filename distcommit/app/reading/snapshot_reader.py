@@ -23,7 +23,7 @@ from distcommit.core.errors import ConfigurationError, SnapshotExpiredError, Sta
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.snapshot_entries import DatasetSnapshot
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.work import MAIN_BRANCH, error_branch_of, is_error_branch
+from distcommit.core.work_units import MAIN_BRANCH, error_branch_of, is_error_branch
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs, older_output

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from distcommit.core.errors import ConfigurationError, printable
 from distcommit.core.records.freshness import BEHIND
-from distcommit.core.records.reasons import Reason
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reason
 from distcommit.core.support.installation import install_command
 from distcommit.engine.events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
 

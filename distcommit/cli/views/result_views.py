@@ -30,10 +30,10 @@ from distcommit.cli.views.view_parts import (
     seconds_spent,
     should_be_none,
 )
-from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.watermark import Position, format_position
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from distcommit.core.errors import shortened_cause
-from distcommit.core.records.reasons import Reasons, cause_key
+from distcommit.core.records.run_reasons import Reasons, cause_key
 
 DATASET_STYLES = {
     "idle": "green",

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.ports import FileSystem
-from distcommit.core.work import MAIN_BRANCH, BranchResult
+from distcommit.core.work_units import MAIN_BRANCH, BranchResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 
 
 class Connected:

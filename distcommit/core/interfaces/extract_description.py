@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from distcommit.core.errors import SourceError
 from distcommit.core.support.decoding import from_json
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 
 EXTRACT = "extract"
 """Property of a work unit that holds its `Extract` as JSON."""

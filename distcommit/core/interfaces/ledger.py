@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.ports import FileAccess, FileSystem
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
-from distcommit.core.work import MAIN_BRANCH, SkippedRange, StagedFile
+from distcommit.core.work_units import MAIN_BRANCH, SkippedRange, StagedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import BranchResult, DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.work_units import BranchResult, DatasetPlan, SkippedRange, WorkUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa

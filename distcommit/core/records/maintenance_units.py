@@ -11,7 +11,7 @@ import msgspec
 
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 
 _KEY = "maintenance"
 

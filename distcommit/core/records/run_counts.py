@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from distcommit.core.records.deferred_counts import DeferredCounts
-from distcommit.core.work import ConstructCounts, TaskOutcome, TaskState
+from distcommit.core.work_units import ConstructCounts, TaskOutcome, TaskState
 
 Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from distcommit.core.dataset_urn import MAX_URN_BYTES, check_urn
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.setting_errors import SettingError, raise_all
-from distcommit.core.urn import MAX_URN_BYTES, check_urn
 
 
 def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:

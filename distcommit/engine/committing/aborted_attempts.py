@@ -17,7 +17,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.committer import AbortedAttempt
 from distcommit.core.interfaces.steps import CommitStep, StepContext, require_success
 from distcommit.core.records.log_records import SequenceName
-from distcommit.core.work import TaskState
+from distcommit.core.work_units import TaskState
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.settings import RunSettings
 from distcommit.steps.sink import open_committer

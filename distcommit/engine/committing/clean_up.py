@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.support.io_batching import IoRequest
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.committing.aborted_attempts import discard_aborted
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.temporary_and_probes import probed_bucket

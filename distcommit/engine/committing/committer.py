@@ -18,7 +18,7 @@ from distcommit.core.interfaces.steps import CommitStep
 from distcommit.core.records.log_records import SealedSequence, SequenceName
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import BatchedWork
-from distcommit.core.work import DatasetPlan, TaskState
+from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.aborted_attempts import remove_winner_notes
 from distcommit.engine.committing.atomic_groups import build_execution
 from distcommit.engine.committing.clean_up import RemoveProbes, remove_task_output

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from distcommit.core.errors import printable
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.work import DatasetPlan, positions_lost
+from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.engine.driver.reports import Tally
 from distcommit.protocol.fold import Fold
 from distcommit.steps.failures import Failure

@@ -10,7 +10,7 @@ from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext
 from distcommit.core.records.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.records.maintenance_units import supersedes_data
-from distcommit.core.work import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
+from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.output import tombstones_among
 from distcommit.protocol.readiness import Ready

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import msgspec
 
 from distcommit.core.records.job_records import Head
-from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.records.snapshot_entries import BucketSnapshot
 from distcommit.engine.events import Event, Observer, TaskEvent
 

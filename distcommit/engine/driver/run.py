@@ -23,9 +23,9 @@ from distcommit.core.errors import (
 from distcommit.core.ports import Clock
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_records import CutPhase, Head
-from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.records.snapshot_entries import BucketSnapshot
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable

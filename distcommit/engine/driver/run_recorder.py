@@ -9,9 +9,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from distcommit.core.errors import DistcommitError, plain_text, reason_text
-from distcommit.core.records.reasons import MAX_RUN_REASONS, Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import MAX_RUN_REASONS, Reason, Reasons
 from distcommit.engine.events import DatasetQuarantined, Event, Observer, PhaseEnded, RunBegan, RunEnded, SequenceSealed
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset
 from distcommit.core.records.fixed_settings import SourceFact
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.pipeline.task_flow import TaskFlow
 
 

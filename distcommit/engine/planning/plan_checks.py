@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 
 from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.dataset_urn import check_urn
 from distcommit.core.errors import DistcommitError, SourceError, plain_text, reason_text
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset
 from distcommit.core.records.deferred_counts import DeferredCounts, DeferredRecords, deferred
 from distcommit.core.support.storable import storable
-from distcommit.core.urn import check_urn
 from distcommit.core.watermark import at_or_past
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 
 LARGEST_SIZE = 1 << 53
 """Largest size of a work unit. A float represents every integer up to this one exactly."""

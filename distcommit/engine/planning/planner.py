@@ -26,7 +26,7 @@ from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.driver.reports import Report, Tally
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan, checked_deferral

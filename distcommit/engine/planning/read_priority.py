@@ -14,7 +14,7 @@ from distcommit.core.errors import error_text
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import BEHIND
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.settings import RunSettings
 

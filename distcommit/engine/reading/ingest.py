@@ -15,7 +15,7 @@ from distcommit.core.interfaces.source import Extractor
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
-from distcommit.core.work import INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.driver.progress import ProgressFile
 from distcommit.engine.driver.reports import Report, Tally

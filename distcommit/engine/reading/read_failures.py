@@ -12,7 +12,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.planning.read_priority import by_priority
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
 from distcommit.engine.settings import RunSettings

@@ -18,7 +18,7 @@ from distcommit.core.error_handling.stored_errors import has_killed_its_worker
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, WorkerDiedError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import format_position
-from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.launch import JobFailedError, Launch
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.parts import bucket_of_work_unit

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import (
+from distcommit.core.work_units import (
     FILTERED,
     INPUT_PROBLEM,
     MAIN_BRANCH,

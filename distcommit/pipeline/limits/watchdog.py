@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from distcommit.core.support.child_programs import program_text
-from distcommit.core.work import TaskState
+from distcommit.core.work_units import TaskState
 from distcommit.pipeline.limits import watchdog_child
 from distcommit.pipeline.limits.time_limit import watched_by
 from distcommit.pipeline.limits.watchdog_child import DEADLINE, NAME_AT, SIZES, SIZES_AT, TEXTS_AT

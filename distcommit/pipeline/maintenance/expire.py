@@ -13,7 +13,7 @@ from distcommit.core.interfaces.source import Extraction
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import ExpiryCutoff
-from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
+from distcommit.core.work_units import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
 from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedFiles
 from distcommit.pipeline.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.task_flow import TaskFlow

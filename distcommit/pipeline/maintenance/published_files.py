@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from distcommit.core.ports import FileSystem
-from distcommit.core.work import ERRORS
+from distcommit.core.work_units import ERRORS
 from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer

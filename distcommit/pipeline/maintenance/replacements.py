@@ -16,7 +16,7 @@ from typing import Protocol
 from distcommit.core.errors import DistcommitError, printable
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.records.maintenance_units import is_maintenance
-from distcommit.core.work import ERRORS, MAIN_BRANCH, DatasetPlan, StagedFile
+from distcommit.core.work_units import ERRORS, MAIN_BRANCH, DatasetPlan, StagedFile
 from distcommit.pipeline.maintenance.published_files import PublishedFiles
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.fold import Fold

@@ -17,7 +17,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Filtered
 from distcommit.core.interfaces.source import Extraction, SourceState
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import ReprocessedFiles
-from distcommit.core.work import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.work_units import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit
 from distcommit.pipeline.branches.error_columns import given_records
 from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedFiles
 from distcommit.pipeline.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.urn import folder_of
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.steps.folders import GuardedFolders
 from distcommit.stores.folders.ownership import newest_end, read_markers

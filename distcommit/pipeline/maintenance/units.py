@@ -25,7 +25,7 @@ from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extrac
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import BranchResult, DatasetPlan, WorkUnit, error_branch_of
+from distcommit.core.work_units import BranchResult, DatasetPlan, WorkUnit, error_branch_of
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.folders.tombstones import Tombstone, stage_tombstone
 

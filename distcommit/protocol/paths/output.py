@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.urn import folder_of
-from distcommit.core.work import MAIN_BRANCH, is_error_branch, rejecting_branch
+from distcommit.core.work_units import MAIN_BRANCH, is_error_branch, rejecting_branch
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER, epoch_name
 from distcommit.protocol.paths.staging import staged_name
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from distcommit.core.interfaces.ledger import Covered
 from distcommit.core.interfaces.sink import Filtered, Origin, Origins, SinkWriter
 from distcommit.core.support.decoding import converted
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
 
 

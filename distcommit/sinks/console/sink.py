@@ -19,7 +19,7 @@ from distcommit.core.interfaces.sink import (
 )
 from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.support.setting_errors import SettingsModel
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
 
 _FILES = FileSink()

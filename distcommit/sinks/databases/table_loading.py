@@ -15,7 +15,7 @@ from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.support.decoding import converted
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.databases.arrow_conversion import refused_value
 from distcommit.sinks.databases.staged_rows import rows_of, staged_runs
 from distcommit.sinks.databases.table_committer import LEDGER, Key, RefusedError, TableCommitter

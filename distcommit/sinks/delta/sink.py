@@ -11,7 +11,7 @@ from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.interfaces.targets import Target
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues

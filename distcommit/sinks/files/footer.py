@@ -22,7 +22,7 @@ from xxhash import xxh3_64_hexdigest
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.decoding import from_json
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.formats.avro.containers import read_header as read_avro_header
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.formats.orc_container import read_metadata as orc_metadata

@@ -22,7 +22,7 @@ from distcommit.core.errors import ConfigurationError, CorruptError, SourceError
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origins
 from distcommit.core.support.decoding import from_json
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 
 OFFSETS_VERSION = 1
 _FEW_ROWS = 8  # few rows are added one by one, without the setup for many

@@ -11,7 +11,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins
 from distcommit.core.ports import FileAccess, FileStatus, FileSystem, StagedWriter
-from distcommit.core.work import SkippedRange, is_error_branch, rejecting_branch
+from distcommit.core.work_units import SkippedRange, is_error_branch, rejecting_branch
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.formats.encoders import Encoder

@@ -29,7 +29,7 @@ from distcommit.core.ports import FileAccess
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
-from distcommit.core.work import (
+from distcommit.core.work_units import (
     MAIN_BRANCH,
     SkippedRange,
     StagedFile,

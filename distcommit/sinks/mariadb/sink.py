@@ -11,7 +11,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_errors import SettingError, rule
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.base.table_names import table_name
 from distcommit.sinks.databases.server_sink import Driver, ServerSink

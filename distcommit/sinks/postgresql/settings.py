@@ -10,7 +10,7 @@ from pydantic import Field
 
 from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.base.table_names import table_name
 from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS

@@ -15,7 +15,7 @@ from distcommit.core.interfaces.sink import Abilities
 from distcommit.core.interfaces.targets import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_errors import SettingError, checks
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.base.clients import committing_by
 from distcommit.sinks.base.table_names import table_name
 from distcommit.sinks.databases.table_committer import LEDGER, TableCommitter

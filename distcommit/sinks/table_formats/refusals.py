@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 
 FILES_REPLACED = "other files in their place: the table was compacted, or rows were deleted"
 ALWAYS_CHANGED = "other writers changed the table during each try"

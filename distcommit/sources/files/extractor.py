@@ -14,7 +14,7 @@ from distcommit.core.errors import DistcommitError, SourceError, error_text, pri
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Position, Watermark, as_offset
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import LineError, first_unparsed, line_of_row

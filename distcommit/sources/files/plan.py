@@ -16,7 +16,7 @@ import msgspec
 from distcommit.core.errors import printable
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.files.progress import (
     FilesWatermark,
     ListedFile,

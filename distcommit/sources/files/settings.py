@@ -24,7 +24,7 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.core.watermark import Position
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.fs.fsspec_based.input_files import InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows

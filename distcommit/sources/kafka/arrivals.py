@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 
 from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.core.watermark import as_offset
-from distcommit.core.work import SkippedRange, WorkUnit
+from distcommit.core.work_units import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionName, no_such_topic

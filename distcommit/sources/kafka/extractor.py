@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Watermark, at_or_past
-from distcommit.core.work import SkippedRange, WorkUnit
+from distcommit.core.work_units import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.arrivals import BATCH_RECORDS, Arrivals, Buffer, ranges_of, topic_of
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection

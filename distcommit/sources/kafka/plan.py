@@ -11,7 +11,7 @@ from typing import Protocol
 from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset
-from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.sources.kafka.names import MAX_BYTES, KafkaDataset, PartitionLog, PartitionName
 from distcommit.sources.plan_error import PlanError
 

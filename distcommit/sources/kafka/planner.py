@@ -10,7 +10,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries
 from distcommit.sources.kafka.names import KafkaDataset, Start, TopicSelection, UnknownTopicId, no_such_topic
 from distcommit.sources.kafka.plan import (

@@ -12,7 +12,7 @@ from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceS
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.core.watermark import Position
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 
 
 class MicroBatchSource(SettingsModel, SourceSettings):

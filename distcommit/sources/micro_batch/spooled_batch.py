@@ -13,7 +13,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Source, SourceState
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.micro_batch.spool import Spool
 
 _ATTEMPTS, _ROWS = "attempts", "rows"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.sources.rest.answers import Answer, value_at
 from distcommit.sources.rest.pages import Pages, RecordList, RepeatDetector
 from distcommit.sources.rest.watermarks import ROWS

@@ -20,7 +20,7 @@ from distcommit.core.support.installation import install_command
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, raise_all, rule
 from distcommit.core.support.setting_values import repeated, urn_errors
 from distcommit.core.watermark import Position
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,

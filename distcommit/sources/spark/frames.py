@@ -23,7 +23,7 @@ from distcommit.core.ports import FileSystem, StagedWriter
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Position, Watermark, at_or_past
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
 from distcommit.sources.plan_error import PlanError, column_end_error
 from distcommit.sources.snapshots import plan_snapshot, stored_position

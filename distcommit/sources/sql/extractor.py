@@ -14,7 +14,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import extract_of
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.sources.sql.columns import CONVERSION_ERRORS
 from distcommit.sources.sql.database import Database
 from distcommit.sources.sql.query_columns import query_columns

@@ -24,7 +24,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.plan_error import PlanError, column_end_error
 from distcommit.sources.snapshots import stored_position
 from distcommit.sources.sql.rules import QUERY_SEPARATOR

@@ -13,7 +13,7 @@ from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.extract_description import Extract, with_extract
 from distcommit.core.interfaces.source import DatasetProblem, Planned, SkippedDataset, SourceState
 from distcommit.core.records.deferred_counts import DeferredRecords
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.missing_datasets import require_listed
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot

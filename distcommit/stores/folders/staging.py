@@ -8,7 +8,7 @@ from operator import methodcaller
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.ports import FileSystem, FolderEntry
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.work import BranchResult, StagedFile, TaskState
+from distcommit.core.work_units import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.parts import bucket_number, epoch_name
 from distcommit.protocol.paths.staging import attempt_folder, bucket_folder, work_unit_of

@@ -17,11 +17,11 @@ from typing import Literal
 
 import msgspec
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.sink import AttemptIdentity, Publish, StagingArea
 from distcommit.core.ports import FileStatus, FileSystem
-from distcommit.core.urn import folder_of
-from distcommit.core.work import StagedFile
+from distcommit.core.work_units import StagedFile
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import REJECTED_FOLDER, tombstone_path
 from distcommit.stores.state.documents import decode_document, encode_document

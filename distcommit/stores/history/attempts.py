@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from distcommit.core.errors import CorruptError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
-from distcommit.core.work import TaskOutcome
+from distcommit.core.work_units import TaskOutcome
 from distcommit.protocol.paths.store import is_table, writer_of
 from distcommit.stores.state.stored_tables import check_table
 from distcommit.stores.state.task_states import run_folder

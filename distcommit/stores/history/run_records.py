@@ -17,9 +17,9 @@ import msgspec
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConflictError, DistcommitError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reasons
 from distcommit.protocol.paths.store import BEGUN, CANCEL, RUNS, record_name, record_of
 from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore

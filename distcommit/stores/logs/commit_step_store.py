@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 
+from distcommit.core.dataset_urn import check_urn, folder_of
 from distcommit.core.errors import (
     ConfigurationError,
     ConflictError,
@@ -27,7 +28,6 @@ from distcommit.core.records.log_records import (
     SequenceName,
 )
 from distcommit.core.support.io_batching import run_alone
-from distcommit.core.urn import check_urn, folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.paths.store import STORE_MARKER

@@ -17,7 +17,7 @@ from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.log_records import Intent
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.work import TaskOutcome, TaskState
+from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps

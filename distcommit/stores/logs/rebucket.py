@@ -20,7 +20,7 @@ from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Checkpoint, DatasetStatus
 from distcommit.core.support.io_batching import BatchedWork, run_alone, run_batched, with_ids
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.work import SchemaIds
+from distcommit.core.work_units import SchemaIds
 from distcommit.protocol import next_record
 from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.fold import Fold

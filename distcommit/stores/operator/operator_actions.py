@@ -31,7 +31,7 @@ from distcommit.core.records.log_records import (
 from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark, format_watermark
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import is_tombstone

@@ -18,7 +18,7 @@ from typing import Any
 from distcommit.core.errors import CorruptError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.work import MOST_SCHEMAS, SchemaIds
+from distcommit.core.work_units import MOST_SCHEMAS, SchemaIds
 from distcommit.protocol.dataset_renaming import NamedNow
 from distcommit.protocol.paths.store import numbered_name
 from distcommit.schemas.history import is_registry_id

@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.ports import FileSystem
-from distcommit.core.urn import folder_of
 from distcommit.protocol.paths.store import SCHEMAS, number_of, numbered_name
 from distcommit.protocol.paths.temporary_and_probes import lasting_name
 from distcommit.stores.state.documents import decode_document, encode_document

@@ -12,7 +12,7 @@ from threading import Lock
 import msgspec
 
 from distcommit.core.ports import FileSystem
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.protocol.paths.parts import bucket_of_work_unit
 from distcommit.protocol.paths.store import MANIFEST, PLANS, run_name
 from distcommit.stores.state.documents import decode_document, encode_document

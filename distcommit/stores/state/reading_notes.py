@@ -17,7 +17,7 @@ import msgspec
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.watermark import Watermark, at_or_past
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.protocol.paths.store import READING, is_run_name, reading_note_name, reading_note_of, run_name
 from distcommit.stores.state.documents import decode_document, encode_document
 

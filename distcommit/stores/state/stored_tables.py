@@ -16,7 +16,7 @@ from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.committer import check_plain
 from distcommit.core.support.decoding import json_decoder
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import (
+from distcommit.core.work_units import (
     BranchResult,
     CheckOutcome,
     ConstructCounts,

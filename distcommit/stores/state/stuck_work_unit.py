@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from distcommit.core.errors import StuckError, error_text
-from distcommit.core.work import TaskState
+from distcommit.core.work_units import TaskState
 from distcommit.stores.state.task_states import TaskStateWriter
 
 

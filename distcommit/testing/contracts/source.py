@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.dataset_urn import check_urn
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.source import (
     DatasetProblem,
@@ -27,9 +28,8 @@ from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.core.support.decoding import from_json
-from distcommit.core.urn import check_urn
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import PositionCheck
 

@@ -25,7 +25,7 @@ from distcommit.core.interfaces.source import (
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
 
 SCHEMA = pa.schema([("partition", pa.string()), ("offset", pa.int64()), ("value", pa.string())])
 

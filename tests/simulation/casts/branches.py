@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.files.published_files import read_published
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import error_branch_of
+from distcommit.core.work_units import error_branch_of
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelSource

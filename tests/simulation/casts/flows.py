@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import error_branch_of
+from distcommit.core.work_units import error_branch_of
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource

@@ -13,7 +13,7 @@ from itertools import islice
 
 from distcommit.app.reading.snapshot_reader import Snapshot, read_store
 from distcommit.core.errors import SnapshotExpiredError, StaleStoreError
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.snapshots.snapshots import valid_manifests
 from distcommit.stores.state.job_store import JobStore

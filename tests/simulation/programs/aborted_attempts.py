@@ -10,6 +10,7 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
@@ -24,7 +25,6 @@ from distcommit.core.interfaces.committer import (
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.urn import folder_of
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.parts import epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary

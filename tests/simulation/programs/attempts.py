@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.urn import folder_of
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.reading.ingest import ingest_partition

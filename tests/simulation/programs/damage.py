@@ -16,7 +16,7 @@ from msgspec import structs
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import TaskOutcome, TaskState
+from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings

@@ -10,10 +10,10 @@ from typing import Any, cast
 from msgspec import structs
 
 from distcommit.app.auditing.audit import audit_store
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.fixed_settings import FixedSettings
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import run

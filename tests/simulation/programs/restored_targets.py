@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 import pyarrow as pa
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import StaleStoreError
 from distcommit.core.interfaces.committer import (
     CommitOutcome,
@@ -24,7 +25,6 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Pr
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
-from distcommit.core.urn import folder_of
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.sinks.base.committer_sink import CommitterSink

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import msgspec
 import pyarrow as pa
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConflictError, LostError
 from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
@@ -34,7 +35,6 @@ from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
-from distcommit.core.urn import folder_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.local_disk.posix_calls import PosixCalls

@@ -20,6 +20,7 @@ from distcommit.app.jobs.job import Job
 from distcommit.cli.failure import causes_beside, failure_of
 from distcommit.cli.main import app, commands_by_name
 from distcommit.cli.terminal import Terminal
+from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError, FencedError, LostError, TransientError
 from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import (
@@ -35,7 +36,6 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.support.io_batching import run_alone
-from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.launch import JobFailedError

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from distcommit.app.jobs.job import Job
 from distcommit.core.records.log_records import Fence
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.stores.history.run_records import put_beginning, put_record
 from distcommit.stores.history.run_table import DatasetOutcome, TaskIdentity, TaskRows, outcome_row, put_task_rows
 from distcommit.stores.state.job_store import JobStore

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import Extract, TableType, extract_of, with_extract
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.files.settings import FilesSource
 from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.sources.rest.settings import RestSource

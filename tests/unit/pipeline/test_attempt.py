@@ -23,7 +23,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import MAX_BYTES, run_work_unit
 from distcommit.pipeline.progress_counters import ProgressCounters
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow

@@ -20,7 +20,7 @@ from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskC
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import run_work_unit
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.sinks.files.footer import read_footer, read_records

@@ -17,7 +17,7 @@ from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryC
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.core.errors import TimeLimitError
 from distcommit.core.interfaces.constructs import Converted
-from distcommit.core.work import TaskOutcome
+from distcommit.core.work_units import TaskOutcome
 from distcommit.schemas.limits import UnusableSchemaError
 from tests.unit.constructs.registry.test_policy import converter, message
 from tests.unit.pipeline.test_attempt import GOOD, ListSource, run_unit

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.steps import StepContext
-from distcommit.core.work import StagedFile
+from distcommit.core.work_units import StagedFile
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import BranchResult, DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import BranchResult, DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
 from distcommit.protocol.readiness import CommitPolicy, NotReady, Ready, Wait, gap_free, readiness
 
 

@@ -8,7 +8,7 @@ from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.protocol.dataset_renaming import renamed
 
 

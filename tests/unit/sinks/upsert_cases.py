@@ -10,7 +10,7 @@ import pytest
 from distcommit.core.interfaces.committer import CommitRequest, Committed
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from tests.unit.sinks.databases.commit_steps import refused
 from tests.unit.sinks.databases.table_sink_cases import TableTarget
 

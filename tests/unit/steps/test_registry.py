@@ -7,7 +7,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.steps import CommitStep, StepContext
-from distcommit.core.work import StagedFile
+from distcommit.core.work_units import StagedFile
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps, register
 from distcommit.steps.rename import FsRenameCommitStep

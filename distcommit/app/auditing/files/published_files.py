@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.steps import StepContext, Verdict
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.core.support.parallel import run_ahead
-from distcommit.core.urn import folder_of
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone
 from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import Footer, read_footer

@@ -26,9 +26,9 @@ from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.error_handling.stored_errors import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
 from distcommit.core.records.freshness import BEHIND
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.work import INPUT_PROBLEM
+from distcommit.core.records.run_reasons import Reason, Reasons
+from distcommit.core.work_units import INPUT_PROBLEM
 from distcommit.stores.history.run_records import NOT_PLANNED
 from distcommit.stores.logs.fencing import UNFINISHED_REBUILD
 from distcommit.stores.state.damaged_files import SETTINGS_RECORD

@@ -12,7 +12,7 @@ from distcommit.app.admin.watermarks import set_watermark
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import positions_lost
+from distcommit.core.work_units import positions_lost
 from distcommit.engine.driver.run import run
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow

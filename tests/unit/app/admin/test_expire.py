@@ -15,7 +15,7 @@ from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_sta
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import ConfigurationError, CorruptError, SnapshotExpiredError
 from distcommit.core.records.maintenance_units import ExpiryCutoff
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.maintenance.expire import ExpirableFiles

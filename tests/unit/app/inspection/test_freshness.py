@@ -13,9 +13,9 @@ from distcommit.app.inspection.problems.store_checks import EnvironmentFindings
 from distcommit.app.inspection.recorded_runs import RunRow, RunsResult, RunStatus
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.stores.history.run_records import RECORD_VERSION, RunRecord
 from tests.unit.app.inspection.problems.test_problems import folders
 from tests.unit.app.job_file.test_delivery import config

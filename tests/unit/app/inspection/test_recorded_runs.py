@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.app.inspection.recorded_runs import RunStatus, failed_in_a_row, read_run, read_runs
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.targets import Target, broker_addresses, databas
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.sources.files.patterns import PathPattern
 from tests.unit.sources.retried_ranges import states_of

@@ -16,10 +16,10 @@ from distcommit.app.job_file import built_in
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.loading import load_config
 from distcommit.cli.main import app
+from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities, Sink
-from distcommit.core.urn import bucket_of
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.python.sink import PythonSink

@@ -26,8 +26,8 @@ from distcommit.app.serving.served_job import Ended, Message, Outcome, RunBegun,
 from distcommit.app.telemetry.service_events import ServiceEvent
 from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
 from distcommit.core.ports import FileSystem
-from distcommit.core.records.reasons import Reasons
 from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_reasons import Reasons
 from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.events import Observer, RunBegan

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from distcommit.app.telemetry.metrics import MOST_NAMED, Metrics, MetricsFile
 from distcommit.core.records.freshness import BEHIND
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.guarded_observer import CompositeObserver
 from distcommit.engine.events import Event, PhaseEnded, RunBegan, RunEnded
 from tests.jobs.reported_run import HOSTILE

@@ -26,8 +26,8 @@ from distcommit.cli.views.result_views import (
     rejected_view,
     run_view,
 )
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.events import PhaseBegan, PhaseEnded, Progressed
 

@@ -41,8 +41,8 @@ from distcommit.cli.views.runs_view import cancel_view, recorded_run_view, runs_
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.verify_view import sweep_view, verify_view
 from distcommit.core.errors import ConfigurationError, DistcommitError, escaped_in_json, printable
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.run import RecoverResult, RunResult
 
 HOSTILE = "a\x1b[31m[red]b\x9b2J[/]\u202e\u2066\r\nerror: forged\x07\x7f\u2028"

@@ -24,7 +24,7 @@ from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_parts import ExplainedTable
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.watermark import Position
-from distcommit.core.work import ConstructCounts
+from distcommit.core.work_units import ConstructCounts
 from distcommit.stores.history.run_table import DatasetOutcome
 from tests.golden import samples
 

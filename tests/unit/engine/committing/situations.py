@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.records.log_records import Failed, SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
-from distcommit.core.work import TaskState
+from distcommit.core.work_units import TaskState
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.state.task_states import TaskStateReader, record_ingest_ended

@@ -12,10 +12,10 @@ from typing import ClassVar
 import pytest
 
 from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.committer import FailedForGood
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.readiness import CommitPolicy

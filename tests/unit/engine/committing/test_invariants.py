@@ -14,7 +14,7 @@ from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import SetWatermark
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.planning.planner import build_manifest, plan_partition

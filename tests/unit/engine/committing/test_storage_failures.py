@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import TaskOutcome, TaskState
+from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings

@@ -12,7 +12,7 @@ from distcommit.core.errors import FencedError, SourceUnavailableError
 from distcommit.core.records.log_records import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.commit_failures import record_failed_attempt, record_pending_reasons
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition, publish_partition

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.source import Extraction, Extractor, Planned, So
 from distcommit.core.ports import FileStatus, FolderEntry
 from distcommit.core.records.log_records import DatasetState, Record
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch import Result

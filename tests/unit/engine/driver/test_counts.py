@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from distcommit.core.records.reasons import MAX_REASONS, Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
-from distcommit.core.work import ConstructCounts
+from distcommit.core.records.run_reasons import MAX_REASONS, Reason, Reasons
+from distcommit.core.work_units import ConstructCounts
 from distcommit.engine.committing.recover import RecoverReport
 from distcommit.engine.driver.reports import Report, Tally, sum_reports
 from distcommit.engine.driver.run import RecoverResult, RunResult

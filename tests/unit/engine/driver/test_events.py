@@ -14,7 +14,7 @@ import pytest
 from distcommit.core.errors import FencedError, SourceUnavailableError
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.progress import watched
 from distcommit.engine.driver.reports import MAX_EVENTS, Report, Tally

@@ -34,7 +34,7 @@ from distcommit.core.interfaces.constructs import (
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Publish, Sink, SinkWriter, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, Source
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.protocol.paths.parts import work_unit_name

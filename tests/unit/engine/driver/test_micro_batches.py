@@ -13,7 +13,7 @@ import pytest
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.interfaces.source import SourceState
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.sources.micro_batch.spool import Spool
 from distcommit.sources.micro_batch.spooled_batch import SpooledBatch

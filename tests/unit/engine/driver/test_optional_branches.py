@@ -16,7 +16,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Pr
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.engine.driver.run import RunResult
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy

@@ -9,7 +9,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.work import TaskOutcome
+from distcommit.core.work_units import TaskOutcome
 from distcommit.engine.driver.progress import ProgressFile, progress_folder, read_progress, watched
 from distcommit.engine.driver.run import run
 from distcommit.engine.events import NullObserver, Progressed

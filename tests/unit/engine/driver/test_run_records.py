@@ -20,9 +20,9 @@ from distcommit.core.errors import (
     FencedError,
     SourceUnavailableError,
 )
-from distcommit.core.records.reasons import MAX_RUN_REASONS
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.core.work import WorkUnit
+from distcommit.core.records.run_reasons import MAX_RUN_REASONS
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from distcommit.core.support.request_counts import Requests
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.driver.run import run
 from distcommit.engine.events import SequenceDone

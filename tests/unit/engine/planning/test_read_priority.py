@@ -12,7 +12,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.source import Extraction, Extractor, Lag
 from distcommit.core.records.freshness import BEHIND, Freshness
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.stores.logs.fencing import end_run
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
+from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError, FencedError, SourceError, SourceUnavailableError
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings, SourceFact
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.urn import bucket_of
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.driver.run import run
 from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelSource

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.reports import Report
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from distcommit.core.errors import ConfigurationError, QualityError, RecordError, SourceError
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.reading.back_off import LONGEST_WAIT_S, back_off_s
 from distcommit.engine.settings import RunSettings
 from tests.simulation.world import SimulatedClock

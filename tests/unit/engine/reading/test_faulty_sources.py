@@ -12,7 +12,7 @@ import pytest
 from distcommit.core.errors import SourceError, SourceUnavailableError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from tests.simulation.world import World
 from tests.unit.engine.committing.situations import SIX, WORLD, check_recovery, rows, sealed_but_not_published
 from tests.unit.engine.driver.machines import STAGING, Machine, OddSource, begin_ingest, fails, go, ingest_all, source

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, SkippedDataset
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, SkippedRange, WorkUnit
+from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.driver.run import RunResult
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.models.strategies import no_names, no_plans, no_positions

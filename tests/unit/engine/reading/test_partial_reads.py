@@ -14,7 +14,7 @@ from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import LostTailError
 from distcommit.core.records.log_records import Done, Intent
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import TaskOutcome, WorkUnit
+from distcommit.core.work_units import TaskOutcome, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.reading.ingest import ingest_partition

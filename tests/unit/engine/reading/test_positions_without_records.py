@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.app.inspection.job_status import read_status
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.sinks.files.footer import read_footer
 from distcommit.sinks.files.offsets import OffsetSets
 from distcommit.stores.operator import operator_actions

@@ -18,7 +18,7 @@ from distcommit.core.records.log_records import SetWatermark
 from distcommit.core.records.read_failure_records import ReadFailure, ReadFailures
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy

@@ -12,7 +12,7 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import merge_schema_ids
+from distcommit.core.work_units import merge_schema_ids
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.operator import operator_actions

@@ -12,7 +12,7 @@ import pytest
 from distcommit.app.inspection.job_status import read_status
 from distcommit.core.error_handling.stored_errors import is_outage, is_worker_death
 from distcommit.core.errors import ProcessLostError, SourceUnavailableError
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch import Result
 from distcommit.engine.driver.run import RunResult, run

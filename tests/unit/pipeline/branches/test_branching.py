@@ -31,7 +31,7 @@ from distcommit.core.interfaces.constructs import (
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import run_work_unit
 from distcommit.pipeline.task_flow import DROP, REJECT, Branch, Check, Stage, TaskFlow
 from distcommit.schemas.limits import MOST_LEVELS

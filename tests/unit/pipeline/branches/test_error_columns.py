@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distcommit.core.interfaces.source import Extraction, Extractor
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.pipeline.branches.error_columns import ERROR_COLUMNS, error_records, error_schema, given_records
 from distcommit.sinks.files.footer import read_records, read_written_schema
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

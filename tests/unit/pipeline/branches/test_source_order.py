@@ -21,7 +21,7 @@ from distcommit.core.interfaces.constructs import BranchCounts, Converted, Conve
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
 from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.attempt import run_work_unit
 from distcommit.pipeline.branches.source_order import in_source_order
 from distcommit.pipeline.branches.traced_batch import TracedBatch

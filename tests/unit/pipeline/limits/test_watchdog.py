@@ -26,7 +26,7 @@ from distcommit.core.errors import ProcessLostError, StuckError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.redaction import Redaction
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.run import run
 from distcommit.engine.reading.ingest import failed_state, ingest_partition
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from distcommit.core.interfaces.ledger import Covered
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Filtered, Origin, Origins
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.sinks.base.offset_coverage import OffsetCoverage, added, covered_in, without
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 

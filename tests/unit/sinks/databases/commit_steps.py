@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, CommitterContext, FailedForGood
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.databases.table_sink import TableSink
 

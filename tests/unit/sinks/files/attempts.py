@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
-from distcommit.core.work import MAIN_BRANCH, StagedFile
+from distcommit.core.work_units import MAIN_BRANCH, StagedFile
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import Compression, FileFormat

@@ -14,7 +14,7 @@ import pyarrow.orc as pa_orc
 import pytest
 
 from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
-from distcommit.core.work import MAIN_BRANCH, error_branch_of
+from distcommit.core.work_units import MAIN_BRANCH, error_branch_of
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.content import content_sum
 from distcommit.sinks.files.footer import read_footer, read_records

@@ -20,7 +20,7 @@ from distcommit.core.interfaces.committer import (
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Origin, StagingArea
-from distcommit.core.work import SkippedRange
+from distcommit.core.work_units import SkippedRange
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.kafka.client import KafkaTarget
 from distcommit.sinks.kafka.committer import KafkaCommitter

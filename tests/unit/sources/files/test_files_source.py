@@ -22,7 +22,7 @@ from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.source import DatasetProblem, SourceState
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.files import readers
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.plan import FILES, WATERMARKS

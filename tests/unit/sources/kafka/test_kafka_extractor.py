@@ -16,7 +16,7 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import SourceState
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.sources.kafka import extractor as kafka_extractor
 from distcommit.sources.kafka.batches import BATCH_SCHEMA
 from distcommit.sources.kafka.client import close_consumer

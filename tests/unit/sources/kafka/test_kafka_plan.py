@@ -21,7 +21,7 @@ from distcommit.core.records.fixed_settings import SourceFact
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
 from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan, positions_lost
+from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.pipeline import attempt
 from distcommit.sources.kafka.client import KafkaQueries
 from distcommit.sources.kafka.names import MAX_BYTES, PartitionLog, TopicMetadata, TopicSelection

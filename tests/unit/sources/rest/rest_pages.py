@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.sources.rest.client import Reply
 from distcommit.sources.rest.extractor import RestExtractor
 from distcommit.sources.rest.pages import RecordList

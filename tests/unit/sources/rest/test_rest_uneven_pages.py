@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.core.errors import SourceError
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.sources.rest.client import Reply
 from distcommit.sources.rest.extractor import RestExtractor
 from distcommit.sources.rest.pages import RecordList

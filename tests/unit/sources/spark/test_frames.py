@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sources.spark.frames import FrameSpool, StagedFrame, StagedFrames, StagedPart, end_of
 from distcommit.sources.spark.settings import SparkSource

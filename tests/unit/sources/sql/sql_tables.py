@@ -14,7 +14,7 @@ from distcommit.core.interfaces.source import DatasetProblem, Planned, Source, S
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.sql.settings import SqlSource
 from tests.unit.sources.retried_ranges import states_of
 

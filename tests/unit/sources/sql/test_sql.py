@@ -18,7 +18,7 @@ from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from tests.unit.sources.sql.sql_tables import Reader, database, planned, source
 
 

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.driver.run import run
 from distcommit.protocol.readiness import RetryPolicy
 from distcommit.sources.sql.queries import Query

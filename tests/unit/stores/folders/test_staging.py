@@ -8,7 +8,7 @@ import pytest
 
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import BranchResult, StagedFile, TaskOutcome, TaskState
+from distcommit.core.work_units import BranchResult, StagedFile, TaskOutcome, TaskState
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.stores.folders.staging import (
     StagedFiles,

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
+from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConflictError, CorruptError, FencedError, UnknownStepTypeError
 from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict
-from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.parts import bucket_name

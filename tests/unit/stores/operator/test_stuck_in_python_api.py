@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import pytest
 
+from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import (
     ConfigurationError,
     ConflictError,
@@ -29,7 +30,6 @@ from distcommit.core.records.log_records import (
     StepBatch,
 )
 from distcommit.core.support.io_batching import run_alone
-from distcommit.core.urn import bucket_of
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_record
 from distcommit.protocol.fold import Fold

@@ -11,7 +11,7 @@ import pytest
 from distcommit.core.errors import CorruptError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import MOST_SCHEMAS, SchemaIds
+from distcommit.core.work_units import MOST_SCHEMAS, SchemaIds
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.dataset_renaming import renamed
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies

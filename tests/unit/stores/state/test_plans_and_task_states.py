@@ -21,7 +21,7 @@ from msgspec import structs
 from distcommit.core.errors import CorruptError
 from distcommit.core.ports import FileSystem, FolderEntry
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import (
+from distcommit.core.work_units import (
     BranchResult,
     CheckOutcome,
     ConstructCounts,

@@ -40,12 +40,12 @@ from distcommit.core.records.log_records import (
     StepBatch,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.reasons import Reason, Reasons
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
-from distcommit.core.work import SkippedRange, StagedFile, TaskOutcome
+from distcommit.core.work_units import SkippedRange, StagedFile, TaskOutcome
 from distcommit.engine.events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
 from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker
 from distcommit.protocol.paths import output, parts, store

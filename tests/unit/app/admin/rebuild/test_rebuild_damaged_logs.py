@@ -10,7 +10,7 @@ import pytest
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.reading.snapshot_reader import read_store
 from distcommit.core.errors import CorruptError, SnapshotExpiredError, UnknownVersionError
-from distcommit.core.work import MAIN_BRANCH
+from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.corrupt_tail import is_corrupt, set_corrupt_tail_aside
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

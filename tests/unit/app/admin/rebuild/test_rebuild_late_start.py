@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.work import DatasetPlan
+from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
 from distcommit.sources.kafka.settings import KafkaSource

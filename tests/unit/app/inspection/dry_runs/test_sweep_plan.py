@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps
 from distcommit.core.errors import DistcommitError
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover
 from distcommit.fs.dry_run import DryRunDeletes

@@ -30,7 +30,7 @@ from distcommit.app.running.cancel import cancel_runs
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.interfaces.steps import StepContext
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import RUNS, record_name

@@ -15,7 +15,7 @@ from distcommit.app.inspection.verify_store import verify_store
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.run_counts import RunCounts
-from distcommit.core.work import WorkUnit
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distcommit.core.errors import RecordError, error_text
-from distcommit.core.records.reasons import Reason, Reasons
+from distcommit.core.records.run_reasons import Reason, Reasons
 
 
 def rejected(dataset: str, found: str, construct: str = "json") -> Reason:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distcommit.core.dataset_urn import bucket_of, check_urn, folder_of
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.urn import bucket_of, check_urn, folder_of
 
 urns = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60) | st.text("./_%~aA", min_size=1, max_size=400)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.core.watermark import as_offset
-from distcommit.core.work import SkippedRange, merge_ranges
+from distcommit.core.work_units import SkippedRange, merge_ranges
 
 RANGES = st.lists(
     st.builds(
