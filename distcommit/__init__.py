@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from distcommit.app.reading.snapshot_reader import Snapshot, read
     from distcommit.app.reading.spark_data_source import register_data_source
     from distcommit.core.errors import DistcommitError, RecordError
+    from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict
     from distcommit.core.interfaces.committer import (
         AlreadyCommitted,
         CommitRequest,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
         StagingArea,
     )
     from distcommit.core.interfaces.source import Extraction, Extractor, Source, SourceState
-    from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
     from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
     from distcommit.core.watermark import Watermark
     from distcommit.core.work_units import DatasetPlan, WorkUnit
@@ -132,7 +132,7 @@ _MODULES = {
     "core.interfaces.ledger": "LedgerRow",
     "core.interfaces.sink": "AttemptIdentity Origin Prepared Sink SinkWriter StagingArea",
     "core.interfaces.source": "Extraction Extractor Source SourceState",
-    "core.interfaces.steps": "CommitStep Lost StepContext Verdict",
+    "core.interfaces.commit_step": "CommitStep Lost StepContext Verdict",
     "core.interfaces.provenance": "Provenance",
     "core.records.fixed_settings": "FixedSetting SourceFact",
     "core.watermark": "Watermark",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import StagedFile
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc

@@ -14,7 +14,7 @@ from benchmarks.workloads.hdfs_tree import stage
 from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, tree_datasets
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.reports import Report
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem

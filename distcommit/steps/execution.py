@@ -13,7 +13,15 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from distcommit.core.errors import DistcommitError, HeldBackError, LostError
-from distcommit.core.interfaces.steps import CommitStep, Lost, Verdict, Verification, named_after, step_error, step_name
+from distcommit.core.interfaces.commit_step import (
+    CommitStep,
+    Lost,
+    Verdict,
+    Verification,
+    named_after,
+    step_error,
+    step_name,
+)
 from distcommit.core.support.io_batching import IoRequest
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from distcommit.core.errors import (
     UnknownVersionError,
     reason_text,
 )
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.steps.outage import OutputProbe, SinkProbe

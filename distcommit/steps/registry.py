@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, CorruptError, UnknownStepTypeError, UnknownVersionError
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import StepBatch
 
 _types: dict[str, type[CommitStep]] = {}

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError, DistcommitError, LostError
-from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict, Verification
+from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.core.ports import FileStatus
 from distcommit.core.support.decoding import converted, from_msgpack
 from distcommit.core.work_units import StagedFile

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from distcommit.core.errors import DistcommitError, LostError, add_ids
-from distcommit.core.interfaces.steps import CommitStep
+from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.steps.execution import execute_sequences
 
 Kind = TypeVar("Kind", bound=DistcommitError)

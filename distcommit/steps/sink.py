@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, ClassVar, Self, assert_never
 
 from distcommit.core.errors import DistcommitError, LostError, SinkUnavailableError, TransientError, error_text
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict, Verification, require_success
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     AlreadyCommitted,
@@ -26,7 +27,6 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
     check_plain,
 )
-from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict, Verification, require_success
 from distcommit.steps.execution import held_back_by
 from distcommit.steps.registry import register
 

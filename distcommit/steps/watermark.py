@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, ConflictError
-from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict, Verification, WatermarkMove
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict, Verification, WatermarkMove
 from distcommit.core.support.decoding import converted
 from distcommit.core.watermark import Watermark
 from distcommit.steps.registry import register

@@ -14,7 +14,7 @@ import hdfs_native
 import pytest
 
 from distcommit.core.errors import ConfigurationError, TransientError
-from distcommit.core.interfaces.steps import StepContext, Verdict
+from distcommit.core.interfaces.commit_step import StepContext, Verdict
 from distcommit.core.ports import FileAccess, FileStatus, FileSystem
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem, hdfs_error
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc, HdfsRpcWriter

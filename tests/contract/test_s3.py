@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from distcommit.core.errors import ConfigurationError, LostError, TransientError
-from distcommit.core.interfaces.steps import Lost, StepContext, Verdict
+from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict
 from distcommit.core.ports import FileStatus, FileSystem
 from distcommit.fs.object_stores.s3 import S3FileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests

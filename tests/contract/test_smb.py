@@ -18,7 +18,7 @@ from smbprotocol.file_info import FileRenameInformation
 from smbprotocol.open import FilePipePrinterAccessMask
 
 from distcommit.core.errors import ConfigurationError, TransientError
-from distcommit.core.interfaces.steps import StepContext, Verdict
+from distcommit.core.interfaces.commit_step import StepContext, Verdict
 from distcommit.core.ports import FileAccess, FileSystem
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class
 from distcommit.steps.rename import FsRenameCommitStep

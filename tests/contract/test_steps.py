@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.core.interfaces.steps import CommitStep
+from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.core.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.core.errors import ConflictError, FencedError
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import StepBatch
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps

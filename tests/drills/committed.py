@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from distcommit.app.jobs.job import Job
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.steps.registry import load_steps
 from tests.drills.drill import Drilled, nothing
 from tests.drills.held_datasets import block, unblock

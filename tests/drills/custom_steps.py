@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext, class_name
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SealRequest, SinkCommitter
-from distcommit.core.interfaces.steps import CommitStep, StepContext, class_name
 from distcommit.sinks.files.sink import FileSink
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
@@ -198,7 +198,7 @@ _VERSIONS = {
     "other": """
 from distcommit.steps.registry import register
 from distcommit.testing.fakes.sqlite_sink import SqliteSink as Sink
-from distcommit.core.interfaces.steps import CommitStep
+from distcommit.core.interfaces.commit_step import CommitStep
 
 @register
 class Stamp(CommitStep):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition

@@ -18,9 +18,9 @@ from distcommit.core.errors import (
     SinkUnavailableError,
     UnknownStepTypeError,
 )
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Intent
 from distcommit.core.work_units import DatasetPlan, TaskState

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from distcommit.core.errors import CorruptError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Intent, Record
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker

@@ -13,8 +13,8 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, LostError
+from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verification
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verification
 from distcommit.custom_class import create_custom
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import Source
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import DatasetState, SealedSequence
 from distcommit.engine.driver.launch import Result
 from distcommit.engine.reading.ingest import ingest_partition

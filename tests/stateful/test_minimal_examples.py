@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.watermark import Watermark
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.operator import operator_actions

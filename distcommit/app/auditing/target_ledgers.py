@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError, ConflictError
+from distcommit.core.interfaces.commit_step import require_success
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SinkCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.interfaces.steps import require_success
 from distcommit.core.records.log_records import DatasetState, SealedSequence, TargetEpochs
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offsets import OffsetSets

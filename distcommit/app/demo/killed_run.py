@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import IO
 
 from distcommit.core.errors import ConfigurationError, DistcommitError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep

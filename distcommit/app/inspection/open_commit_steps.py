@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, error_text
-from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict
+from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.paths.output import is_tombstone

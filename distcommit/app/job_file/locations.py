@@ -9,7 +9,7 @@ from pathlib import Path
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import Source
-from distcommit.core.interfaces.targets import Target
+from distcommit.core.interfaces.write_target import Target
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.installation import install_command, pip_install
 from distcommit.fs.hadoop.hdfs import HdfsCalls, HdfsFileSystem

@@ -22,8 +22,8 @@ from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.app.job_file.variables import unset_variables
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import Lag
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.clock import SystemClock

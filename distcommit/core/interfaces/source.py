@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.connected import ConnectedSource
+from distcommit.core.interfaces.connection_hooks import ConnectedSource
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, StagingArea
-from distcommit.core.interfaces.targets import Target
+from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext, require_success
 from distcommit.core.interfaces.committer import AbortedAttempt
-from distcommit.core.interfaces.steps import CommitStep, StepContext, require_success
 from distcommit.core.records.log_records import SequenceName
 from distcommit.core.work_units import TaskState
 from distcommit.engine.committing.sealing import step_context

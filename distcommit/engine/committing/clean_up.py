@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.support.io_batching import IoRequest
 from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.committing.aborted_attempts import discard_aborted

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from distcommit.core.errors import DistcommitError, FencedError, add_ids, printable
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, PostponedSequence, SequenceName
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import BatchedWork

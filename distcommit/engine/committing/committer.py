@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from distcommit.core.errors import DistcommitError, LostError, add_ids, named_by, printable
-from distcommit.core.interfaces.steps import CommitStep
+from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.core.records.log_records import SealedSequence, SequenceName
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import BatchedWork

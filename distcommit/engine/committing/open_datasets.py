@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 from distcommit.core.errors import CorruptError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import has_outputs
 from distcommit.engine.settings import RunSettings

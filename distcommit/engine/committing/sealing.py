@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from distcommit.core.errors import plain_text
+from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext
 from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Sink
-from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext
 from distcommit.core.records.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.records.maintenance_units import supersedes_data
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content

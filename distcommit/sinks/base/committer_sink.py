@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.committer import (
     CommitRequest,
     CommitterContext,
@@ -16,7 +17,6 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.sink import BY_DATASET, Sink
-from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.sinks.base.table_names import DATASET
 from distcommit.steps.sink import SinkCommitStep

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Abilities, Origins, Sink, SinkWriter
-from distcommit.core.interfaces.steps import CommitStep, StepContext
 
 if TYPE_CHECKING:
     import pyarrow as pa

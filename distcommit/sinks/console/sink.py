@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import (
     Abilities,
@@ -17,7 +18,6 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink

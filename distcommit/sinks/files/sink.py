@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import (
     Abilities,
@@ -24,7 +25,6 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.core.interfaces.steps import CommitStep, StepContext
 from distcommit.core.ports import FileAccess
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.parallel import run_parallel

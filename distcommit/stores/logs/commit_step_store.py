@@ -19,7 +19,7 @@ from distcommit.core.errors import (
     TransientError,
     UnknownVersionError,
 )
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import (
     DatasetState,

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from distcommit.core.errors import CorruptError, DistcommitError, LostTailError, StaleStoreError
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.log_records import Intent
 from distcommit.core.support.io_batching import run_alone

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from distcommit.core.errors import ConflictError, CorruptError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Checkpoint, DatasetStatus
 from distcommit.core.support.io_batching import BatchedWork, run_alone, run_batched, with_ids
 from distcommit.core.support.parallel import run_parallel

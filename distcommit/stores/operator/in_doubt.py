@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import OpensCommitter
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.protocol.paths.staging import attempt_folder, attempt_of
 from distcommit.steps.registry import load_steps

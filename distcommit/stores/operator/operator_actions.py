@@ -19,8 +19,8 @@ from distcommit.core.errors import (
     UnknownStepTypeError,
     UnknownVersionError,
 )
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict, require_success, step_name
 from distcommit.core.interfaces.committer import OpensCommitter
-from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict, require_success, step_name
 from distcommit.core.records.log_records import (
     DatasetState,
     DatasetStatus,

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, NoReturn, cast
 
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import CommitRequest
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.sinks import base, databases, table_formats
 from distcommit.sinks.base.committer_sink import CommitterSink
 

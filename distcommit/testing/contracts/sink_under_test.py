@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitOutcome, CommitRequest, SinkCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from distcommit.core.errors import LostError, TransientError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus, SealedSequence, StepBatch
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark

@@ -14,7 +14,7 @@ from itertools import count
 
 from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import StaleStoreError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import new_run_id
 from distcommit.steps.registry import load_steps

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, ConflictError, CorruptError, LostError
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.steps.registry import register

@@ -11,7 +11,7 @@ import msgspec
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError, UnknownVersionError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, SealedSequence, StepBatch
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.committing.drain import drain_partition

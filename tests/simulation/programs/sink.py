@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConflictError, LostError
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import (
     AlreadyCommitted,
     CommitOutcome,
@@ -31,7 +32,6 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json

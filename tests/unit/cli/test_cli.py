@@ -22,7 +22,7 @@ from distcommit.cli.main import app, commands_by_name
 from distcommit.cli.terminal import Terminal
 from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError, FencedError, LostError, TransientError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import (
     Done,
     Failed,

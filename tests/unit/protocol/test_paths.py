@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import StagedFile
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.path_checks import check_relative

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.ports import FolderEntry
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.work_units import StagedFile
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps, register

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from distcommit.core.errors import ConfigurationError, LostError
-from distcommit.core.interfaces.steps import Lost, StepContext, Verdict
+from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict
 from distcommit.core.ports import FolderEntry
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls

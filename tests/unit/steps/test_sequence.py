@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 import pytest
 
 from distcommit.core.errors import DistcommitError, LostError
-from distcommit.core.interfaces.steps import CommitStep, Lost, StepContext, Verdict, Verification
+from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.execution import execute_sequences
 from distcommit.steps.rename import FsRenameCommitStep

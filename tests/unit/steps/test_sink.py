@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from distcommit.core.errors import CorruptError, DistcommitError, HeldBackError, LostError, SinkUnavailableError
+from distcommit.core.interfaces.commit_step import StepContext, Verdict
 from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
@@ -18,7 +19,6 @@ from distcommit.core.interfaces.committer import (
     FailedForGood,
     SinkCommitter,
 )
-from distcommit.core.interfaces.steps import StepContext, Verdict
 from distcommit.core.records.log_records import StepBatch
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import dump_steps, load_steps

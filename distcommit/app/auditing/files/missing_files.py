@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import (
     Checkpoint,
     Done,

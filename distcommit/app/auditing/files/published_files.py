@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.steps import StepContext, Verdict
+from distcommit.core.interfaces.commit_step import StepContext, Verdict
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.core.support.parallel import run_ahead

@@ -13,8 +13,8 @@ from distcommit.app.inspection.problems.stall_detection import stalled_runs
 from distcommit.app.inspection.recorded_runs import RunsResult
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.constructs import Converter
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.stores.logs.fencing import is_other_staging, newer_runs, older_output

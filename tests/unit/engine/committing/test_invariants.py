@@ -9,8 +9,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import DatasetProblem
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import SetWatermark
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from distcommit.app.inspection.job_status import DatasetStatusRow, NextRun, read_status
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import (
     CommitOutcome,
     CommitRequest,
@@ -17,7 +18,6 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
     SinkCommitter,
 )
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import Postponed
 from distcommit.engine.committing.clean_up import RemoveProbes
 from distcommit.engine.committing.recover import recover_partition

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConflictError, CorruptError, FencedError, UnknownStepTypeError
-from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.parts import bucket_name

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from distcommit.core.errors import FencedError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Intent
 from distcommit.core.watermark import Watermark
 from distcommit.steps.rename import FsRenameCommitStep

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import pytest
 
 from distcommit.core.errors import ConflictError, DistcommitError, FencedError, LostError
-from distcommit.core.interfaces.steps import CommitStep, StepContext
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 import pytest
 
 from distcommit.core.errors import DistcommitError, LostError
-from distcommit.core.interfaces.steps import CommitStep, StepContext, Verdict
+from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.registry import register

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from distcommit.core.errors import ConfigurationError, ConflictError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Failed, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark

@@ -13,7 +13,7 @@ from distcommit.app.inspection.dry_runs.release_plan import plan_release
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
 from distcommit.core.errors import ConflictError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.operator import operator_actions

@@ -13,8 +13,8 @@ from typing import ClassVar
 import pytest
 
 from distcommit.core.errors import ConflictError, LostError, TransientError
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, FailedForGood
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

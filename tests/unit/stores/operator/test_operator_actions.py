@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from distcommit.core.errors import ConflictError, DistcommitError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus, SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.steps.registry import load_steps

@@ -19,7 +19,7 @@ from distcommit.core.errors import (
     LostError,
     UnknownStepTypeError,
 )
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import (
     DatasetStatus,
     Intent,

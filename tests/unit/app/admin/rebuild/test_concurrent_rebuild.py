@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark

@@ -12,7 +12,7 @@ from distcommit.app.inspection.dry_runs.replay_plan import Replay, plan_replay
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
 from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER

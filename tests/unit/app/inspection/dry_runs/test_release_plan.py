@@ -12,7 +12,7 @@ from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, Release
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import StepRow, read_steps
 from distcommit.core.errors import ConflictError
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.engine.driver.run import run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.operator.operator_actions import Release

@@ -9,7 +9,7 @@ from dataclasses import replace
 from distcommit.app.inspection.dry_runs.replay_plan import Replay, ReplayPlan, plan_replay
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
-from distcommit.core.interfaces.steps import StepContext
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.driver.guarded_observer import recorded_run

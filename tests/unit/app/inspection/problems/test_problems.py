@@ -28,8 +28,8 @@ from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.running.cancel import cancel_runs
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, RecordError, printable
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import DatasetProblem
-from distcommit.core.interfaces.steps import StepContext
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
