@@ -7,6 +7,6 @@ the same rules to the same records, so all readers agree on the state, even if s
 were fenced in the meantime.
 
 The package must not touch files, clocks or threads. The executable model is `tests/spec/log_model.py`. Start reading at
-`validity` (which record may follow which state), then `record_effects` (the effect of each record), `next_record` (the
-record that each writer appends) and `readiness` (when a dataset can be sealed).
+`record_validity` (which record may follow which state), then `record_effects` (the effect of each record),
+`next_log_record` (the record that each writer appends) and `readiness` (when a dataset can be sealed).
 """

@@ -1,4 +1,4 @@
-"""The state of one log. `record_effects` applies records to it, and `validity` decides which records count."""
+"""The state of one log. `record_effects` applies records to it, and `record_validity` decides which records count."""
 
 from __future__ import annotations
 

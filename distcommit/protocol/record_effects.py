@@ -1,7 +1,7 @@
 """The effect of each record on the state of its log.
 
 `apply` is called for each record in order. The first state is the newest checkpoint, which contains the whole state. A
-record that `protocol.validity` rejects changes nothing, so the same records always result in the same state.
+record that `protocol.record_validity` rejects changes nothing, so the same records always result in the same state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure, Rea
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import merge_ranges
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.validity import BY_HAND, PENDING, QUARANTINED, valid
+from distcommit.protocol.record_validity import BY_HAND, PENDING, QUARANTINED, valid
 from distcommit.protocol.watermark_setting import earlier_readings_after, reach_after_setting, reach_after_start
 
 

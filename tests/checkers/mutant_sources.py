@@ -27,8 +27,8 @@ STORES = (
     *("history.retention", "history.run_records", "operator.operator_actions"),
 )
 PROTOCOL = (
-    *("fold", "record_effects", "next_record", "path_checks", "readiness", "validity"),
-    *(f"paths.{name}" for name in ("output", "parts", "staging", "store", "temporary_and_probes")),
+    *("fold", "record_effects", "next_log_record", "path_checks", "readiness", "record_validity"),
+    *(f"paths.{name}" for name in ("output", "shared_names", "staging", "store", "temporary_and_probes")),
 )
 STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
 ENGINE = (

@@ -8,8 +8,13 @@ from pathlib import Path
 from tests.checkers.mutant_sources import Mutant, diff_of, path_of
 from tests.checkers.operations import Change, changed
 
-_FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.record_effects", "protocol.validity"
-_NEXT, _LOG, _VIEW, _FENCING = "protocol.next_record", "stores.logs.log", "stores.logs.log_view", "stores.logs.fencing"
+_FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.record_effects", "protocol.record_validity"
+_NEXT, _LOG, _VIEW, _FENCING = (
+    "protocol.next_log_record",
+    "stores.logs.log",
+    "stores.logs.log_view",
+    "stores.logs.fencing",
+)
 _COMMITTER, _RECOVER, _INGEST, _PLANNER = (
     "engine.committing.committer",
     "engine.committing.recover",

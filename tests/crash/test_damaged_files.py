@@ -25,7 +25,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol.paths.parts import bucket_name
+from distcommit.protocol.paths.shared_names import bucket_name
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, partition_name
 from distcommit.sinks.files.footer import read_footer
 from distcommit.stores.logs.segment import decode_segment

@@ -29,7 +29,7 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import tombstone_path
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import (
     BEGUN,
     CANCEL,

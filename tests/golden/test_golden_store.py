@@ -16,7 +16,7 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Position, Watermark
 from distcommit.engine.driver.run import RunResult
-from distcommit.protocol.paths.parts import OWNER
+from distcommit.protocol.paths.shared_names import OWNER
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.golden.job import BUCKETS, IDLE, IN_BUCKET_0, PENDING, RENAMED, RUNS, run_job, source, store_at

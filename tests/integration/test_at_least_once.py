@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from distcommit import Job
 from distcommit.app.demo.killed_run import RunProcess
 from distcommit.cli.main import app
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from tests.jobs.victims import strike
 
 NAMES = [f"dataset-{number:02d}" for number in range(40)]

@@ -32,7 +32,7 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.reports import Report
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.spark.java import check_java
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.state.job_lock import JobLock

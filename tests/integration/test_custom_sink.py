@@ -15,7 +15,7 @@ import yaml
 
 from distcommit import Job
 from distcommit.app.demo.killed_run import RunProcess
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from tests.integration.plain_sink import HALF_WAY, RELEASE
 from tests.jobs.victims import strike
 

@@ -24,7 +24,7 @@ from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore
 from tests.jobs.kafka_job import KafkaJob, kafka_job
@@ -182,9 +182,9 @@ def stop(store: JobStore, urn: str) -> None:
     """Stop the dataset by a run that could not read it."""
     log = store.bucket_log(store.bucket_of(urn))
     epoch, low = log.refresh().fence_epoch + 1, log.refresh().state_of(urn).watermark
-    run_alone(log.settle(partial(next_record.fence, epoch=epoch, run_id="another")))
+    run_alone(log.settle(partial(next_log_record.fence, epoch=epoch, run_id="another")))
     failures = [DatasetReadFailure(urn, low, Watermark({"0": 9}), "SourceError: gone")]
-    run_alone(log.settle(partial(next_record.read_failures, epoch=epoch, failures=failures, stop_after=1)))
+    run_alone(log.settle(partial(next_log_record.read_failures, epoch=epoch, failures=failures, stop_after=1)))
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.engine.driver.run import RunResult
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.servers.java import jars
 from tests.servers.postgresql import PostgresServer

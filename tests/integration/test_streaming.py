@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from distcommit import Job
 from distcommit.app.demo.killed_run import CommitWatcher
 from distcommit.core.errors import ConfigurationError
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from tests.integration.stream_job import DATASETS, produce, start, write_job
 from tests.jobs.kafka_job import PACKAGE_ROOT, kafka_job
 

@@ -27,7 +27,7 @@ from distcommit.engine.committing.recover import RecoverReport, recover_partitio
 from distcommit.engine.driver.launch import Launch, Result
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import BEGUN, RUN_TABLES, SEGMENT_SUFFIX, SNAPSHOTS
 from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning
 from distcommit.stores.logs.segment import decode_segment

@@ -31,10 +31,10 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply
-from distcommit.protocol.validity import valid
+from distcommit.protocol.record_validity import valid
 from tests.spec.log_actors import moves
 from tests.spec.log_model import STOP, Log, Rec
 from tests.spec.log_model import Fold as ModelFold
@@ -96,7 +96,7 @@ def product_fold(log: Log, urn: str) -> Fold:
         if isinstance(of_product, ReadFailures):
             stop_after = STOP
             of_product = (
-                next_record.read_failures(fold, of_product.epoch, of_product.datasets, stop_after=stop_after)
+                next_log_record.read_failures(fold, of_product.epoch, of_product.datasets, stop_after=stop_after)
                 or of_product
             )
         apply(number, of_product, fold)

@@ -15,7 +15,7 @@ from distcommit.core.records.log_records import Checkpoint, Record
 from distcommit.core.support.io_batching import run_alone
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
-from distcommit.protocol.validity import valid
+from distcommit.protocol.record_validity import valid
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

@@ -16,7 +16,7 @@ from msgspec import structs
 from distcommit.core.errors import CorruptError
 from distcommit.core.watermark import as_offset
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState
-from distcommit.protocol.paths.parts import work_unit_name
+from distcommit.protocol.paths.shared_names import work_unit_name
 from distcommit.protocol.readiness import CommitPolicy, Ready, readiness
 from distcommit.stores.state.plans import (
     MANIFEST_VERSION,

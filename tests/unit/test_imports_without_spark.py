@@ -42,12 +42,12 @@ print(store.watermark("my-job", "orders").positions)
 LOG = """
 from distcommit.core.support.io_batching import run_alone
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.stores.logs.log import CommitLog
 
 log = CommitLog(LocalFileSystem(), sys.argv[1] + "/log")
 log.create()
-print(run_alone(log.settle(lambda fold: next_record.fence(fold, 1, "run"))).fence_epoch)
+print(run_alone(log.settle(lambda fold: next_log_record.fence(fold, 1, "run"))).fence_epoch)
 """
 COMMAND = """
 from distcommit.cli.main import main

@@ -18,7 +18,7 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import format_watermark
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import set_aside_folder
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
@@ -123,7 +123,7 @@ def _write(
     for bucket, states in by_bucket.items():
         log = store.bucket_log(bucket, epoch)
         written = partial(
-            next_record.rebuild, epoch=epoch, states=tuple(states), dataset_states=dataset_states, user=user
+            next_log_record.rebuild, epoch=epoch, states=tuple(states), dataset_states=dataset_states, user=user
         )
         fold = run_alone(log.settle(written))
         require_fence(fold, epoch, log.folder)  # otherwise another process is at work
@@ -177,7 +177,7 @@ def _next_epoch(store: JobStore) -> int:
     """
     marked = read_markers(store.fs, store.roots.output).values()
     fenced = (fold_readable_part(store.bucket_log(bucket)).fence_epoch for bucket in range(store.buckets))
-    return max(next_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
+    return max(next_log_record.next_epoch(store.job_log().refresh()), *(epoch + 1 for epoch in (*marked, *fenced)))
 
 
 def stored_states(store: JobStore) -> dict[str, DatasetState]:
@@ -189,7 +189,7 @@ def stored_states(store: JobStore) -> dict[str, DatasetState]:
 
 def _fence(store: JobStore, epoch: int, run_id: str) -> None:
     log = store.job_log(epoch)
-    fold = run_alone(log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id)))
+    fold = run_alone(log.settle(partial(next_log_record.fence, epoch=epoch, run_id=run_id)))
     if (fold.fence_epoch, fold.fence_run_id) != (epoch, run_id):
         raise StaleStoreError(
             "another run has begun on this store meanwhile",
@@ -201,7 +201,7 @@ def _fence(store: JobStore, epoch: int, run_id: str) -> None:
 
 
 def _require_written(state: DatasetState, epoch: int, fold: Fold) -> None:
-    if not next_record.is_rebuilt(fold, epoch, state):
+    if not next_log_record.is_rebuilt(fold, epoch, state):
         dataset_state = fold.state_of(state.dataset_urn)
         watermark = format_watermark(dataset_state.watermark.positions if dataset_state.watermark else {})
         raise ConflictError(

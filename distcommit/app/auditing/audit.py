@@ -32,7 +32,7 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import SkippedRange, describe_lost_ranges
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary_and_probes import is_probe
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed

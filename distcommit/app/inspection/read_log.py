@@ -31,7 +31,7 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure, Rea
 from distcommit.core.watermark import Watermark, format_position
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply
-from distcommit.protocol.validity import rejection_reason
+from distcommit.protocol.record_validity import rejection_reason
 from distcommit.stores.state.job_store import JobStore
 
 _NAMED = 3

@@ -13,7 +13,7 @@ from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply
-from distcommit.protocol.validity import rejection_reason
+from distcommit.protocol.record_validity import rejection_reason
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, read_run_table
 from distcommit.stores.logs.log import CommitLog

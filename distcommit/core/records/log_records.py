@@ -153,8 +153,8 @@ class Dropped(Struct, frozen=True, array_like=True, tag="Dropped"):
 
 
 class OperatorAction(StrEnum):
-    """An operator's action on a dataset. `protocol.validity.BY_HAND` has the required and the resulting status of
-    each."""
+    """An operator's action on a dataset. `protocol.record_validity.BY_HAND` has the required and the resulting status
+    of each."""
 
     RETRY = "retry"
     """Execute a quarantined sequence again."""

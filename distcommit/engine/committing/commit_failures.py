@@ -14,7 +14,7 @@ from distcommit.core.support.io_batching import BatchedWork
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.events import DatasetQuarantined
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.steps.failures import Failure, classify_failure, classify_failures
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.log import CommitLog
@@ -37,7 +37,9 @@ def record_pending_reasons(log: CommitLog, epoch: int, unfinished: Mapping[Seque
                 for name, failure in unfinished.items()
                 if failure.outage is outage
             ]
-            fold = yield from log.settle(partial(next_record.postpone, epoch=epoch, postponed=entries, outage=outage))
+            fold = yield from log.settle(
+                partial(next_log_record.postpone, epoch=epoch, postponed=entries, outage=outage)
+            )
             require_fence(fold, epoch, log.folder)
     except FencedError:
         raise
@@ -58,7 +60,7 @@ def record_failed_attempt(
     """
     fold = yield from log.settle(
         partial(
-            next_record.fail,
+            next_log_record.fail,
             epoch=epoch,
             name=name,
             reason=failure.reason,

@@ -31,7 +31,7 @@ from distcommit.engine.events import Observer, SequenceDone, SequenceSealed
 from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.maintenance.replacements import stage_replacements
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.execution import Execution, Outcomes
 from distcommit.steps.registry import load_steps
@@ -181,7 +181,7 @@ class BucketCommitter:
             return self.log.latest()
         settings = self._settings
         fold = yield from self.log.settle(
-            partial(next_record.seal, epoch=settings.epoch, sequences=sequences, gate=settings.gate)
+            partial(next_log_record.seal, epoch=settings.epoch, sequences=sequences, gate=settings.gate)
         )
         require_fence(fold, settings.epoch, self.log.folder)
         for name, sequence in own.items():
@@ -278,12 +278,12 @@ class BucketCommitter:
         return list(load_steps(sequence.steps, self._context))
 
     def _close(self, names: Sequence[SequenceName]) -> BatchedWork[Fold]:
-        fold = yield from self.log.settle(partial(next_record.close, epoch=self._settings.epoch, names=names))
+        fold = yield from self.log.settle(partial(next_log_record.close, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         return fold
 
     def _drop(self, names: Sequence[SequenceName]) -> BatchedWork[None]:
-        fold = yield from self.log.settle(partial(next_record.drop, epoch=self._settings.epoch, names=names))
+        fold = yield from self.log.settle(partial(next_log_record.drop, epoch=self._settings.epoch, names=names))
         require_fence(fold, self._settings.epoch, self.log.folder)
         self.tally.add(RunCounts(sequences_dropped=len(names)))
 

@@ -12,7 +12,7 @@ from distcommit.engine.committing.sealing import has_outputs
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.readiness import NotReady, Ready, Wait, readiness, succeeded
-from distcommit.protocol.validity import may_seal
+from distcommit.protocol.record_validity import may_seal
 from distcommit.stores.folders.staging import StagedFiles
 from distcommit.stores.state.task_states import TaskStateReader, TaskStateTables
 

@@ -39,7 +39,7 @@ from distcommit.engine.events import NullObserver, Observer, RunEnded
 from distcommit.engine.planning.planner import PlanReport, build_manifest, expire_older_history, plan_partition
 from distcommit.engine.reading.worker_deaths import has_died
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.log_anchors import record_cut_began, record_cut_ended
 from distcommit.stores.snapshots.snapshots import expire_older_snapshots, prepare_snapshots, put_snapshot
@@ -381,7 +381,7 @@ def _commits(reports: list[Report]) -> Iterator[dict[str, int]]:
 def decide_run(store: JobStore, epoch: int) -> bool:
     """Decide to publish the held sequences of `epoch`. Return False if a newer run has fenced the job log."""
     log = store.job_log(epoch)
-    return epoch in run_alone(log.settle(partial(next_record.decide, epoch=epoch))).decided_epochs
+    return epoch in run_alone(log.settle(partial(next_log_record.decide, epoch=epoch))).decided_epochs
 
 
 def _with_missing_reports(reports: list[Report], partitions: int, phase: str) -> list[Report]:

@@ -38,7 +38,7 @@ from distcommit.engine.reading.worker_deaths import EarlierSuspects
 from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.converter_schemas import with_schemas
 from distcommit.pipeline.maintenance.superseded_files import delete_superseded
-from distcommit.protocol.paths.parts import work_unit_name
+from distcommit.protocol.paths.shared_names import work_unit_name
 from distcommit.stores.folders.attempt_notes import make_notes_durable
 from distcommit.stores.folders.staging import prepare_bucket
 from distcommit.stores.history.retention import expire_history

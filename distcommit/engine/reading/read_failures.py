@@ -15,7 +15,7 @@ from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.driver.reports import Tally
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.log import CommitLog
@@ -49,7 +49,7 @@ def record_read_failures(
         if not failures:
             return
         record = partial(
-            next_record.read_failures,
+            next_log_record.read_failures,
             epoch=settings.epoch,
             failures=failures,
             stop_after=settings.stop_after_failed_runs,

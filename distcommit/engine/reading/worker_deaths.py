@@ -21,7 +21,7 @@ from distcommit.core.watermark import format_position
 from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.launch import JobFailedError, Launch
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol.paths.parts import bucket_of_work_unit
+from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.stores.history.run_records import read_record
 from distcommit.stores.state.reading_notes import (
     ReadingNote,

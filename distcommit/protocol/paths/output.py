@@ -9,7 +9,7 @@ from urllib.parse import quote
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.work_units import MAIN_BRANCH, is_error_branch, rejecting_branch
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER, epoch_name
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER, epoch_name
 from distcommit.protocol.paths.staging import staged_name
 
 REJECTED_FOLDER = "_rejected"

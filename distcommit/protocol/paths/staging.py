@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distcommit.protocol.paths.parts import bucket_name, epoch_name
+from distcommit.protocol.paths.shared_names import bucket_name, epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 
 WRITING = ".writing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from distcommit.protocol.paths.parts import bucket_name, epoch_name
+from distcommit.protocol.paths.shared_names import bucket_name, epoch_name
 
 SEGMENT_SUFFIX = ".seg"
 

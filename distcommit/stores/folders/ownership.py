@@ -16,7 +16,7 @@ import msgspec
 from distcommit.core.errors import ConfigurationError, DistcommitError, StaleStoreError
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.output import run_marker_name, run_marker_of
-from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.stores.state.documents import decode_document, encode_document
 
 OWNER_VERSION = 1

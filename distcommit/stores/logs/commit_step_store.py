@@ -29,7 +29,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
@@ -144,7 +144,7 @@ class LogCommitStepStore(CommitStepStore):
             high=high,
             steps=dump_steps(step for step in steps if step.move is None),
         )
-        fold = run_alone(log.settle(partial(next_record.seal, epoch=opened.epoch, sequences=(sequence,))))
+        fold = run_alone(log.settle(partial(next_log_record.seal, epoch=opened.epoch, sequences=(sequence,))))
         state = fold.state_of(urn)
         if state.sequence != sequence and state.done_epoch != opened.epoch:
             raise ConflictError(

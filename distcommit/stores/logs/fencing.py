@@ -9,7 +9,7 @@ from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.support.parallel import run_parallel
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.nested_roots import require_apart
 from distcommit.stores.folders.ownership import (
@@ -221,7 +221,7 @@ def fence_job(store: JobStore, run_id: str, *, moving: bool = False) -> int:
     log = store.job_log()
     before = log.refresh()
     require_current_generation(store, before, moving=moving)
-    fold = run_alone(log.settle(partial(next_record.fence_job, run_id=run_id, begun_at=before.fence_epoch)))
+    fold = run_alone(log.settle(partial(next_log_record.fence_job, run_id=run_id, begun_at=before.fence_epoch)))
     if fold.fence_run_id != run_id:
         raise FencedError(
             "another run of this job began at the same moment",
@@ -241,7 +241,7 @@ def fence_bucket(log: CommitLog, epoch: int, run_id: str) -> BatchedWork[Fold]:
     Raises:
         FencedError: if a newer run has fenced the log.
     """
-    fold = yield from log.settle(partial(next_record.fence, epoch=epoch, run_id=run_id))
+    fold = yield from log.settle(partial(next_log_record.fence, epoch=epoch, run_id=run_id))
     require_fence(fold, epoch, log.folder)
     log.sweep_temporary()
     return fold

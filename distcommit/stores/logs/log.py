@@ -1,7 +1,8 @@
 """A commit log: numbered segments in one folder. A segment is appended by put-if-absent; all segments together give the
 state.
 
-Any process may append at any time. The rules in `protocol.validity` and the numbering decide which records count.
+Any process may append at any time. The rules in `protocol.record_validity` and the numbering decide which records
+count.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from distcommit.core.errors import OutcomeUnknownError
 from distcommit.core.ports import FileSystem, NotPutError, not_put
 from distcommit.core.records.log_records import Checkpoint, Record
 from distcommit.core.support.io_batching import BatchedWork, IoRequest
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
-from distcommit.protocol.validity import valid
+from distcommit.protocol.record_validity import valid
 from distcommit.stores.logs.log_view import LogView
 from distcommit.stores.logs.segment import Segment, checksum_in, encode_segment
 
@@ -86,7 +87,7 @@ class CommitLog(LogView):
         A log without segments is therefore always a damaged one. Idempotent. Durable after a sync of the parent folder.
         """
         self._fs.make_folders(self.folder)
-        genesis = Segment(self.epoch, self._writer_id, beginning or next_record.beginning())
+        genesis = Segment(self.epoch, self._writer_id, beginning or next_log_record.beginning())
         for attempt in range(_TRIES):
             if self._numbers():
                 return
@@ -174,7 +175,7 @@ class CommitLog(LogView):
         Then delete all segments below the second newest checkpoint, in ascending order, as listed. The log is refreshed
         only if a checkpoint is written.
         """
-        due_checkpoint = partial(next_record.checkpoint, at_least=at_least, decided_from=decided_from)
+        due_checkpoint = partial(next_log_record.checkpoint, at_least=at_least, decided_from=decided_from)
         if due_checkpoint(self.latest()) is not None:
             yield from self.settle(due_checkpoint)
         self._delete_older(self.latest())

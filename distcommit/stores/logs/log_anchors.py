@@ -18,7 +18,7 @@ from distcommit.core.records.log_records import Intent
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import TaskOutcome, TaskState
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
 from distcommit.stores.folders.ownership import Marker, read_markers
@@ -157,7 +157,7 @@ def record_cut_began(store: JobStore, epoch: int, heads: Iterable[Head]) -> int:
     log = store.job_log(epoch)
     before = log.refresh()
     dead_epoch = before.began_epoch if before.began_epoch > before.ended_epoch else 0
-    fold = run_alone(log.settle(partial(next_record.cut, epoch=epoch, phase=CutPhase.BEGAN, reported=tuple(heads))))
+    fold = run_alone(log.settle(partial(next_log_record.cut, epoch=epoch, phase=CutPhase.BEGAN, reported=tuple(heads))))
     require_fence(fold, epoch, log.folder)
     return dead_epoch
 
@@ -171,7 +171,9 @@ def record_cut_ended(store: JobStore, epoch: int, heads: Iterable[Head], *, deci
     at_least = checkpoint_every(log.refresh())
     run_alone(
         log.settle(
-            partial(next_record.end, epoch=epoch, reported=tuple(heads), at_least=at_least, decided_from=decided_from)
+            partial(
+                next_log_record.end, epoch=epoch, reported=tuple(heads), at_least=at_least, decided_from=decided_from
+            )
         )
     )
     log.truncate()
@@ -182,7 +184,7 @@ def discard_heads(store: JobStore, epoch: int, user: str) -> None:
 
     Only for the newest epoch.
     """
-    run_alone(store.job_log(epoch).settle(partial(next_record.discard_heads, epoch=epoch, user=user)))
+    run_alone(store.job_log(epoch).settle(partial(next_log_record.discard_heads, epoch=epoch, user=user)))
 
 
 def durable_heads(store: JobStore) -> Iterator[Head]:
@@ -232,6 +234,6 @@ def many_by_hand(store: JobStore, user: str) -> Iterator[Callable[[int], CommitL
         if changed_heads:
             run_alone(
                 job_log.settle(
-                    partial(next_record.heads, generation=store.generation, reported=changed_heads, user=user)
+                    partial(next_log_record.heads, generation=store.generation, reported=changed_heads, user=user)
                 )
             )

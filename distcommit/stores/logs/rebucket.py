@@ -21,7 +21,7 @@ from distcommit.core.records.log_records import Checkpoint, DatasetStatus
 from distcommit.core.support.io_batching import BatchedWork, run_alone, run_batched, with_ids
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import SchemaIds
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import Marker, newest_end, put_run_marker, read_markers
@@ -206,7 +206,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 def _fence_log(log: CommitLog, run_id: str) -> BatchedWork[Fold]:
     """Fence a log, unless it has ended already."""
-    fold = yield from log.settle(partial(next_record.fence, epoch=log.epoch, run_id=run_id))
+    fold = yield from log.settle(partial(next_log_record.fence, epoch=log.epoch, run_id=run_id))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
     return fold
@@ -216,7 +216,7 @@ def _begin(store: JobStore, epoch: int, move: Move) -> JobStore:
     """Record the move in the job log, so that no run can start. Return the store in its new generation."""
     log, generation = store.job_log(epoch), store.generation + 1
     make_beginnings = partial(
-        next_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
+        next_log_record.rebucket, epoch=epoch, generation=generation, buckets=move.buckets, settings=move.settings
     )
     fold = run_alone(log.settle(make_beginnings))
     require_fence(fold, epoch, log.folder)
@@ -231,7 +231,7 @@ def _require_own_fence(store: JobStore, epoch: int) -> None:
 
 def _end_log(log: CommitLog, generation: int) -> BatchedWork[Fold]:
     """End a log, so that no later record in it is valid."""
-    fold = yield from log.settle(partial(next_record.move, epoch=log.epoch, generation=generation))
+    fold = yield from log.settle(partial(next_log_record.move, epoch=log.epoch, generation=generation))
     if not fold.moved_to:
         require_fence(fold, log.epoch, log.folder)
         raise ConflictError("a bucket's log cannot be ended", log=log.folder, todo="repeat the command")
@@ -245,7 +245,7 @@ def _begin_logs(after: JobStore, epoch: int, ended: Sequence[Fold], move: Move) 
     logs.
     """
     logs = _logs(after, epoch)
-    make_beginnings = partial(next_record.beginnings, ended, after.buckets, after.bucket_of, move.current_names)
+    make_beginnings = partial(next_log_record.beginnings, ended, after.buckets, after.bucket_of, move.current_names)
     beginnings = make_beginnings()
     if move.current_names:
         beginnings = make_beginnings(_rename_schemas(after, ended, beginnings, move.current_names))
@@ -287,7 +287,7 @@ def _rename_schemas(
 
 def _switch(store: JobStore, epoch: int, after: JobStore) -> None:
     log = store.job_log(epoch)
-    fold = run_alone(log.settle(partial(next_record.switch, epoch=epoch, generation=after.generation)))
+    fold = run_alone(log.settle(partial(next_log_record.switch, epoch=epoch, generation=after.generation)))
     require_fence(fold, epoch, log.folder)
     logger.info(
         "the job has %d buckets", after.buckets, extra={"generation": after.generation, "store": store.roots.store}

@@ -10,7 +10,7 @@ from distcommit.core.errors import DistcommitError, LostError, add_ids, plain_te
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, SequenceName
 from distcommit.core.support.io_batching import run_alone
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.failures import classify_failures
 from distcommit.stores.logs.fencing import require_fence
@@ -45,7 +45,7 @@ class SequenceEnd:
 
     def close(self) -> None:
         """Record that all effects are durable."""
-        fold = run_alone(self.log.settle(partial(next_record.close, epoch=self.opened.epoch, names=(self.name,))))
+        fold = run_alone(self.log.settle(partial(next_log_record.close, epoch=self.opened.epoch, names=(self.name,))))
         if fold.sequence(self.name) is not None:
             require_fence(fold, self.opened.epoch, self.log.folder)
         require_not_moved(self.opened.store, fold)
@@ -101,7 +101,7 @@ class SequenceEnd:
         fold = run_alone(
             self.log.settle(
                 partial(
-                    next_record.fail,
+                    next_log_record.fail,
                     epoch=self.opened.epoch,
                     name=self.name,
                     reason=plain_text(reason),

@@ -32,7 +32,7 @@ from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark, format_watermark
 from distcommit.core.work_units import SkippedRange
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.steps.registry import load_steps
@@ -285,7 +285,7 @@ def set_watermark(store: JobStore, urn: str, watermark: Watermark | None, user: 
         before = log.refresh().state_of(urn)
         if before.status is not DatasetStatus.IDLE:
             raise _wrong_status(urn, before, "idle")
-        requested = partial(next_record.set_watermark, before=before, watermark=watermark, user=user)
+        requested = partial(next_log_record.set_watermark, before=before, watermark=watermark, user=user)
         fold = run_alone(log.settle(requested))
         after = fold.state_of(urn)
         if after.watermark != watermark or (fold.moved_to and after == before):
@@ -312,10 +312,10 @@ def set_watermarks(
         buckets.setdefault(store.bucket_of(urn), {})[urn] = watermark
     with many_by_hand(store, user) as open_log:
         for bucket, bucket_watermarks in sorted(buckets.items()):
-            set_bucket = partial(next_record.set_watermarks, requested=bucket_watermarks, before=before, user=user)
+            set_bucket = partial(next_log_record.set_watermarks, requested=bucket_watermarks, before=before, user=user)
             after = run_alone(open_log(bucket).settle(set_bucket))
             for urn, watermark in bucket_watermarks.items():
-                if not next_record.is_set(after, urn, watermark):
+                if not next_log_record.is_set(after, urn, watermark):
                     require_not_moved(store, after)
                     raise _wrong_status(urn, after.state_of(urn), "idle and unchanged meanwhile")
 
@@ -353,7 +353,7 @@ def _name(sequence: SealedSequence) -> SequenceName:
 def _read_again(log: CommitLog, urn: str, failure: ReadFailure, user: str) -> None:
     name = SequenceName(urn, failure.epoch)
     run_alone(
-        log.settle(partial(next_record.operator_decision, action=OperatorAction.READ_AGAIN, name=name, user=user))
+        log.settle(partial(next_log_record.operator_decision, action=OperatorAction.READ_AGAIN, name=name, user=user))
     )
 
 
@@ -363,7 +363,7 @@ def _act(
     """Append the action if the sequence has the required status. The returned state shows whether it had."""
     return run_alone(
         log.settle(
-            partial(next_record.operator_decision, action=action, name=_name(sequence), user=user, skipped=skipped)
+            partial(next_log_record.operator_decision, action=action, name=_name(sequence), user=user, skipped=skipped)
         )
     )
 

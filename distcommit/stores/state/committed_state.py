@@ -7,7 +7,7 @@ from functools import partial
 from distcommit.core.errors import CorruptError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.parallel import run_parallel
-from distcommit.protocol.paths.parts import bucket_number
+from distcommit.protocol.paths.shared_names import bucket_number
 from distcommit.stores.folders.attempt_notes import noted_attempts
 from distcommit.stores.folders.nested_roots import first_published
 from distcommit.stores.logs.fencing import require_fence

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.ports import FileSystem
-from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import set_aside_by, set_aside_root
 from distcommit.stores.folders.ownership import read_claim
 from distcommit.stores.state.fixed_settings import read_settings

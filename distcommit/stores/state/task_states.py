@@ -15,7 +15,7 @@ from threading import Lock
 from distcommit.core.errors import CorruptError
 from distcommit.core.ports import FileSystem
 from distcommit.core.work_units import TaskState
-from distcommit.protocol.paths.parts import bucket_of_work_unit
+from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.protocol.paths.store import (
     INGEST_ENDED,
     TASK_STATES,

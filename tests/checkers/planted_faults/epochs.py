@@ -27,7 +27,7 @@ EPOCHS = (
             "max(state.closed_epoch, fold.fence_epoch - 1)",
         ),
         (
-            "protocol.next_record",
+            "protocol.next_log_record",
             "is_set",
             "state.closed_epoch >= fold.fence_epoch",
             "state.closed_epoch >= fold.fence_epoch - 1",
@@ -38,7 +38,7 @@ EPOCHS = (
         "sealed-again-where-no-watermark-moves",
         "a run may seal a dataset that it has published, if its watermark is where it was: as errors were fed again",
         (
-            "protocol.validity",
+            "protocol.record_validity",
             "may_seal",
             "state.closed_epoch < epoch",
             "(state.closed_epoch < epoch or state.done_epoch == epoch)",

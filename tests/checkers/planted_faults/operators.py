@@ -67,7 +67,7 @@ OPERATORS = (
         "rebucket-forgets-where-datasets-began",
         "with another number of buckets a dataset's first position is forgotten",
         (
-            "protocol.next_record",
+            "protocol.next_log_record",
             "beginnings",
             "within[bucket_of(urn)].append(replace(state, schemas=ids[urn]) if urn in ids else state)",
             "within[bucket_of(urn)].append(replace(state, origin={}, skipped=()))",

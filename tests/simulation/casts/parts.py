@@ -20,7 +20,7 @@ from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore
@@ -214,7 +214,9 @@ def reprocesses(world: World, source: ModelSource) -> Act:
 
 def quarantine(log: CommitLog, name: SequenceName) -> None:
     """Quarantine a pending sequence, by a log of its run's epoch."""
-    run_alone(log.settle(partial(next_record.fail, epoch=log.epoch, name=name, reason="by the test", for_good=True)))
+    run_alone(
+        log.settle(partial(next_log_record.fail, epoch=log.epoch, name=name, reason="by the test", for_good=True))
+    )
 
 
 def let_go(store: JobStore) -> None:

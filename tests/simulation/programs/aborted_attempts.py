@@ -26,7 +26,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Pr
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.protocol.paths.parts import epoch_name
+from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.base.committer_sink import CommitterSink

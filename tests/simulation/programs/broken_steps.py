@@ -15,7 +15,7 @@ from distcommit.core.records.log_records import DatasetStatus, SealedSequence, S
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.steps import registry
 from distcommit.steps.registry import dump_steps, register
 from distcommit.steps.rename import FsRenameCommitStep
@@ -73,7 +73,9 @@ def _sealed(batches: dict[str, tuple[StepBatch, ...]]) -> SimulatedPosix:
     recover_partition(settings, 0)
     epoch = settings.epoch
     sequences = tuple(SealedSequence(urn, epoch, None, None, steps) for urn, steps in batches.items())
-    run_alone(settings.store.bucket_log(0, epoch).settle(partial(next_record.seal, epoch=epoch, sequences=sequences)))
+    run_alone(
+        settings.store.bucket_log(0, epoch).settle(partial(next_log_record.seal, epoch=epoch, sequences=sequences))
+    )
     put_file(machine, BROKEN, b"")
     machine.syncfs("/")
     return machine

@@ -15,7 +15,7 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, SealedSequence, StepBatch
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.watermark import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
@@ -152,7 +152,7 @@ def _unreadable() -> SimulatedPosix:
         "newer": StepBatch(NoticeCommitStep.type_name, 2, msgspec.msgpack.encode([["note"]])),
     }
     sequences = tuple(SealedSequence(urn, epoch, None, _REACHED, (batch,)) for urn, batch in batches.items())
-    run_alone(log.settle(partial(next_record.seal, epoch=epoch, sequences=sequences)))
+    run_alone(log.settle(partial(next_log_record.seal, epoch=epoch, sequences=sequences)))
     machine.syncfs("/")
     return machine
 

@@ -20,7 +20,7 @@ from distcommit.engine.driver.run import run
 from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.plans import put_manifest

@@ -11,7 +11,7 @@ from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_sta
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import DistcommitError, LostError, LostTailError, StaleStoreError
 from distcommit.core.records.log_records import DatasetState, Intent, Record
-from distcommit.protocol.paths.parts import bucket_name
+from distcommit.protocol.paths.shared_names import bucket_name
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.logs.log import CommitLog

@@ -38,7 +38,7 @@ from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.protocol.paths.parts import epoch_name
+from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.steps.registry import load_steps

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from distcommit.app.inspection.job_status import NextRun, read_status
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls

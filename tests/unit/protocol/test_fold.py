@@ -29,10 +29,10 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.watermark import Watermark
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply
-from distcommit.protocol.validity import valid
+from distcommit.protocol.record_validity import valid
 
 
 def at(offset: int) -> Watermark:
@@ -368,7 +368,7 @@ def test_read_failures_survive_checkpoints_and_rebucketing() -> None:
     apply(3, fold.checkpoint(), again)
     assert again.datasets == fold.datasets
     apply(4, Moved(1, 1), fold)
-    assert next_record.beginnings([fold], 1, lambda urn: 0)[0].datasets == (fold.state_of("d"),)
+    assert next_log_record.beginnings([fold], 1, lambda urn: 0)[0].datasets == (fold.state_of("d"),)
 
 
 POSITIONS = st.dictionaries(st.sampled_from("012"), st.integers(0, 9), min_size=1)

@@ -20,7 +20,7 @@ from distcommit.protocol.paths.output import (
     published_name,
     published_start,
 )
-from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER, work_unit_name
+from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER, work_unit_name
 from distcommit.protocol.paths.staging import (
     SPOOL_INDEX,
     SPOOLED_FRAMES,

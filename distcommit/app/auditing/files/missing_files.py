@@ -37,7 +37,7 @@ from distcommit.protocol.paths.output import (
     published_epoch,
 )
 from distcommit.protocol.record_effects import apply
-from distcommit.protocol.validity import rejection_reason
+from distcommit.protocol.record_validity import rejection_reason
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.state.job_store import JobStore

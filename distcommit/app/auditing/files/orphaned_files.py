@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from distcommit.core.ports import FolderEntry
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.next_record import next_epoch
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER, bucket_number, epoch_name
+from distcommit.protocol.next_log_record import next_epoch
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER, bucket_number, epoch_name
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, noted_attempt
 from distcommit.protocol.paths.temporary_and_probes import is_probe
 from distcommit.stores.folders.staging import epoch_of, swept_epochs

@@ -15,7 +15,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.core.support.parallel import run_ahead
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.steps.registry import load_steps

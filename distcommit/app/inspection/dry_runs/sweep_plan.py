@@ -15,7 +15,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.driver.run import new_run_id
 from distcommit.fs.dry_run import DryRunDeletes
 from distcommit.pipeline.maintenance.superseded_files import delete_superseded
-from distcommit.protocol.next_record import next_epoch
+from distcommit.protocol.next_log_record import next_epoch
 from distcommit.stores.folders.attempt_notes import noted_attempts
 from distcommit.stores.folders.staging import staged_epochs, sweep_epoch, swept_epochs
 from distcommit.stores.history.retention import Retention, expire_history

@@ -6,7 +6,7 @@ import pytest
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import ROOTS, World
@@ -82,7 +82,7 @@ def test_next_run_sweeps_only_staging_of_older_epochs(number: int) -> None:
 
 def next_epoch(machine: Machine) -> int:
     """Return the epoch that the next run would have."""
-    return next_record.next_epoch(WORLD.store(machine).job_log().refresh())
+    return next_log_record.next_epoch(WORLD.store(machine).job_log().refresh())
 
 
 def test_files_of_a_pending_sequence_are_not_listed_as_orphaned() -> None:

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from distcommit.core.ports import OutsideRootError
-from distcommit.protocol.paths.parts import epoch_name
+from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import STAGING, Machine, audit, go, source, statuses

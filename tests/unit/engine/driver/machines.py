@@ -30,7 +30,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.logs.segment import decode_segment
 from distcommit.stores.state.plans import put_manifest

@@ -25,8 +25,8 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import RunResult, recover, run
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.protocol import next_record
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol import next_log_record
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.logs.rebucket import Move, rebucket
@@ -204,7 +204,7 @@ def test_log_continued_by_an_older_program_after_losing_its_tail_is_reported() -
         run_alone(
             log.settle(
                 partial(
-                    next_record.set_watermark,
+                    next_log_record.set_watermark,
                     before=dataset_state,
                     watermark=Watermark({"0": position}),
                     user="another",

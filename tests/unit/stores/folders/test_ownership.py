@@ -9,7 +9,7 @@ import pytest
 
 from distcommit.core.ports import FolderEntry
 from distcommit.engine.driver.run import run
-from distcommit.protocol.paths.parts import OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.logs.log_anchors import record_cut_ended

@@ -13,7 +13,7 @@ from distcommit.core.errors import ConflictError, CorruptError, FencedError, Unk
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.protocol.paths.parts import bucket_name
+from distcommit.protocol.paths.shared_names import bucket_name
 from distcommit.steps.registry import register
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sequence import CommitSequence

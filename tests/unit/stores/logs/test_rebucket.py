@@ -22,8 +22,8 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.protocol import next_record
-from distcommit.protocol.paths.parts import bucket_number
+from distcommit.protocol import next_log_record
+from distcommit.protocol.paths.shared_names import bucket_number
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, log_folder
 from distcommit.stores.history.retention import DEFAULT_RETENTION
 from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
@@ -102,7 +102,7 @@ def test_first_segments_of_the_new_logs_are_deterministic() -> None:
         checkpoints.append(segment.record)
     for fold in ended:
         fold.fence_epoch, fold.fence_run_id = 5, "moves"
-    assert checkpoints == next_record.beginnings(reversed(ended), 3, store.bucket_of)
+    assert checkpoints == next_log_record.beginnings(reversed(ended), 3, store.bucket_of)
     assert sorted(state.dataset_urn for checkpoint in checkpoints for state in checkpoint.datasets) == ["a", "c", "g"]
 
 
@@ -365,8 +365,8 @@ def test_fold_of_an_ended_log_stops_its_run() -> None:
     log = old.bucket_log(0)
     with pytest.raises(FencedError, match="continues in generation 1"):
         require_fence(log.refresh(), 9, log.folder)
-    assert run_alone(log.settle(partial(next_record.fence, epoch=9, run_id="late"))).fence_epoch == 5
-    assert next_record.move(log.refresh(), 4, 2) is None
+    assert run_alone(log.settle(partial(next_log_record.fence, epoch=9, run_id="late"))).fence_epoch == 5
+    assert next_log_record.move(log.refresh(), 4, 2) is None
 
 
 def test_run_whose_fence_follows_the_begin_of_a_rebucket_is_refused() -> None:
@@ -374,7 +374,7 @@ def test_run_whose_fence_follows_the_begin_of_a_rebucket_is_refused() -> None:
     machine = after_first_run()
     store = BEFORE.store(machine)
     epoch = fence_job(store, "moves", moving=True)
-    begins = partial(next_record.rebucket, epoch=epoch, generation=1, buckets=3, settings={})
+    begins = partial(next_log_record.rebucket, epoch=epoch, generation=1, buckets=3, settings={})
     machine.faults.append(before_record(machine, 0, lambda: run_alone(store.job_log(epoch).settle(begins))))
     with pytest.raises(ConflictError, match="a change of the number of buckets is in progress"):
         fence_job(store, "run")

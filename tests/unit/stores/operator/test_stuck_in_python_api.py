@@ -31,7 +31,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps import registry
 from distcommit.steps.registry import register
@@ -174,7 +174,9 @@ def test_abandon_that_becomes_impossible_is_quarantined_again(store: LogCommitSt
     log = opened.logs[bucket_of("d", opened.store.buckets)]
     name = SequenceName("d", opened.epoch)
     run_alone(
-        log.settle(partial(next_record.operator_decision, action=OperatorAction.REVOKING, name=name, user="operator"))
+        log.settle(
+            partial(next_log_record.operator_decision, action=OperatorAction.REVOKING, name=name, user="operator")
+        )
     )
     assert log.refresh().state_of("d").status is DatasetStatus.REVOKING
     with pytest.raises(ConflictError, match="cannot be abandoned"):

@@ -32,7 +32,7 @@ from distcommit.core.work_units import (
     TaskState,
     WorkUnit,
 )
-from distcommit.protocol.paths.parts import work_unit_name
+from distcommit.protocol.paths.shared_names import work_unit_name
 from distcommit.stores.state.plans import (
     MANIFEST_VERSION,
     LentUnits,

@@ -48,7 +48,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange, StagedFile, TaskOutcome
 from distcommit.engine.events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
 from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker
-from distcommit.protocol.paths import output, parts, store
+from distcommit.protocol.paths import output, shared_names, store
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
 from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, FileTail
 from distcommit.sinks.files.offsets import OFFSETS_VERSION
@@ -384,7 +384,7 @@ def test_table_has_these_columns(schema: pa.Schema, columns: list[str]) -> None:
 
 def test_store_has_these_names() -> None:
     assert {name: getattr(store, name) for name in FOLDERS} == FOLDERS
-    assert (parts.OWNERSHIP_FOLDER, parts.OWNER) == (".distcommit", "owner.json")
+    assert (shared_names.OWNERSHIP_FOLDER, shared_names.OWNER) == (".distcommit", "owner.json")
     assert output.REJECTED_FOLDER == "_rejected"
     assert store.run_name("x") == "run=x"
     assert store.partition_name(1, 2) == "partition=00001-of-00002"

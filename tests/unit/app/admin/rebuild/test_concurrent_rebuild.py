@@ -15,7 +15,7 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.protocol import next_record
+from distcommit.protocol import next_log_record
 from distcommit.steps.registry import load_steps
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
 from distcommit.stores.logs.fencing import begin_run
@@ -174,7 +174,7 @@ def test_run_that_reads_marks_while_a_rebuild_begins_is_refused() -> None:
                 faults, machine.faults = machine.faults, []
                 store = WORLD.store(machine)
                 put_run_marker(store.fs, ROOTS.output, epoch, Marker.REBUILD)  # noqa: B023 - called in this iteration
-                run_alone(store.job_log(epoch).settle(partial(next_record.fence, epoch=epoch, run_id="rebuild")))  # noqa: B023
+                run_alone(store.job_log(epoch).settle(partial(next_log_record.fence, epoch=epoch, run_id="rebuild")))  # noqa: B023
                 machine.faults = faults
 
         machine.faults.append(rebuild_begins)

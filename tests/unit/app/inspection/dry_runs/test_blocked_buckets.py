@@ -15,7 +15,7 @@ from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitE
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
-from distcommit.protocol.paths.parts import OWNER, OWNERSHIP_FOLDER
+from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Owner
 from distcommit.stores.state.documents import encode_document
 from distcommit.stores.state.job_store import JobStore

@@ -40,7 +40,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
 from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.validity import may_close, may_seal, valid
+from distcommit.protocol.record_validity import may_close, may_seal, valid
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
