@@ -25,7 +25,7 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import fence_job
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
-from distcommit.stores.state.plans import PlanReader, put_manifest
+from distcommit.stores.state.run_plans import PlanReader, put_manifest
 from distcommit.stores.state.task_states import TaskStateWriter, record_ingest_ended
 from tests.simulation import world
 

@@ -3,8 +3,8 @@
 Each function takes the state of the log, the writer's identity and the intended change. It returns the record to
 append, or None if the log already has the effect, or if the effect has become impossible. A returned record is always
 valid at the end of the given state. The writer may append it only if no other record was appended in between. Otherwise
-the writer reads the new records and calls the function again (`stores.logs.log`), until the result is None. The state
-then shows whether the change was made; `Fold.fence_epoch` shows whether the writer was fenced.
+the writer reads the new records and calls the function again (`stores.logs.commit_log`), until the result is None. The
+state then shows whether the change was made; `Fold.fence_epoch` shows whether the writer was fenced.
 """
 
 from __future__ import annotations

@@ -19,10 +19,13 @@ from pathlib import Path
 from tests.checkers.operations import Source, mentioned
 
 STORES = (
-    *(f"logs.{name}" for name in ("commit_step_store", "fencing", "log", "log_view", "segment", "sequence_end")),
+    *(
+        f"logs.{name}"
+        for name in ("commit_step_store", "fencing", "commit_log", "log_view", "log_segment", "sequence_end")
+    ),
     *(
         f"state.{name}"
-        for name in ("file_system_probe", "job_lock", "job_store", "plans", "stored_tables", "task_states")
+        for name in ("file_system_probe", "job_lock", "job_store", "run_plans", "plan_and_state_tables", "task_states")
     ),
     *("history.retention", "history.run_records", "operator.operator_actions"),
 )

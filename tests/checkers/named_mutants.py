@@ -11,7 +11,7 @@ from tests.checkers.operations import Change, changed
 _FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.record_effects", "protocol.record_validity"
 _NEXT, _LOG, _VIEW, _FENCING = (
     "protocol.next_log_record",
-    "stores.logs.log",
+    "stores.logs.commit_log",
     "stores.logs.log_view",
     "stores.logs.fencing",
 )

@@ -28,9 +28,9 @@ from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.shared_names import bucket_name
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, partition_name
 from distcommit.sinks.files.footer import read_footer
-from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.logs.log_segment import decode_segment
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.stored_tables import decode_plan
+from distcommit.stores.state.plan_and_state_tables import decode_plan
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.programs.parts import new_machine, planned, put_file

@@ -29,7 +29,7 @@ from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore
-from distcommit.stores.state.plans import put_manifest
+from distcommit.stores.state.run_plans import put_manifest
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource

@@ -65,7 +65,7 @@ from distcommit.stores.history.run_table import (
     TaskRows,
     outcome_row,
 )
-from distcommit.stores.logs.segment import Segment
+from distcommit.stores.logs.log_segment import Segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
 from distcommit.stores.schemas.schema_history import StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
@@ -74,8 +74,8 @@ from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManife
 from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_FORMAT, StoreMarker
-from distcommit.stores.state.plans import LentUnits, Manifest
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.run_plans import LentUnits, Manifest
 from tests.simulation.log_watch import ANOTHERS_ID
 
 RUN_ID = "20260102T030405-0123456789ab"

@@ -58,15 +58,20 @@ from distcommit.stores.history.run_records import (
     read_record,
 )
 from distcommit.stores.history.run_table import decode_task_rows, encode_task_rows
-from distcommit.stores.logs.segment import decode_segment, encode_segment
+from distcommit.stores.logs.log_segment import decode_segment, encode_segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_requests
-from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.fixed_settings import RecordedSettings, read_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
-from distcommit.stores.state.plans import read_manifest
+from distcommit.stores.state.plan_and_state_tables import (
+    decode_plan,
+    decode_task_states,
+    encode_plan,
+    encode_task_states,
+)
 from distcommit.stores.state.reading_notes import ReadingNote, read_notes
-from distcommit.stores.state.stored_tables import decode_plan, decode_task_states, encode_plan, encode_task_states
+from distcommit.stores.state.run_plans import read_manifest
 from tests.golden import samples
 from tests.simulation.altered_files import encoded
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -24,11 +24,16 @@ from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.steps.sink import SinkCommitStep
 from distcommit.stores.history.run_table import decode_task_rows, encode_task_rows
-from distcommit.stores.logs.segment import decode_segment, encode_segment
+from distcommit.stores.logs.log_segment import decode_segment, encode_segment
 from distcommit.stores.snapshots.snapshot_deltas import checksum_of
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_lock import LockRecord
-from distcommit.stores.state.stored_tables import decode_plan, decode_task_states, encode_plan, encode_task_states
+from distcommit.stores.state.plan_and_state_tables import (
+    decode_plan,
+    decode_task_states,
+    encode_plan,
+    encode_task_states,
+)
 from tests.golden import samples
 from tests.golden.make import DOCUMENTS, GOLDEN, WRITERS, data_samples, make
 from tests.golden.stored_bytes import PATH, SampleSink

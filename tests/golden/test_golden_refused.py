@@ -16,9 +16,9 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.sinks.files.offsets import OffsetSets
-from distcommit.stores.logs.segment import decode_segment
-from distcommit.stores.state.documents import decode_document, encode_document
-from distcommit.stores.state.stored_tables import check_table, table_name
+from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
+from distcommit.stores.state.plan_and_state_tables import check_table, table_name
 from tests.golden import samples
 from tests.golden.job import store_at
 from tests.golden.make import DOCUMENTS, GOLDEN

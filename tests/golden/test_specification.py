@@ -39,8 +39,8 @@ from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManife
 from distcommit.stores.state.fixed_settings import RecordedSettings
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import StoreMarker
-from distcommit.stores.state.plans import Manifest
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.run_plans import Manifest
 from distcommit.stores.state.table_schemas import PLAN_SCHEMA, RUN_TABLE_SCHEMA, TASK_STATE_SCHEMA
 
 PAGE = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")

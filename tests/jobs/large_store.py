@@ -25,8 +25,8 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import Marker, put_run_marker
 from distcommit.stores.history.run_records import put_beginning, put_record
 from distcommit.stores.history.run_table import DatasetOutcome, TaskIdentity, TaskRows, outcome_row, put_task_rows
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import claim_folders
-from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
 from distcommit.stores.snapshots.snapshots import prepare_snapshots, put_snapshot

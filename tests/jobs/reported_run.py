@@ -32,7 +32,7 @@ from distcommit.stores.history.run_table import (
     outcome_row,
     put_task_rows,
 )
-from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import TaskStateWriter, prepare_run
 from tests.golden import samples

@@ -10,8 +10,8 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
-from distcommit.stores.logs.segment import FORMAT_VERSION
-from distcommit.stores.state.documents import encode_document
+from distcommit.stores.logs.log_segment import FORMAT_VERSION
+from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.job_store import StoreMarker
 from tests.simulation.log_watch import ANOTHERS_ID
 

@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from distcommit.stores.logs import log_view
-from distcommit.stores.state import plans, task_states
+from distcommit.stores.state import run_plans, task_states
 
 _DECODERS = (
     (log_view, "decode_segment", 50_000),
-    (plans, "decode_plan", 5_000),
+    (run_plans, "decode_plan", 5_000),
     (task_states, "decode_task_states", 5_000),
 )
 """Cached decoders, and the sizes of their caches. Each returns equal, immutable values for equal bytes."""

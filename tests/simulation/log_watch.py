@@ -33,8 +33,8 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_number
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.logs.log import CommitLog
-from distcommit.stores.logs.segment import Segment, decode_segment
+from distcommit.stores.logs.commit_log import CommitLog
+from distcommit.stores.logs.log_segment import Segment, decode_segment
 from distcommit.stores.state.job_store import JobStore
 from tests.spec.product_log import LogModel
 

@@ -30,9 +30,9 @@ from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import BEGUN, RUN_TABLES, SEGMENT_SUFFIX, SNAPSHOTS
 from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning
-from distcommit.stores.logs.segment import decode_segment
+from distcommit.stores.logs.log_segment import decode_segment
 from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotManifest
-from distcommit.stores.state.documents import decode_document
+from distcommit.stores.state.checksummed_json import decode_document
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS
 

@@ -19,7 +19,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.plans import read_manifest
+from distcommit.stores.state.run_plans import read_manifest
 from distcommit.testing.fakes.faulty_calls import Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie

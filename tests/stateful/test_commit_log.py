@@ -16,8 +16,8 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.record_validity import valid
-from distcommit.stores.logs.log import CommitLog
-from distcommit.stores.logs.segment import Segment, decode_segment, encode_segment
+from distcommit.stores.logs.commit_log import CommitLog
+from distcommit.stores.logs.log_segment import Segment, decode_segment, encode_segment
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.models.strategies import records_after
 from tests.simulation.simulated_posix import SimulatedPosix

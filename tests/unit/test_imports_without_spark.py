@@ -43,7 +43,7 @@ LOG = """
 from distcommit.core.support.io_batching import run_alone
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol import next_log_record
-from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.commit_log import CommitLog
 
 log = CommitLog(LocalFileSystem(), sys.argv[1] + "/log")
 log.create()

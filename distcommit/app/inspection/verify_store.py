@@ -16,7 +16,7 @@ from distcommit.protocol.record_effects import apply
 from distcommit.protocol.record_validity import rejection_reason
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, read_run_table
-from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.log_anchors import require_head
 from distcommit.stores.state.damaged_files import unreadable_files
 from distcommit.stores.state.job_store import JobStore

@@ -19,7 +19,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.events import Observer
 from distcommit.sinks.files.footer import read_batches
-from distcommit.stores.folders.trees import delete_tree
+from distcommit.stores.folders.folder_trees import delete_tree
 
 _TABLES = 20
 _TEXT = 200

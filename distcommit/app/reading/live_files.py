@@ -9,8 +9,8 @@ from distcommit.core.work_units import ERRORS
 from distcommit.protocol.paths.output import is_published_name, is_tombstone, published_epoch, published_folder
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import read_footer
+from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone, superseded_by
-from distcommit.stores.folders.trees import files_below
 
 
 def keeps_names_apart(fs: FileSystem, output: str) -> bool:

@@ -31,7 +31,7 @@ from distcommit.spark.session import active_session, open_session, stop_session
 from distcommit.spark.sizing import partitions_of
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.logs.fencing import begin_run, require_newest
-from distcommit.stores.logs.generation import require_current_generation
+from distcommit.stores.logs.log_generation import require_current_generation
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
 

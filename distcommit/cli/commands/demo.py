@@ -12,7 +12,7 @@ from distcommit.cli.options import without_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.result_views import demo_view
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.stores.folders.trees import delete_tree
+from distcommit.stores.folders.folder_trees import delete_tree
 
 
 @without_job

@@ -1,8 +1,8 @@
 """Records of bucket logs, and the dataset states that result from applying them in order. `job_records` has the records
 of the job log.
 
-These structures are the stored format. `stores.logs.segment` writes them as MessagePack arrays, each record with its
-tag first. A field may only be added at the end, with a default. Any other change needs a new format version.
+These structures are the stored format. `stores.logs.log_segment` writes them as MessagePack arrays, each record with
+its tag first. A field may only be added at the end, with a default. Any other change needs a new format version.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from distcommit.engine.events import DatasetQuarantined
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.steps.failures import Failure, classify_failure, classify_failures
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import require_fence
-from distcommit.stores.logs.log import CommitLog
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.staging import remove_empty_bucket, remove_empty_epoch
 from distcommit.stores.history.run_table import TableRow
 from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
-from distcommit.stores.state.plans import PlanReader, read_manifest
+from distcommit.stores.state.run_plans import PlanReader, read_manifest
 from distcommit.stores.state.task_states import TaskStateTables, ingest_ended
 
 logger = logging.getLogger(__name__)

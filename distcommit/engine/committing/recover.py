@@ -28,8 +28,8 @@ from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
+from distcommit.stores.logs.commit_log import CHECKPOINT_EVERY, checkpoint_every
 from distcommit.stores.logs.fencing import fence_bucket, require_fence
-from distcommit.stores.logs.log import CHECKPOINT_EVERY, checkpoint_every
 from distcommit.stores.logs.log_anchors import require_intact, require_published
 from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
 from distcommit.stores.state.task_states import PastStates

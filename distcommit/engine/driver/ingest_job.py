@@ -23,7 +23,7 @@ from distcommit.engine.reading.worker_deaths import (
 )
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.logs.fencing import require_fence
-from distcommit.stores.state.plans import Manifest
+from distcommit.stores.state.run_plans import Manifest
 from distcommit.stores.state.task_states import record_ingest_ended
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from distcommit.core.support.decoding import from_json
 from distcommit.engine.events import Event, Observer, PhaseBegan, Progressed
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.store import PROGRESS, progress_name, progress_task, run_name
-from distcommit.stores.folders.trees import delete_tree
-from distcommit.stores.state.documents import UNREADABLE
+from distcommit.stores.folders.folder_trees import delete_tree
+from distcommit.stores.state.checksummed_json import UNREADABLE
 
 _EVERY_S = 0.5
 

@@ -45,7 +45,7 @@ from distcommit.stores.logs.log_anchors import record_cut_began, record_cut_ende
 from distcommit.stores.snapshots.snapshots import expire_older_snapshots, prepare_snapshots, put_snapshot
 from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_store import JobStore
-from distcommit.stores.state.plans import Manifest, put_manifest
+from distcommit.stores.state.run_plans import Manifest, put_manifest
 
 logger = logging.getLogger(__name__)
 

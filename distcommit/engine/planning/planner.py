@@ -46,7 +46,7 @@ from distcommit.stores.history.run_records import NOT_PLANNED
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.job_store import JobStore
-from distcommit.stores.state.plans import MANIFEST_VERSION, Manifest, write_plans
+from distcommit.stores.state.run_plans import MANIFEST_VERSION, Manifest, write_plans
 from distcommit.stores.state.task_states import prepare_run
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distcommit.core.work_units import DatasetPlan, WorkUnit
-from distcommit.stores.state.plans import LentUnits, Manifest
+from distcommit.stores.state.run_plans import LentUnits, Manifest
 
 MAX_REPORTED_UNITS = 64
 """Maximum number of large work units that a partition reports to the driver."""

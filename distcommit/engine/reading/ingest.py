@@ -35,7 +35,7 @@ from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.folders.attempt_notes import note_attempt
 from distcommit.stores.folders.staging import make_area
 from distcommit.stores.schemas.schema_history import SchemaStore
-from distcommit.stores.state.plans import read_manifest
+from distcommit.stores.state.run_plans import read_manifest
 from distcommit.stores.state.task_states import TaskStateWriter
 
 logger = logging.getLogger(__name__)

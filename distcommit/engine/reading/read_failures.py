@@ -17,8 +17,8 @@ from distcommit.engine.driver.reports import Tally
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import require_fence
-from distcommit.stores.logs.log import CommitLog
 
 logger = logging.getLogger(__name__)
 

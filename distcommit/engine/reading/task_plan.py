@@ -10,7 +10,7 @@ from distcommit.engine.planning.read_priority import by_priority
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.shared_names import bucket_of_work_unit
-from distcommit.stores.state.plans import Manifest, PlanReader, read_manifest
+from distcommit.stores.state.run_plans import Manifest, PlanReader, read_manifest
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from distcommit.core.work_units import ERRORS
 from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.sinks.files.footer import Footer, read_footer
+from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
     SupersededFile,
@@ -18,7 +19,6 @@ from distcommit.stores.folders.tombstones import (
     read_tombstone,
     superseded_by,
 )
-from distcommit.stores.folders.trees import files_below
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, StaleSto
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.output import run_marker_name, run_marker_of
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 
 OWNER_VERSION = 1
 _REMEDY = "`distcommit store rebuild` writes it again from the store; or restore the file from a backup"

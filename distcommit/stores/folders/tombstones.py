@@ -24,7 +24,7 @@ from distcommit.core.ports import FileStatus, FileSystem
 from distcommit.core.work_units import StagedFile
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import REJECTED_FOLDER, tombstone_path
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 
 TOMBSTONE_VERSION = 1
 

@@ -24,7 +24,7 @@ from distcommit.protocol.paths.store import (
     run_name,
 )
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
-from distcommit.stores.folders.trees import delete_tree
+from distcommit.stores.folders.folder_trees import delete_tree
 from distcommit.stores.state.task_states import PastStates
 
 

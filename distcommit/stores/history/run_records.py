@@ -21,7 +21,7 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.protocol.paths.store import BEGUN, CANCEL, RUNS, record_name, record_of
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 RECORD_VERSION = 1

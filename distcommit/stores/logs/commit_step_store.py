@@ -34,8 +34,8 @@ from distcommit.protocol.paths.store import STORE_MARKER
 from distcommit.steps.registry import dump_steps, load_steps
 from distcommit.steps.sequence import CommitSequence, CommitStepStore
 from distcommit.steps.watermark import as_one_move
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
-from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.sequence_end import OpenStore, SequenceEnd
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.operator.operator_actions import Release

@@ -12,8 +12,8 @@ from distcommit.core.records.log_records import Checkpoint
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name, set_aside_folder
 from distcommit.protocol.record_effects import apply
-from distcommit.stores.logs.log import CommitLog
-from distcommit.stores.logs.segment import Segment
+from distcommit.stores.logs.commit_log import CommitLog
+from distcommit.stores.logs.log_segment import Segment
 from distcommit.stores.state.job_store import JobStore
 
 

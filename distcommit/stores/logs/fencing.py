@@ -22,8 +22,8 @@ from distcommit.stores.folders.ownership import (
     read_claim,
     read_markers,
 )
-from distcommit.stores.logs.generation import require_current_generation
-from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.commit_log import CommitLog
+from distcommit.stores.logs.log_generation import require_current_generation
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)

@@ -22,9 +22,9 @@ from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.registry import load_steps
 from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.logs.commit_log import CommitLog, checkpoint_every
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, require_fence
-from distcommit.stores.logs.generation import require_current_generation, require_not_moved
-from distcommit.stores.logs.log import CommitLog, checkpoint_every
+from distcommit.stores.logs.log_generation import require_current_generation, require_not_moved
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
 

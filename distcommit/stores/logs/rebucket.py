@@ -25,11 +25,11 @@ from distcommit.protocol import next_log_record
 from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import Marker, newest_end, put_run_marker, read_markers
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import end_run, fence_job, require_fence, require_newest
-from distcommit.stores.logs.generation import require_current_generation
-from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended, require_intact, require_published
-from distcommit.stores.logs.segment import Segment
+from distcommit.stores.logs.log_generation import require_current_generation
+from distcommit.stores.logs.log_segment import Segment
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
 from distcommit.stores.state.fixed_settings import change_settings
 from distcommit.stores.state.job_store import JobStore

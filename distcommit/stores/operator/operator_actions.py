@@ -37,10 +37,10 @@ from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.steps.registry import load_steps
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.logs.generation import require_not_moved
-from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.log_anchors import by_hand, many_by_hand
-from distcommit.stores.operator.in_doubt import InDoubt
+from distcommit.stores.logs.log_generation import require_not_moved
+from distcommit.stores.operator.in_doubt_transactions import InDoubt
 from distcommit.stores.state.job_store import JobStore
 
 

@@ -18,7 +18,7 @@ from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.store import PAUSED, SCHEDULE, is_trigger, trigger_name
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 REQUEST_VERSION = 1

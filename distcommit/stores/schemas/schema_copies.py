@@ -29,7 +29,7 @@ from distcommit.stores.schemas.schema_history import (
     read_stored_schema,
     schema_folder,
 )
-from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.job_store import JobStore
 
 

@@ -23,7 +23,7 @@ from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.store import SCHEMAS, number_of, numbered_name
 from distcommit.protocol.paths.temporary_and_probes import lasting_name
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 
 SCHEMA_VERSION = 1
 _NUMBERS_PER_RUN = 1000

@@ -17,7 +17,7 @@ import msgspec
 from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.protocol.paths.store import EXPIRY_REQUESTS, number_of, numbered_name
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnap
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, snapshot_delta_name
-from distcommit.stores.logs.log import CommitLog, PutIfAbsent
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.logs.commit_log import CommitLog, PutIfAbsent
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)

@@ -30,9 +30,9 @@ from distcommit.protocol.paths.store import (
     snapshot_manifest_of,
 )
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
-from distcommit.stores.folders.trees import delete_tree
+from distcommit.stores.folders.folder_trees import delete_tree
 from distcommit.stores.snapshots.snapshot_deltas import deltas_of, read_chain
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)

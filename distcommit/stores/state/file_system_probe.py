@@ -8,7 +8,7 @@ from contextlib import suppress
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileSystem, ProbedFileSystem
 from distcommit.protocol.paths.temporary_and_probes import is_store_probe, store_probe_name
-from distcommit.stores.folders.trees import delete_entry, delete_tree
+from distcommit.stores.folders.folder_trees import delete_entry, delete_tree
 
 _PROBE_TRIES = 3
 

@@ -19,8 +19,8 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.protocol.paths.store import SETTINGS, number_of, numbered_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.committed_state import find_committed
-from distcommit.stores.state.documents import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore
 
 SETTINGS_VERSION = 1

@@ -23,8 +23,8 @@ from distcommit.core.errors import LockHeldError
 from distcommit.core.ports import Clock, FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.protocol.paths.store import LOCK, is_run_name, number_of, numbered_name, run_name
-from distcommit.stores.folders.trees import delete_tree
-from distcommit.stores.state.documents import UNREADABLE
+from distcommit.stores.folders.folder_trees import delete_tree
+from distcommit.stores.state.checksummed_json import UNREADABLE
 
 logger = logging.getLogger(__name__)
 

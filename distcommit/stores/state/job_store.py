@@ -24,11 +24,11 @@ from distcommit.core.errors import ConfigurationError, CorruptError, StaleStoreE
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
+from distcommit.stores.folders.folder_trees import delete_entry
 from distcommit.stores.folders.nested_roots import first_published, require_apart
 from distcommit.stores.folders.ownership import read_claim, wrong_owner_error
-from distcommit.stores.folders.trees import delete_entry
-from distcommit.stores.logs.log import CommitLog
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.logs.commit_log import CommitLog
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.file_system_probe import probe_file_system
 
 STORE_FORMAT, STORE_VERSION = "distcommit-job", 1

@@ -19,7 +19,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import WorkUnit
 from distcommit.protocol.paths.store import READING, is_run_name, reading_note_name, reading_note_of, run_name
-from distcommit.stores.state.documents import decode_document, encode_document
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
 
 NOTE_VERSION = 1
 

@@ -26,7 +26,12 @@ from distcommit.protocol.paths.store import (
     run_name,
     task_states_start,
 )
-from distcommit.stores.state.stored_tables import check_table, decode_task_states, encode_task_states, table_name
+from distcommit.stores.state.plan_and_state_tables import (
+    check_table,
+    decode_task_states,
+    encode_task_states,
+    table_name,
+)
 
 
 def run_folder(store_root: str, run_id: str) -> str:

@@ -10,7 +10,7 @@ TRUNCATIONS = (
         "truncated-to-the-newest",
         "a log is cut below its newest segment, whether or not that is a checkpoint",
         (
-            "stores.logs.log",
+            "stores.logs.commit_log",
             "CommitLog._delete_older",
             "fold.previous_checkpoint",
             "self._last if fold.previous_checkpoint else 0",

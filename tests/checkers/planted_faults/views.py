@@ -21,7 +21,7 @@ VIEWS = (
         "own-segment-whoever-won",
         "a log takes its own segment for what stands at a number, though another's put came first",
         (
-            "stores.logs.log",
+            "stores.logs.commit_log",
             "CommitLog.settle",
             "if won:\n    self._durable_to, self._own = number, (number, segment)",
             "self._own = (number, segment)\nif won:\n    self._durable_to = number",

@@ -21,10 +21,10 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol import next_log_record
-from distcommit.stores.logs.log import CommitLog
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore
-from distcommit.stores.state.plans import put_manifest
+from distcommit.stores.state.run_plans import put_manifest
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -30,7 +30,7 @@ from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.stores.folders.trees import delete_tree
+from distcommit.stores.folders.folder_trees import delete_tree
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, unsettled

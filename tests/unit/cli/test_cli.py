@@ -45,7 +45,7 @@ from distcommit.steps.registry import dump_steps
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.history.run_records import put_record
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
-from distcommit.stores.logs.segment import Segment, encode_segment
+from distcommit.stores.logs.log_segment import Segment, encode_segment
 from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore

@@ -14,6 +14,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.parallel import run_ahead
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch
+from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
     Tombstone,
@@ -21,7 +22,6 @@ from distcommit.stores.folders.tombstones import (
     read_tombstone,
     superseded_by,
 )
-from distcommit.stores.folders.trees import files_below
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from distcommit.protocol.next_log_record import next_epoch
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER, bucket_number, epoch_name
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, noted_attempt
 from distcommit.protocol.paths.temporary_and_probes import is_probe
+from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.staging import epoch_of, swept_epochs
-from distcommit.stores.folders.trees import files_below
 from distcommit.stores.state.job_store import JobStore
 
 

@@ -19,6 +19,7 @@ from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import Footer, read_footer
 from distcommit.sinks.files.offsets import OffsetSets, parsed
 from distcommit.steps.registry import load_steps
+from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.tombstones import (
     ReplacedRecords,
     Tombstone,
@@ -26,7 +27,6 @@ from distcommit.stores.folders.tombstones import (
     read_tombstone,
     superseded_by,
 )
-from distcommit.stores.folders.trees import files_below
 from distcommit.stores.state.job_store import JobStore
 
 Found = TypeVar("Found")

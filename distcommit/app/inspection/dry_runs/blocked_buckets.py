@@ -13,8 +13,8 @@ from distcommit.core.ports import FileSystem
 from distcommit.fs.dry_run import DryRunDeletes
 from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.logs.fencing import require_newest
-from distcommit.stores.logs.generation import require_current_generation
 from distcommit.stores.logs.log_anchors import many_by_hand, require_intact, require_published
+from distcommit.stores.logs.log_generation import require_current_generation
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import PastStates
 

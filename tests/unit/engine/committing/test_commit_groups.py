@@ -25,7 +25,7 @@ from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.settings import RunSettings
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.plans import put_manifest
+from distcommit.stores.state.run_plans import put_manifest
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World

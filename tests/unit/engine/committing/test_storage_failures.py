@@ -17,7 +17,7 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.steps import registry
 from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.stores.state.plans import PlanReader, read_manifest
+from distcommit.stores.state.run_plans import PlanReader, read_manifest
 from distcommit.stores.state.task_states import TaskStateWriter, record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import World

@@ -32,8 +32,8 @@ from distcommit.engine.settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.logs.segment import decode_segment
-from distcommit.stores.state.plans import put_manifest
+from distcommit.stores.logs.log_segment import decode_segment
+from distcommit.stores.state.run_plans import put_manifest
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.simulated_posix import SimulatedPosix

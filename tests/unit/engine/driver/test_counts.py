@@ -22,7 +22,7 @@ from distcommit.engine.driver.reports import Report, Tally, sum_reports
 from distcommit.engine.driver.run import RecoverResult, RunResult
 from distcommit.engine.events import Event
 from distcommit.engine.planning.planner import PlanReport
-from distcommit.stores.history.attempts import Attempt
+from distcommit.stores.history.attempt_rows import Attempt
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.history.run_table import TableRow, TaskIdentity, TaskRows
 

@@ -19,7 +19,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.tombstones import Tombstone, newest_replacements, read_tombstone, superseded_by
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.rejecting_flows import TurningAway

@@ -21,7 +21,7 @@ from distcommit.protocol.paths.output import is_tombstone, tombstone_path
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, read_tombstone
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.rejecting_flows import ByValue, TurningAway

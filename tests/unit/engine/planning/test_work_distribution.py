@@ -20,7 +20,7 @@ from distcommit.engine.planning.planner import PlanReport, build_manifest, plan_
 from distcommit.engine.planning.work_distribution import MAX_REPORTED_UNITS, Loads, buckets_read, load_of, units_read
 from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.settings import RunSettings
-from distcommit.stores.state.plans import Manifest, PlanReader
+from distcommit.stores.state.run_plans import Manifest, PlanReader
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.committing.test_commit_groups import TableSink

@@ -17,8 +17,8 @@ from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.protocol.paths.staging import attempt_folder, bucket_folder
 from distcommit.steps.rename import FsRenameCommitStep
 from distcommit.stores.folders.attempt_notes import remove_unfinished_notes
+from distcommit.stores.folders.folder_trees import delete_tree
 from distcommit.stores.folders.staging import list_attempts, remove_attempts, remove_empty, sweep_epoch
-from distcommit.stores.folders.trees import delete_tree
 
 Deletion = Callable[[LocalFileSystem, str], object]
 ATTEMPT = attempt_folder(1, 0, "unit", "0" * 32)

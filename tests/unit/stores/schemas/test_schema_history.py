@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.stores.schemas.schema_history import SchemaStore, StoredSchema
-from distcommit.stores.state.documents import decode_document
+from distcommit.stores.state.checksummed_json import decode_document
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

@@ -33,7 +33,14 @@ from distcommit.core.work_units import (
     WorkUnit,
 )
 from distcommit.protocol.paths.shared_names import work_unit_name
-from distcommit.stores.state.plans import (
+from distcommit.stores.state.plan_and_state_tables import (
+    decode_plan,
+    decode_task_states,
+    encode_plan,
+    encode_task_states,
+    table_name,
+)
+from distcommit.stores.state.run_plans import (
     MANIFEST_VERSION,
     LentUnits,
     Manifest,
@@ -41,13 +48,6 @@ from distcommit.stores.state.plans import (
     put_manifest,
     read_manifest,
     write_plans,
-)
-from distcommit.stores.state.stored_tables import (
-    decode_plan,
-    decode_task_states,
-    encode_plan,
-    encode_task_states,
-    table_name,
 )
 from distcommit.stores.state.table_schemas import PLAN_SCHEMA, TASK_STATE_SCHEMA
 from distcommit.stores.state.task_states import (

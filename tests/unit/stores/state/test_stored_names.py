@@ -70,7 +70,7 @@ from distcommit.stores.history.run_records import (
     RunRecord,
 )
 from distcommit.stores.history.run_table import DatasetOutcome, RowKind
-from distcommit.stores.logs.segment import FORMAT_VERSION
+from distcommit.stores.logs.log_segment import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
 from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import EXPIRY_REQUEST_VERSION, ExpiryRequest
@@ -79,8 +79,8 @@ from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotBuck
 from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings, RecordMark
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
-from distcommit.stores.state.plans import MANIFEST_VERSION, LentUnits, Manifest
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.run_plans import MANIFEST_VERSION, LentUnits, Manifest
 from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,
     RUN_TABLE_SCHEMA,

@@ -18,8 +18,8 @@ from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.steps.registry import load_steps
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
+from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import begin_run
-from distcommit.stores.logs.log import CommitLog
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

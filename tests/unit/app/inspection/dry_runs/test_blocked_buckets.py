@@ -17,7 +17,7 @@ from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Owner
-from distcommit.stores.state.documents import encode_document
+from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.job_store import JobStore
 from tests.simulation.programs.parts import replace_files
 from tests.simulation.world import ROOTS, World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.stores.folders.trees import delete_entry, delete_tree
+from distcommit.stores.folders.folder_trees import delete_entry, delete_tree
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

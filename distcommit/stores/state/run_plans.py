@@ -15,8 +15,8 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.work_units import DatasetPlan
 from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.protocol.paths.store import MANIFEST, PLANS, run_name
-from distcommit.stores.state.documents import decode_document, encode_document
-from distcommit.stores.state.stored_tables import check_table, decode_plan, encode_plan, table_name
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
+from distcommit.stores.state.plan_and_state_tables import check_table, decode_plan, encode_plan, table_name
 
 MANIFEST_VERSION = 1
 
