@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from distcommit.sinks.base.committer_sink import CommitterSink
     from distcommit.sinks.base.writer_sink import RecordWriter, WriterSink
     from distcommit.sinks.databases.table_committer import RefusedError
-    from distcommit.steps.registry import register
-    from distcommit.steps.rename import FsRenameCommitStep
-    from distcommit.steps.sequence import CommitSequence, CommitStepStore
-    from distcommit.steps.watermark import HighWatermarkCommitStep
+    from distcommit.steps.commit_sequence import CommitSequence, CommitStepStore
+    from distcommit.steps.rename_step import FsRenameCommitStep
+    from distcommit.steps.step_registry import register
+    from distcommit.steps.watermark_step import HighWatermarkCommitStep
     from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 
 __all__ = [
@@ -143,10 +143,10 @@ _MODULES = {
     "sinks.base.ledgers": "ledgers",
     "sinks.base.writer_sink": "RecordWriter WriterSink",
     "sinks.databases.table_committer": "RefusedError",
-    "steps.registry": "register",
-    "steps.rename": "FsRenameCommitStep",
-    "steps.sequence": "CommitSequence CommitStepStore",
-    "steps.watermark": "HighWatermarkCommitStep",
+    "steps.step_registry": "register",
+    "steps.rename_step": "FsRenameCommitStep",
+    "steps.commit_sequence": "CommitSequence CommitStepStore",
+    "steps.watermark_step": "HighWatermarkCommitStep",
     "stores.logs.commit_step_store": "LogCommitStepStore",
 }
 """Public names by module. Each module is imported on first use: importing the package itself takes no time, so that the

@@ -13,8 +13,8 @@ from distcommit.core.work_units import StagedFile
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from distcommit.fs.hadoop.webhdfs import WebHdfs
-from distcommit.steps.execution import execute_sequences
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_execution import execute_sequences
 
 Staged = dict[str, list[StagedFile]]
 

@@ -14,7 +14,7 @@ from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict, V
 from distcommit.core.ports import FileStatus, FileSystem
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import StagedFile
-from distcommit.steps.folders import GuardedFolders, parent_of
+from distcommit.steps.guarded_folders import GuardedFolders, parent_of
 
 _DISK_ERRORS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _MISSING = -1

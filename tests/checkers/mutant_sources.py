@@ -33,7 +33,15 @@ PROTOCOL = (
     *("fold", "record_effects", "next_log_record", "path_checks", "readiness", "record_validity"),
     *(f"paths.{name}" for name in ("output", "shared_names", "staging", "store", "temporary_and_probes")),
 )
-STEPS = ("execution", "folders", "publishing", "registry", "rename", "sink", "watermark")
+STEPS = (
+    "step_execution",
+    "guarded_folders",
+    "publishing",
+    "step_registry",
+    "rename_step",
+    "sink_step",
+    "watermark_step",
+)
 ENGINE = (
     *(f"committing.{name}" for name in ("clean_up", "committer", "commit_failures", "open_datasets")),
     *("committing.recover", "committing.sealing", "reading.ingest", "reading.task_plan", "planning.planner"),

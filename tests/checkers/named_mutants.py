@@ -22,7 +22,7 @@ _COMMITTER, _RECOVER, _INGEST, _PLANNER = (
     "engine.planning.planner",
 )
 _STAGING, _BY_HAND = "stores.folders.staging", "stores.operator.operator_actions"
-_RENAME, _EXECUTION, _PUBLISHING = "steps.rename", "steps.execution", "steps.publishing"
+_RENAME, _EXECUTION, _PUBLISHING = "steps.rename_step", "steps.step_execution", "steps.publishing"
 
 _NOT_FENCED = "call require_fence"
 

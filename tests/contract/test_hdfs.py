@@ -19,7 +19,7 @@ from distcommit.core.ports import FileAccess, FileStatus, FileSystem
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem, hdfs_error
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc, HdfsRpcWriter
 from distcommit.fs.hadoop.webhdfs import WebHdfs
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.testing.contracts import FileSystemContract
 from tests.servers.hdfs import HdfsServer
 from tests.servers.lossy_proxy import LossyProxy

@@ -17,7 +17,7 @@ from distcommit.core.ports import FileStatus, FileSystem
 from distcommit.fs.object_stores.s3 import S3FileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests
 from distcommit.fs.object_stores.s3_stream import S3Stream, discard_stream
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.contracts import ObjectStoreContract
 from tests.servers.lossy_proxy import LossyProxy

@@ -21,7 +21,7 @@ from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext, Verdict
 from distcommit.core.ports import FileAccess, FileSystem
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.state.job_store import Roots, open_store
 from distcommit.testing.contracts import FileSystemContract
 from tests.servers.lossy_proxy import LossyProxy

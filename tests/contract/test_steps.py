@@ -10,8 +10,8 @@ import pytest
 
 from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.core.watermark import Watermark
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.testing.contracts import CommitStepContract
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from distcommit.app.jobs.job import Job
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.steps.registry import load_steps
+from distcommit.steps.step_registry import load_steps
 from tests.drills.drill import Drilled, nothing
 from tests.drills.held_datasets import block, unblock
 from tests.drills.quick_drills import TOPICS, Printed, TargetHere, a_job, more

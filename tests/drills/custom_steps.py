@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Self
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext, class_name
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SealRequest, SinkCommitter
 from distcommit.sinks.files.sink import FileSink
-from distcommit.steps.registry import register
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import register
 from distcommit.testing.fakes.sqlite_sink import SqliteCommitter, SqliteSink
 from tests.drills.drill import ROOT, Drilled, NotBrokenError
 from tests.drills.folder_moving_checker import FLAG
@@ -196,7 +196,7 @@ _VERSIONS = {
     "written": "from tests.drills.custom_steps import Stamped as Sink\n",
     "without": "from distcommit.testing.fakes.sqlite_sink import SqliteSink as Sink\n",
     "other": """
-from distcommit.steps.registry import register
+from distcommit.steps.step_registry import register
 from distcommit.testing.fakes.sqlite_sink import SqliteSink as Sink
 from distcommit.core.interfaces.commit_step import CommitStep
 

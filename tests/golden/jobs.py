@@ -24,8 +24,8 @@ from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore

@@ -20,9 +20,9 @@ from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.sinks.files.content import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offsets import OffsetSets
-from distcommit.steps.registry import dump_steps, load_steps
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
+from distcommit.steps.step_registry import dump_steps, load_steps
 from distcommit.stores.history.run_table import decode_task_rows, encode_task_rows
 from distcommit.stores.logs.log_segment import decode_segment, encode_segment
 from distcommit.stores.snapshots.snapshot_deltas import checksum_of

@@ -20,8 +20,8 @@ from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.spark.session import not_started
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.sequence import CommitSequence
+from distcommit.steps.commit_sequence import CommitSequence
+from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.folders.staging import sweep_epoch
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.state.job_store import Roots, open_store

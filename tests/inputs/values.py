@@ -53,7 +53,7 @@ _LOOP_CASES = [
 ]
 _ABANDONED = "tests/unit/stores/logs/test_failing_callbacks.py::"
 _UNDONE = _ABANDONED + "test_sequence_whose_step_was_not_taken_back_stays_in_revocation"
-_COMMITTERS = "tests/unit/steps/test_sink.py::test_committer_callback_that_returns_false_has_failed"
+_COMMITTERS = "tests/unit/steps/test_sink_step.py::test_committer_callback_that_returns_false_has_failed"
 _CALLBACKS = [
     ("withdraw() of a custom step", "rejected: stays revoking", _UNDONE),
     ("undo() of a custom step", "rejected: stays revoking", _UNDONE),

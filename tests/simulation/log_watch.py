@@ -31,8 +31,8 @@ from distcommit.core.records.read_failure_records import ReadFailures
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_number
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.log_segment import Segment, decode_segment
 from distcommit.stores.state.job_store import JobStore

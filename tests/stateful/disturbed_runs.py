@@ -21,8 +21,8 @@ from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.watermark import Watermark
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -22,8 +22,8 @@ from typing import IO
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.state.job_store import JobStore
 
 ENOUGH_PENDING = 3

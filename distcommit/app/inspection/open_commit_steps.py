@@ -11,8 +11,8 @@ from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.paths.output import is_tombstone
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.state.job_store import JobStore
 
 _ASKED_LATER = "its target is asked at the commit"

@@ -15,7 +15,7 @@ from distcommit.core.errors import HeldBackError
 from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.core.records.log_records import SequenceName
 from distcommit.protocol.fold import Fold
-from distcommit.steps.execution import Execution, held_back_by
+from distcommit.steps.step_execution import Execution, held_back_by
 
 
 class AtomicGroup(NamedTuple):

@@ -15,7 +15,7 @@ from distcommit.engine.driver.reports import Tally
 from distcommit.engine.events import DatasetQuarantined
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol import next_log_record
-from distcommit.steps.failures import Failure, classify_failure, classify_failures
+from distcommit.steps.failure_classification import Failure, classify_failure, classify_failures
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import require_fence
 

@@ -33,8 +33,8 @@ from distcommit.engine.settings import RunSettings
 from distcommit.pipeline.maintenance.replacements import stage_replacements
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
-from distcommit.steps.execution import Execution, Outcomes
-from distcommit.steps.registry import load_steps
+from distcommit.steps.step_execution import Execution, Outcomes
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.history.run_table import TableRow
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.task_states import TaskStateTables

@@ -14,7 +14,7 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.engine.driver.reports import Tally
 from distcommit.protocol.fold import Fold
-from distcommit.steps.failures import Failure
+from distcommit.steps.failure_classification import Failure
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, Ta
 from distcommit.engine.settings import RunSettings
 from distcommit.protocol.paths.output import tombstones_among
 from distcommit.protocol.readiness import Ready
-from distcommit.steps.registry import dump_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import dump_steps
 from distcommit.stores.folders.staging import StagedFiles
 
 

@@ -11,7 +11,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
-from distcommit.steps.folders import GuardedFolders
+from distcommit.steps.guarded_folders import GuardedFolders
 from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, read_tombstone
 from distcommit.stores.snapshots.snapshots import OldestSnapshot

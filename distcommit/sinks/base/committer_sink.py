@@ -19,7 +19,7 @@ from distcommit.core.interfaces.committer import (
 from distcommit.core.interfaces.sink import BY_DATASET, Sink
 from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.sinks.base.table_names import DATASET
-from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
 
 
 class CommitterSink(Sink):

@@ -42,7 +42,7 @@ from distcommit.sinks.files.field_folders import folder_names, split
 from distcommit.sinks.files.layout import FileLayout
 from distcommit.sinks.files.open_file import ClosedFile, OpenFile, with_origins, without_origins
 from distcommit.sinks.table_formats.partition_values import PartitionValues
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
 
 _OTHER_PARTITIONS = (
     "restore the old partition_by, because files in folders of the old one would never be replaced; or give the job new"

@@ -12,7 +12,7 @@ from distcommit.core.work_units import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.shared_names import bucket_number, epoch_name
 from distcommit.protocol.paths.staging import attempt_folder, bucket_folder, work_unit_of
-from distcommit.steps.folders import GuardedFolders
+from distcommit.steps.guarded_folders import GuardedFolders
 from distcommit.stores.folders.folder_trees import delete_tree
 
 _MISSING = -1

@@ -31,9 +31,9 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.protocol.paths.store import STORE_MARKER
-from distcommit.steps.registry import dump_steps, load_steps
-from distcommit.steps.sequence import CommitSequence, CommitStepStore
-from distcommit.steps.watermark import as_one_move
+from distcommit.steps.commit_sequence import CommitSequence, CommitStepStore
+from distcommit.steps.step_registry import dump_steps, load_steps
+from distcommit.steps.watermark_step import as_one_move
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
 from distcommit.stores.logs.sequence_end import OpenStore, SequenceEnd

@@ -20,7 +20,7 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
-from distcommit.steps.registry import load_steps
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog, checkpoint_every
 from distcommit.stores.logs.fencing import OLDER_OUTPUT, require_fence

@@ -13,8 +13,8 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import OpensCommitter
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.protocol.paths.staging import attempt_folder, attempt_of
-from distcommit.steps.registry import load_steps
-from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.attempt_notes import (
     NotedAttempt,
     make_notes_durable,

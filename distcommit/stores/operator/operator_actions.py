@@ -35,8 +35,8 @@ from distcommit.core.work_units import SkippedRange
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import is_tombstone
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.log_anchors import by_hand, many_by_hand
 from distcommit.stores.logs.log_generation import require_not_moved

@@ -14,8 +14,8 @@ from distcommit.core.errors import ConflictError, DistcommitError
 from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict
 from distcommit.core.interfaces.commit_step import as_verification as verdict_of
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.registry import dump_steps, load_steps, register
-from distcommit.steps.sequence import CommitSequence, CommitStepStore
+from distcommit.steps.commit_sequence import CommitSequence, CommitStepStore
+from distcommit.steps.step_registry import dump_steps, load_steps, register
 
 
 class CommitStepContract(ABC):

@@ -20,8 +20,8 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter,
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.steps.registry import dump_steps, load_steps
-from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
+from distcommit.steps.step_registry import dump_steps, load_steps
 
 _STORE = "store"
 _NO_ORIGIN = Origin()

@@ -85,7 +85,7 @@ ATTEMPTS = (
         "published-by-an-earlier-attempt",
         "a file that can't be renamed because its target is there was published by an earlier attempt",
         (
-            "steps.rename",
+            "steps.rename_step",
             "FsRenameCommitStep.after_failed_rename",
             "self.verify()",
             "Verdict.DONE if self.context.fs.status(self.target) else self.verify()",

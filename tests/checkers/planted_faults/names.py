@@ -27,13 +27,13 @@ NAMES = (
         "published-by-its-size",
         "whatever file of the right size is at the target is ours",
         (
-            "steps.rename",
+            "steps.rename_step",
             "FsRenameCommitStep._is_ours",
             "status.is_folder or status.size_bytes != f.size_bytes",
             "status.is_folder",
         ),
         (
-            "steps.rename",
+            "steps.rename_step",
             "FsRenameCommitStep._is_ours",
             "self.context.fs.checksum(path) == f.checksum",
             "found.size_bytes == f.size_bytes",
@@ -55,7 +55,7 @@ NAMES = (
         "abandoned-by-its-name",
         "abandoning takes away whatever file is at the target",
         (
-            "steps.rename",
+            "steps.rename_step",
             "FsRenameCommitStep._remove",
             "status is not None and self._is_ours(path, status)",
             "status is not None",

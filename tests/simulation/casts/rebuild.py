@@ -17,8 +17,8 @@ from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_claim, read_markers
 from distcommit.stores.logs.fencing import newer_runs
 from distcommit.stores.operator import operator_actions

@@ -16,11 +16,11 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.protocol import next_log_record
-from distcommit.steps import registry
-from distcommit.steps.registry import dump_steps, register
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.sink import SinkCommitStep
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps import step_registry
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
+from distcommit.steps.step_registry import dump_steps, register
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.operator import operator_actions
 from tests.simulation.programs.custom_steps import NoticeCommitStep
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, put_file
@@ -114,12 +114,12 @@ def _replay(machine: SimulatedPosix) -> None:
 @contextmanager
 def _newer_program() -> Iterator[None]:
     """Act as the program that wrote the newer steps."""
-    registry._types["testing-late"] = NoticeCommitStep
+    step_registry._types["testing-late"] = NoticeCommitStep
     NoticeCommitStep.version = 2
     try:
         yield
     finally:
-        del registry._types["testing-late"]
+        del step_registry._types["testing-late"]
         NoticeCommitStep.version = 1
 
 

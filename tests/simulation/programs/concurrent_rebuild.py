@@ -17,8 +17,8 @@ from distcommit.core.errors import StaleStoreError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import new_run_id
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation

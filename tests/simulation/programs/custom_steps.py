@@ -12,10 +12,10 @@ from distcommit.core.errors import ConfigurationError, ConflictError, CorruptErr
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
-from distcommit.steps.registry import register
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.sequence import CommitSequence
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.commit_sequence import CommitSequence
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import register
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from tests.simulation.programs.parts import ASIDE, Program, new_machine, put_file, require_refused
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -16,8 +16,8 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus, Sea
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.logs.fencing import fence_bucket, fence_job
 from distcommit.stores.state.job_store import JobStore, Roots, open_store

@@ -17,8 +17,8 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.staging import bucket_folder
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import open_store
 from distcommit.stores.state.task_states import record_ingest_ended

@@ -12,8 +12,8 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus, SetWatermark, StepBatch
 from distcommit.core.watermark import Position, Watermark
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.operator.operator_actions import Release
 from distcommit.stores.state.job_store import open_store

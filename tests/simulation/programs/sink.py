@@ -41,7 +41,7 @@ from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.sinks.base.committer_sink import CommitterSink
-from distcommit.steps.registry import load_steps
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, require_refused, unsettled

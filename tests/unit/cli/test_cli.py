@@ -41,8 +41,8 @@ from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.launch import JobFailedError
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
-from distcommit.steps.registry import dump_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import dump_steps
 from distcommit.stores.history.run_records import put_record
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
 from distcommit.stores.logs.log_segment import Segment, encode_segment

@@ -69,7 +69,7 @@ from distcommit.sinks.base.file_names import (
     ledger_text_name,
     messages_name,
 )
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
 
 
 @pytest.mark.thorough

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import SimulatedFileSystem

@@ -38,8 +38,8 @@ from distcommit.protocol.paths.output import (
 )
 from distcommit.protocol.record_effects import apply
 from distcommit.protocol.record_validity import rejection_reason
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.state.job_store import JobStore
 
 

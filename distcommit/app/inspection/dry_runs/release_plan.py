@@ -9,7 +9,7 @@ import msgspec
 
 from distcommit.app.inspection.job_status import WAITING, DatasetStatusRow, StatusResult
 from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepsResult
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.operator.operator_actions import Release
 
 _REMEDY = re.compile(r"To do: release the dataset with (abandon|restart)\b|(?:; |To do: )(abandon) the dataset\b")

@@ -21,7 +21,7 @@ from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.planning.work_distribution import MAX_REPORTED_UNITS
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.reading.task_plan import ingest_tasks
-from distcommit.steps.registry import load_steps
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.state.run_plans import put_manifest
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed

@@ -15,8 +15,8 @@ from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.settings import RunSettings
-from distcommit.steps import registry
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps import step_registry
+from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.state.run_plans import PlanReader, read_manifest
 from distcommit.stores.state.task_states import TaskStateWriter, record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Operation
@@ -316,7 +316,7 @@ def older_program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         if how == "older version":
             monkeypatch.setattr(FsRenameCommitStep, "version", 0)
         else:
-            monkeypatch.delitem(registry._types, "fs-rename")
+            monkeypatch.delitem(step_registry._types, "fs-rename")
 
     return make
 

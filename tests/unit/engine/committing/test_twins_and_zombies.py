@@ -21,7 +21,7 @@ from distcommit.engine.driver.run import decide_run, new_run_id, run
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.fold import Fold
-from distcommit.steps.failures import Failure
+from distcommit.steps.failure_classification import Failure
 from distcommit.stores.history.retention import Retention, expire_history
 from distcommit.stores.logs.fencing import fence_bucket, fence_job
 from distcommit.stores.state.task_states import record_ingest_ended

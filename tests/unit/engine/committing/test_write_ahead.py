@@ -16,8 +16,8 @@ from distcommit.core.records.log_records import Done, Intent
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.steps.execution import execute_sequences
-from distcommit.steps.registry import load_steps
+from distcommit.steps.step_execution import execute_sequences
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.unit.engine.committing.situations import WORLD, check_recovery, killed_at

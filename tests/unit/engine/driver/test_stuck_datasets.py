@@ -13,7 +13,7 @@ import pytest
 from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import ConflictError, DistcommitError, SinkUnavailableError, UnknownStepTypeError
 from distcommit.core.interfaces.committer import RetryLater
-from distcommit.steps import registry
+from distcommit.steps import step_registry
 from distcommit.stores.operator import operator_actions
 from tests.unit.engine.committing.situations import WORLD, check_recovery, quarantined, sealed_but_not_published
 from tests.unit.engine.committing.test_job_level import held
@@ -133,7 +133,7 @@ def test_steps_that_no_program_knows_any_more_are_quarantined_by_an_operator(
     machine = Machine()
     sealed_but_not_published(machine, source(a=2))
     with monkeypatch.context() as patch:
-        patch.delitem(registry._types, "fs-rename")
+        patch.delitem(step_registry._types, "fs-rename")
         for _ in range(WORLD.max_attempts + 1):
             go(WORLD, machine, NOTHING)
         assert statuses(WORLD, machine) == {"a": "pending"}

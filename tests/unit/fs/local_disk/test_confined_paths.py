@@ -15,7 +15,7 @@ from distcommit.fs.local_disk.confined_open import open_below, walk
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.protocol.paths.staging import attempt_folder, bucket_folder
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.folders.attempt_notes import remove_unfinished_notes
 from distcommit.stores.folders.folder_trees import delete_tree
 from distcommit.stores.folders.staging import list_attempts, remove_attempts, remove_empty, sweep_epoch

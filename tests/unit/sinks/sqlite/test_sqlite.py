@@ -28,7 +28,7 @@ from distcommit.sinks.databases.table_committer import CollisionError, Key
 from distcommit.sinks.sqlite.committer import SqliteCommitter
 from distcommit.sinks.sqlite.sink import SqliteSink
 from distcommit.sinks.sqlite.transactions import connected, transaction
-from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.table_sink_cases import TableSinkCases, TableTarget
 from tests.unit.sinks.odd_input_cases import OddInputCases

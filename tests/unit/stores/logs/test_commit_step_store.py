@@ -14,10 +14,10 @@ from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verd
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.shared_names import bucket_name
-from distcommit.steps.registry import register
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.sequence import CommitSequence
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.commit_sequence import CommitSequence
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import register
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.state import job_store

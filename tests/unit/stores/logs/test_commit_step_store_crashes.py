@@ -10,8 +10,8 @@ from distcommit.core.errors import FencedError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Intent
 from distcommit.core.watermark import Watermark
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix

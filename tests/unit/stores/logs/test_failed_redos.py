@@ -12,8 +12,8 @@ from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.registry import register
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.step_registry import register
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.state.job_store import Roots, open_store
 

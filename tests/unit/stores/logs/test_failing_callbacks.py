@@ -12,7 +12,7 @@ from distcommit.core.errors import DistcommitError, LostError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.registry import register
+from distcommit.steps.step_registry import register
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore, Roots, open_store

@@ -12,8 +12,8 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Failed, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_store import JobStore, Roots, open_store

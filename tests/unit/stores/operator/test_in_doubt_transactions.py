@@ -18,7 +18,7 @@ from distcommit.core.interfaces.committer import CommitOutcome, CommitRequest, F
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelSource

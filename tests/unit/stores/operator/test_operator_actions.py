@@ -13,8 +13,8 @@ from distcommit.core.errors import ConflictError, DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus, SealedSequence
 from distcommit.core.watermark import Watermark
-from distcommit.steps.registry import load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.simulated_posix import SimulatedPosix

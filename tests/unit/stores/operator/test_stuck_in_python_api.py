@@ -33,9 +33,9 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
-from distcommit.steps import registry
-from distcommit.steps.registry import register
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps import step_registry
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import register
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from tests.unit.stores.logs.test_commit_step_store import TouchCommitStep, context, move, open_store, store
 
@@ -256,7 +256,7 @@ def test_interrupted_abandon_is_resumed_or_accepted(
     if how == "abandon":
         path.touch()
     else:  # the program of the step is lost too
-        monkeypatch.delitem(registry._types, "test-late-undo")
+        monkeypatch.delitem(step_registry._types, "test-late-undo")
         with pytest.raises(UnknownStepTypeError):
             store.release("job", "d", "abandon")
     store.release("job", "d", how)

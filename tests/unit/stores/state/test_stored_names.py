@@ -54,9 +54,9 @@ from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, FileTail
 from distcommit.sinks.files.offsets import OFFSETS_VERSION
 from distcommit.sinks.table_formats.ledger_files import _File, _LedgerRoot
 from distcommit.sources.files.progress import ListedFile
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.sink import SinkCommitStep
-from distcommit.steps.watermark import HighWatermarkCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
+from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.folders.ownership import OWNER_VERSION, Marker, Owner
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import (

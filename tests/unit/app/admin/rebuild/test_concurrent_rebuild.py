@@ -16,7 +16,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
-from distcommit.steps.registry import load_steps
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import begin_run

@@ -15,7 +15,7 @@ from distcommit.core.interfaces.committer import CommitterContext, OpensCommitte
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.io_batching import IoRequest
 from distcommit.protocol.paths.temporary_and_probes import ANY_OUTPUT_PROBE, output_probe_name
-from distcommit.steps.sink import open_committer
+from distcommit.steps.sink_step import open_committer
 
 PROBE_BYTES = 64 * 1024
 """Size of a probe. A full disk or an exhausted quota fails it, even where files can still be renamed."""

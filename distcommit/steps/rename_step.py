@@ -17,9 +17,9 @@ from distcommit.core.ports import FileStatus
 from distcommit.core.support.decoding import converted, from_msgpack
 from distcommit.core.work_units import StagedFile
 from distcommit.protocol.path_checks import are_nested, check_names, check_relative
-from distcommit.steps.folders import GuardedFolders, parent_of
+from distcommit.steps.guarded_folders import GuardedFolders, parent_of
 from distcommit.steps.publishing import name_begins, probe_all, publish_all
-from distcommit.steps.registry import register
+from distcommit.steps.step_registry import register
 
 
 @register

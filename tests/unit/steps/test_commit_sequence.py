@@ -11,9 +11,9 @@ import pytest
 from distcommit.core.errors import DistcommitError, LostError
 from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict, Verification
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.execution import execute_sequences
-from distcommit.steps.rename import FsRenameCommitStep
-from distcommit.steps.sequence import CommitSequence
+from distcommit.steps.commit_sequence import CommitSequence
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_execution import execute_sequences
 
 
 class Said(CommitStep):

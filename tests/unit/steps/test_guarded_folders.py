@@ -15,8 +15,8 @@ from distcommit.core.ports import FolderEntry
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
-from distcommit.steps.folders import GuardedFolders
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.guarded_folders import GuardedFolders
+from distcommit.steps.rename_step import FsRenameCommitStep
 
 THREADS = 8
 

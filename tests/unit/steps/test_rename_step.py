@@ -14,8 +14,8 @@ from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict
 from distcommit.core.ports import FolderEntry
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
-from distcommit.steps.registry import dump_steps, load_steps
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import dump_steps, load_steps
 
 
 @pytest.fixture(params=["renameat2", "link"])

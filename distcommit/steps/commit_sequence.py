@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from distcommit.core.errors import DistcommitError, LostError, add_ids
 from distcommit.core.interfaces.commit_step import CommitStep
-from distcommit.steps.execution import execute_sequences
+from distcommit.steps.step_execution import execute_sequences
 
 Kind = TypeVar("Kind", bound=DistcommitError)
 

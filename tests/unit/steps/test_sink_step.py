@@ -21,8 +21,8 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.records.log_records import StepBatch
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.registry import dump_steps, load_steps
-from distcommit.steps.sink import SinkCommitStep
+from distcommit.steps.sink_step import SinkCommitStep
+from distcommit.steps.step_registry import dump_steps, load_steps
 from tests.golden.samples import SINK
 from tests.golden.stored_bytes import SampleSink
 

@@ -9,8 +9,8 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.work_units import StagedFile
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.steps.registry import dump_steps, load_steps, register
-from distcommit.steps.rename import FsRenameCommitStep
+from distcommit.steps.rename_step import FsRenameCommitStep
+from distcommit.steps.step_registry import dump_steps, load_steps, register
 
 
 def test_duplicate_type_name_is_rejected_and_keeps_its_class() -> None:

@@ -27,8 +27,8 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
     check_plain,
 )
-from distcommit.steps.execution import held_back_by
-from distcommit.steps.registry import register
+from distcommit.steps.step_execution import held_back_by
+from distcommit.steps.step_registry import register
 
 logger = logging.getLogger(__name__)
 

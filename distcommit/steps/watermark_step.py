@@ -12,7 +12,7 @@ from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext, Verdict, Verification, WatermarkMove
 from distcommit.core.support.decoding import converted
 from distcommit.core.watermark import Watermark
-from distcommit.steps.registry import register
+from distcommit.steps.step_registry import register
 
 
 class WatermarkStore(Protocol):

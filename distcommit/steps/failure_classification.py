@@ -20,7 +20,7 @@ from distcommit.core.errors import (
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import SequenceName
 from distcommit.core.support.io_batching import BatchedWork
-from distcommit.steps.outage import OutputProbe, SinkProbe
+from distcommit.steps.target_probes import OutputProbe, SinkProbe
 
 _NOT_FOR_US = (UnknownVersionError, UnknownStepTypeError, SinkUnavailableError, HeldBackError)
 
