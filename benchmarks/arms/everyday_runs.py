@@ -30,7 +30,7 @@ from distcommit.app.running import run_context
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Done
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.logs.log_segment import decode_segment
 

@@ -23,7 +23,7 @@ from benchmarks.workloads.typed_records import CASTS, JSON_FIELDS, NOISE, TYPED,
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Sink, StagingArea
 from distcommit.core.work_units import TaskOutcome
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.attempt import run_work_unit
 from distcommit.pipeline.task_flow import TaskFlow

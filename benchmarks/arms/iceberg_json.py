@@ -20,7 +20,7 @@ from benchmarks.workloads.typed_records import HeldSource, as_batches
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.interfaces.committer import CommitRequest, Committed, CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.attempt import run_work_unit
 from distcommit.sinks.iceberg.sink import IcebergSink

@@ -16,8 +16,8 @@ from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.core.ports import FileSystem
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.engine.driver.reports import Report, Tally, sum_reports
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.task_reports import Report, Tally, sum_reports
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
 

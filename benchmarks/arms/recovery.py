@@ -17,8 +17,8 @@ from benchmarks.workloads.tree import Shape, files_left, make_folders
 from distcommit.core.ports import FileSystem
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import RecoverReport, recover_partition
-from distcommit.engine.driver.reports import Report, sum_reports
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.task_reports import Report, sum_reports
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.spark.launch import SparkLaunch

@@ -16,7 +16,7 @@ from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, tree_datasets
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.engine.driver.reports import Report
+from distcommit.engine.driver.task_reports import Report
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from distcommit.fs.hadoop.webhdfs import WebHdfs

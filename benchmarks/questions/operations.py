@@ -18,7 +18,7 @@ from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.tree import Shape, digest_of, expected_digest, make_folders
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.engine.driver.reports import Report
+from distcommit.engine.driver.task_reports import Report
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from tests.simulation.world import launch_here
 

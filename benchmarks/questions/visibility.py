@@ -16,7 +16,7 @@ from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.source import NumberedSource
 from distcommit.core.records.log_records import Done
 from distcommit.engine.driver.run import run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.spark.launch import SparkLaunch
 from distcommit.stores.logs.log_segment import decode_segment

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks.workloads.requests import counts_of
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.sinks.files import open_file
 from distcommit.sinks.files.content import content_sum
 from distcommit.spark.launch import SparkLaunch

@@ -16,7 +16,7 @@ from benchmarks.workloads.requests import seam_of
 from benchmarks.workloads.source import NumberedSource
 from distcommit.core.ports import FileSystem
 from distcommit.engine.driver.run import run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.job_store import open_store
 

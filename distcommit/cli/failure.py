@@ -13,7 +13,7 @@ from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import DistcommitError, error_text, printable, split_remedy
 from distcommit.core.redaction import redacted
-from distcommit.engine.driver.launch import JobFailedError
+from distcommit.engine.driver.launch_interface import JobFailedError
 
 _UNEXPECTED = "UNEXPECTED_ERROR"
 _PROGRAM = "distcommit"

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import Progress as LiveProgress
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from distcommit.engine.events import Event, Observer, PhaseBegan, PhaseEnded, Progressed
+from distcommit.engine.run_events import Event, Observer, PhaseBegan, PhaseEnded, Progressed
 
 _PLAIN_EVERY_S = 30.0
 _RATE_OVER_S = 5.0

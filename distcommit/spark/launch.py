@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError
 from distcommit.core.redaction import redacted
 from distcommit.core.support.decoding import from_msgpack
-from distcommit.engine.driver.launch import JobFailedError, Result
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.launch_interface import JobFailedError, Result
+from distcommit.engine.run_settings import RunSettings
 from distcommit.spark.failed_jobs import describe_death, failure_text
 
 _JOB_FAILURES = (PySparkException, Py4JJavaError)

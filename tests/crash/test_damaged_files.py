@@ -24,7 +24,7 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import bucket_name
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, partition_name
 from distcommit.sinks.files.footer import read_footer

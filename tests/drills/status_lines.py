@@ -12,8 +12,8 @@ from pathlib import Path
 
 from distcommit.app.admin.rebuild import rebuild_store
 from distcommit.app.jobs.job import Job
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.store import LOCK
 from distcommit.stores.history.run_records import RunBeginning, RunFacts, put_beginning
 from distcommit.stores.logs.fencing import begin_run

@@ -12,7 +12,7 @@ from unittest import mock
 
 from distcommit.core.ports import FileStatus, FolderEntry
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.pipeline.task_flow import TaskFlow

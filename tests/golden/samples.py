@@ -50,7 +50,7 @@ from distcommit.core.work_units import (
     TaskState,
     WorkUnit,
 )
-from distcommit.engine.events import Progressed
+from distcommit.engine.run_events import Progressed
 from distcommit.fs.object_stores.upload_marker import UploadMarker
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offsets import OffsetSets

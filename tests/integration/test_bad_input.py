@@ -28,10 +28,10 @@ from distcommit.core.errors import (
     SourceUnavailableError,
     UnknownVersionError,
 )
-from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.reports import Report
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.task_reports import Report
+from distcommit.engine.run_settings import RunSettings
+from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.spark.java import check_java
 from distcommit.spark.launch import SparkLaunch

@@ -18,8 +18,8 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.io_batching import run_alone
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import RunResult
+from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.logs.fencing import begin_run, fence_bucket

@@ -26,7 +26,7 @@ from distcommit.app.jobs.job import Job
 from distcommit.cli.web.html_pages import report_page
 from distcommit.cli.web.served_jobs import ServedJobs
 from distcommit.cli.web.ui_server import UiServer
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.run_records import put_record, read_record
 from distcommit.stores.state.job_lock import JobLock
 from tests.golden import samples

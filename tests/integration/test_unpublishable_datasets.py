@@ -13,7 +13,7 @@ from rich.console import Console
 from distcommit import Job
 from distcommit.cli.views.result_views import run_view
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.events import DatasetQuarantined, PhaseEnded
+from distcommit.engine.run_events import DatasetQuarantined, PhaseEnded
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.unit.engine.driver.test_events import Noting
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from distcommit.core.errors import ProcessLostError
-from distcommit.engine.driver.launch import Result
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.launch_interface import Result
+from distcommit.engine.run_settings import RunSettings
 from distcommit.testing.fakes.model_source import WorkerKilled
 
 

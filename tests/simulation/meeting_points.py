@@ -24,9 +24,9 @@ from xxhash import xxh3_128_digest
 
 from distcommit.core.errors import DistcommitError
 from distcommit.engine.committing.recover import RecoverReport, recover_partition
-from distcommit.engine.driver.launch import Launch, Result
+from distcommit.engine.driver.launch_interface import Launch, Result
 from distcommit.engine.planning.planner import plan_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import BEGUN, RUN_TABLES, SEGMENT_SUFFIX, SNAPSHOTS
 from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning

@@ -15,9 +15,9 @@ from typing import Any
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState, SealedSequence
-from distcommit.engine.driver.launch import Result
+from distcommit.engine.driver.launch_interface import Result
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink

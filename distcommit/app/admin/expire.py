@@ -15,10 +15,10 @@ from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.support.parallel import run_ahead
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.events import Observer
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Observer
+from distcommit.engine.run_settings import RunSettings
+from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.maintenance.expire import ExpirySource
 from distcommit.pipeline.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow

@@ -13,8 +13,8 @@ from distcommit.app.admin.repair_store_files import repair_files
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError, ConflictError, LostTailError, StaleStoreError
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_claim, read_markers, wrong_owner_error
 from distcommit.stores.logs.corrupt_tail import is_corrupt

@@ -13,7 +13,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError, StaleStoreError, UnknownVersionError
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.shared_names import bucket_number
 from distcommit.protocol.paths.store import BEGUN, record_name
 from distcommit.stores.folders.ownership import (

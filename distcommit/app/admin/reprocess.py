@@ -11,8 +11,8 @@ from distcommit.app.running.run_context import open_run
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.events import Observer
 from distcommit.engine.reading.read_failures import stop_reason
+from distcommit.engine.run_events import Observer
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run

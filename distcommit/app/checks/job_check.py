@@ -36,7 +36,7 @@ from distcommit.core.errors import (
 from distcommit.core.ports import FileSystem
 from distcommit.core.redaction import redacted
 from distcommit.core.support.notebook import NotebookTable
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java import check_java

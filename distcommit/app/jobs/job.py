@@ -33,9 +33,9 @@ from distcommit.app.running.cancel import CancelResult, cancel_runs
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Position
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
-from distcommit.engine.events import NullObserver, Observer
+from distcommit.engine.run_events import NullObserver, Observer
+from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.fixed_settings import record_settings

@@ -17,7 +17,7 @@ from distcommit.app.job_file.sections.job_sections import PathSettings
 from distcommit.app.jobs.job import Job
 from distcommit.core.ports import FileSystem
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.events import Observer
+from distcommit.engine.run_events import Observer
 from distcommit.sinks.files.footer import read_batches
 from distcommit.stores.folders.folder_trees import delete_tree
 

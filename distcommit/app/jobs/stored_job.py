@@ -26,7 +26,7 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.operator.schedule_requests import paused_by
 from distcommit.stores.snapshots.expiry_cutoffs import readable_expiry_request

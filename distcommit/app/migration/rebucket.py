@@ -7,9 +7,9 @@ import msgspec
 from distcommit.app.job_file.fixed_settings import movable
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConfigurationError
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
-from distcommit.engine.events import Observer, Progressed
+from distcommit.engine.run_events import Observer, Progressed
+from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.state.fixed_settings import read_settings, require_settings
 from distcommit.stores.state.job_lock import JobLock

@@ -18,8 +18,8 @@ from distcommit.core.interfaces.watermark_types import WATERMARK_PIN
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.io_batching import run_alone
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.logs.fencing import begin_run, end_run, fence_bucket, require_newest
 from distcommit.stores.logs.log_anchors import record_cut_ended, require_intact
 from distcommit.stores.state.fixed_settings import read_settings

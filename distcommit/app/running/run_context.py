@@ -17,13 +17,13 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.alerts import alerting
 from distcommit.app.running.run_facts import facts_of
 from distcommit.app.telemetry.attach import observers
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
-from distcommit.engine.driver.launch import Launch
-from distcommit.engine.driver.progress import watched
+from distcommit.engine.driver.launch_interface import Launch
 from distcommit.engine.driver.run import new_run_id
-from distcommit.engine.events import Observer
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.task_progress import watched
+from distcommit.engine.run_events import Observer
+from distcommit.engine.run_settings import RunSettings
+from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.spark.cancellation import cancellable, own_session
 from distcommit.spark.launch import SparkLaunch

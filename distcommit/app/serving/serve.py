@@ -29,10 +29,10 @@ from distcommit.app.telemetry.scraping import ServiceMetrics, scraped
 from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.ports import Clock
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.guarded_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.events import Observer
+from distcommit.engine.run_events import Observer
+from distcommit.engine.system_clock import SystemClock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

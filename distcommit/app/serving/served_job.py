@@ -19,7 +19,7 @@ from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.core.errors import LockHeldError, RunCancelledError, error_text
 from distcommit.core.ports import FileSystem
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.events import Event, Observer, RunBegan
+from distcommit.engine.run_events import Event, Observer, RunBegan
 from distcommit.stores.history.run_records import (
     CANCEL_VERSION,
     CancelRequest,

@@ -11,7 +11,7 @@ from distcommit.app.telemetry.lineage import Lineage
 from distcommit.app.telemetry.logs import logged
 from distcommit.app.telemetry.metrics import MetricsFile
 from distcommit.app.telemetry.traces import Traces
-from distcommit.engine.events import Observer
+from distcommit.engine.run_events import Observer
 from distcommit.stores.state.job_store import JobStore
 
 

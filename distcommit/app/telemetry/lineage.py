@@ -12,7 +12,7 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.installation import install_command
-from distcommit.engine.events import Event, RunBegan, RunEnded
+from distcommit.engine.run_events import Event, RunBegan, RunEnded
 from distcommit.stores.history.run_table import PUBLISHED_OUTCOMES, DatasetOutcome, TableRow, read_run_table
 from distcommit.stores.state.job_store import JobStore
 

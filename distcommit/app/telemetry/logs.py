@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from distcommit.core.errors import ConfigurationError, escaped_in_json, plain_text, reason_text
-from distcommit.engine.events import Event, RunBegan
+from distcommit.engine.run_events import Event, RunBegan
 
 _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 

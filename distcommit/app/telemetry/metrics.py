@@ -13,7 +13,7 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason
 from distcommit.core.support.installation import install_command
-from distcommit.engine.events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
+from distcommit.engine.run_events import Event, PhaseEnded, Progressed, RunBegan, RunEnded
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

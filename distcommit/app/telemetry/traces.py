@@ -15,8 +15,8 @@ from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timel
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.installation import install_command
-from distcommit.engine.clock import SystemClock
-from distcommit.engine.events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
+from distcommit.engine.run_events import Event, PhaseBegan, PhaseEnded, RunBegan, RunEnded
+from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.attempt_rows import Attempt
 from distcommit.stores.history.run_table import TaskRows
 from distcommit.stores.state.job_store import JobStore

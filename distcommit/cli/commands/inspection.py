@@ -23,7 +23,7 @@ from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view,
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_parts import LISTED
 from distcommit.core.errors import ConfigurationError
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 
 
 def _one_of(does: str, words: type[StrEnum]) -> str:

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.committer import AbortedAttempt
 from distcommit.core.records.log_records import SequenceName
 from distcommit.core.work_units import TaskState
 from distcommit.engine.committing.sealing import step_context
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.steps.sink_step import open_committer
 from distcommit.stores.folders.attempt_notes import (
     NotedAttempt,

@@ -9,7 +9,7 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.support.io_batching import IoRequest
 from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.committing.aborted_attempts import discard_aborted
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.temporary_and_probes import probed_bucket
 from distcommit.stores.folders.staging import list_attempts, remove_attempts
 

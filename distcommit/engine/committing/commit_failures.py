@@ -11,9 +11,9 @@ from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.records.log_records import DatasetStatus, PostponedSequence, SequenceName
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import BatchedWork
-from distcommit.engine.driver.reports import Tally
-from distcommit.engine.events import DatasetQuarantined
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.task_reports import Tally
+from distcommit.engine.run_events import DatasetQuarantined
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.steps.failure_classification import Failure, classify_failure, classify_failures
 from distcommit.stores.logs.commit_log import CommitLog

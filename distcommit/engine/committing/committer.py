@@ -26,10 +26,10 @@ from distcommit.engine.committing.commit_failures import record_failures
 from distcommit.engine.committing.dataset_outcomes import DatasetNotes, count_held, count_outcomes
 from distcommit.engine.committing.open_datasets import OpenDatasets
 from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
-from distcommit.engine.driver.reports import Tally
-from distcommit.engine.events import Observer, SequenceDone, SequenceSealed
+from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.reading.read_failures import record_read_failures
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Observer, SequenceDone, SequenceSealed
+from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.replacements import stage_replacements
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold

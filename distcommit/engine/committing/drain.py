@@ -13,11 +13,11 @@ from distcommit.core.records.run_counts import EXECUTION_COUNTS
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
-from distcommit.engine.driver.progress import ProgressFile
-from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.events import Progressed
+from distcommit.engine.driver.task_progress import ProgressFile
+from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.reading.task_recorder import TaskRecorder
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Progressed
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.staging import remove_empty_bucket, remove_empty_epoch
 from distcommit.stores.history.run_table import TableRow

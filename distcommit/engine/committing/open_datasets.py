@@ -9,7 +9,7 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import has_outputs
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.readiness import NotReady, Ready, Wait, readiness, succeeded
 from distcommit.protocol.record_validity import may_seal

@@ -19,10 +19,10 @@ from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
-from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.events import Event, Observer, SequenceDone
+from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.reading.task_recorder import TaskRecorder
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Event, Observer, SequenceDone
+from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.fold import Fold
 from distcommit.stores.folders.ownership import newest_end, read_markers

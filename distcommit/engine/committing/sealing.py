@@ -11,7 +11,7 @@ from distcommit.core.interfaces.sink import Sink
 from distcommit.core.records.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.records.maintenance_units import supersedes_data
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.output import tombstones_among
 from distcommit.protocol.readiness import Ready
 from distcommit.steps.rename_step import FsRenameCommitStep

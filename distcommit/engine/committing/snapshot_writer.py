@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from distcommit.core.errors import DistcommitError
 from distcommit.core.support.io_batching import BatchedWork
-from distcommit.engine.driver.reports import Tally
+from distcommit.engine.driver.task_reports import Tally
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
 from distcommit.stores.snapshots.snapshots import SnapshotManifest

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from distcommit.core.errors import FencedError, ProcessLostError, RunCancelledError, kind_of, reason_text
 from distcommit.core.ports import Clock
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.engine.driver.launch import JobFailedError
+from distcommit.engine.driver.launch_interface import JobFailedError
 from distcommit.engine.driver.run_recorder import RunRecorder
-from distcommit.engine.events import Event, NullObserver, Observer, RunBegan, RunEnded
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Event, NullObserver, Observer, RunBegan, RunEnded
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.history.run_records import RunFacts
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from distcommit.core.errors import ConfigurationError, ProcessLostError
-from distcommit.engine.driver.launch import JobFailedError, Launch
+from distcommit.engine.driver.launch_interface import JobFailedError, Launch
 from distcommit.engine.driver.phases import Phase
-from distcommit.engine.driver.reports import Report
+from distcommit.engine.driver.task_reports import Report
 from distcommit.engine.reading.ingest import ingest_partition, read_suspect
 from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.reading.worker_deaths import (
@@ -21,7 +21,7 @@ from distcommit.engine.reading.worker_deaths import (
     DeadUnits,
     all_dead_units,
 )
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.run_plans import Manifest
 from distcommit.stores.state.task_states import record_ingest_ended

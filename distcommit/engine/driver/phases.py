@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from distcommit.core.errors import FencedError, StaleStoreError
 from distcommit.core.ports import Clock
-from distcommit.engine.driver.reports import Report, sum_reports
-from distcommit.engine.events import EventsLeftOut, Observer, PhaseBegan, PhaseEnded
+from distcommit.engine.driver.task_reports import Report, sum_reports
+from distcommit.engine.run_events import EventsLeftOut, Observer, PhaseBegan, PhaseEnded
 
 
 class Phase:

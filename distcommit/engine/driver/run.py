@@ -32,13 +32,13 @@ from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import RecoverReport, delete_superseded_files, oldest_held, recover_partition
 from distcommit.engine.driver.ingest_job import fenced_if_swept, run_ingest_job
-from distcommit.engine.driver.launch import Launch
+from distcommit.engine.driver.launch_interface import Launch
 from distcommit.engine.driver.phases import Phase, Phases
-from distcommit.engine.driver.reports import Report, sum_reports
-from distcommit.engine.events import NullObserver, Observer, RunEnded
+from distcommit.engine.driver.task_reports import Report, sum_reports
 from distcommit.engine.planning.planner import PlanReport, build_manifest, expire_older_history, plan_partition
 from distcommit.engine.reading.worker_deaths import has_died
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import NullObserver, Observer, RunEnded
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.log_anchors import record_cut_began, record_cut_ended

@@ -12,7 +12,15 @@ from distcommit.core.errors import DistcommitError, plain_text, reason_text
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import MAX_RUN_REASONS, Reason, Reasons
-from distcommit.engine.events import DatasetQuarantined, Event, Observer, PhaseEnded, RunBegan, RunEnded, SequenceSealed
+from distcommit.engine.run_events import (
+    DatasetQuarantined,
+    Event,
+    Observer,
+    PhaseEnded,
+    RunBegan,
+    RunEnded,
+    SequenceSealed,
+)
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
     RECORD_VERSION,

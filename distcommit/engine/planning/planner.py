@@ -27,7 +27,7 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
-from distcommit.engine.driver.reports import Report, Tally
+from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.planning.loop_check import LoopCheck
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE, check_plan, checked_deferral
 from distcommit.engine.planning.read_priority import with_priorities
@@ -35,7 +35,7 @@ from distcommit.engine.planning.work_distribution import Loads, lent_ranges, pac
 from distcommit.engine.reading.read_failures import stop_reason
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import EarlierSuspects
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.converter_schemas import with_schemas
 from distcommit.pipeline.maintenance.superseded_files import delete_superseded
 from distcommit.protocol.paths.shared_names import work_unit_name

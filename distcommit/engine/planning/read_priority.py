@@ -15,8 +15,8 @@ from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.freshness import BEHIND
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import DatasetPlan, WorkUnit
-from distcommit.engine.driver.reports import Tally
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.task_reports import Tally
+from distcommit.engine.run_settings import RunSettings
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 
 LONGEST_WAIT_S = 60.0
 _LOOK_S = 0.5

@@ -17,15 +17,15 @@ from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, Run
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
 from distcommit.core.work_units import INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.committer import BucketCommitter
-from distcommit.engine.driver.progress import ProgressFile
-from distcommit.engine.driver.reports import Report, Tally
-from distcommit.engine.events import Progressed, WorkUnitDone
+from distcommit.engine.driver.task_progress import ProgressFile
+from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.planning.read_priority import priority_of
 from distcommit.engine.reading.back_off import wait_before_retry
 from distcommit.engine.reading.task_plan import TaskPlan, ingest_tasks
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import TaskNotes, units_to_read
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Progressed, WorkUnitDone
+from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.attempt import Attempt
 from distcommit.pipeline.background_finalization import BackgroundFinalization
 from distcommit.pipeline.limits.watchdog import Watchdog

@@ -13,8 +13,8 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
-from distcommit.engine.driver.reports import Tally
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.task_reports import Tally
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.stores.logs.commit_log import CommitLog

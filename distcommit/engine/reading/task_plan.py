@@ -8,7 +8,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.planning.read_priority import by_priority
 from distcommit.engine.planning.work_distribution import buckets_read, units_read
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.stores.state.run_plans import Manifest, PlanReader, read_manifest
 

@@ -13,8 +13,8 @@ from threading import Lock
 
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.request_counts import REQUESTS
-from distcommit.engine.events import Event, Observer, SequenceDone, SequenceSealed
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Event, Observer, SequenceDone, SequenceSealed
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.history.run_table import RowKind, TableRow, TaskIdentity, TaskRows, put_task_rows
 
 

@@ -19,8 +19,8 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessL
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import format_position
 from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
-from distcommit.engine.driver.launch import JobFailedError, Launch
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.launch_interface import JobFailedError, Launch
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.stores.history.run_records import read_record
 from distcommit.stores.state.reading_notes import (

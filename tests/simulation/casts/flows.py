@@ -8,7 +8,7 @@ from dataclasses import replace
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import error_branch_of
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.stores.state.job_store import JobStore

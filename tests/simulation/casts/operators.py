@@ -11,7 +11,7 @@ from distcommit.core.errors import ConflictError
 from distcommit.core.records.log_records import Done, SequenceName, SetWatermark
 from distcommit.core.watermark import Watermark
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX
 from distcommit.stores.logs.log_segment import decode_segment
 from distcommit.stores.operator import operator_actions

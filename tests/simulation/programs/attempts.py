@@ -18,7 +18,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.task_states import record_ingest_ended

@@ -19,7 +19,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.store import MANIFEST, partition_name
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY

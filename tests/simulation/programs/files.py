@@ -14,7 +14,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.staging import bucket_folder
 from distcommit.steps.rename_step import FsRenameCommitStep

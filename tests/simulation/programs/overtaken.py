@@ -11,13 +11,13 @@ from distcommit.core.errors import DistcommitError, FencedError
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
 from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
-from distcommit.engine.driver.launch import Launch, Result
-from distcommit.engine.driver.progress import progress_folder, read_progress, watched
+from distcommit.engine.driver.launch_interface import Launch, Result
 from distcommit.engine.driver.run import run
-from distcommit.engine.events import Event, RunEnded
+from distcommit.engine.driver.task_progress import progress_folder, read_progress, watched
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Event, RunEnded
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.store import progress_name
 from distcommit.stores.logs.fencing import end_run
 from tests.simulation.programs.parts import SOURCE, Program, half_done, new_machine, put_file, run_and_look

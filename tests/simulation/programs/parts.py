@@ -18,7 +18,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import run
 from distcommit.engine.planning.planner import build_manifest, plan_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run

@@ -8,8 +8,8 @@ from functools import partial
 
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.engine.driver.launch import Launch, Result
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.launch_interface import Launch, Result
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed
 from tests.simulation.programs.parts import (

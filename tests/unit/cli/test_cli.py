@@ -37,8 +37,8 @@ from distcommit.core.records.log_records import (
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.engine.clock import SystemClock
-from distcommit.engine.driver.launch import JobFailedError
+from distcommit.engine.driver.launch_interface import JobFailedError
+from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.steps.rename_step import FsRenameCommitStep

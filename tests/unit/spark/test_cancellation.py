@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError, ProcessLostError, RunCancelledError
-from distcommit.engine.driver.launch import JobFailedError
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.driver.launch_interface import JobFailedError
+from distcommit.engine.run_settings import RunSettings
 from distcommit.spark.cancellation import CancellableLaunch, cancellable
 from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, put_cancel
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.engine.committing.recover import RecoverReport, recover_partition
-from distcommit.engine.driver.launch import JobFailedError
+from distcommit.engine.driver.launch_interface import JobFailedError
 from distcommit.engine.driver.run import run
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.spark.failed_jobs import describe_death, failure_text
@@ -77,8 +77,9 @@ _TRACE = 'Traceback (most recent call last):\n  File "worker_util.py", line 75, 
         (f"{_TRACE}ModuleNotFoundError: No module named 'distcommit.spark'", "No module named 'distcommit.spark'"),
         (f"{_TRACE}ModuleNotFoundError: No module named 'msgspec'", "No module named 'msgspec'"),
         (
-            f"{_TRACE}AttributeError: Can't get attribute 'RunSettings' on <module 'distcommit.engine.settings' (x)>",
-            "Can't get attribute 'RunSettings' on <module 'distcommit.engine.settings'",
+            f"{_TRACE}AttributeError: Can't get attribute 'RunSettings' on"
+            " <module 'distcommit.engine.run_settings' (x)>",
+            "Can't get attribute 'RunSettings' on <module 'distcommit.engine.run_settings'",
         ),
         (
             'Job aborted: java.io.IOException: Cannot run program "/nowhere": error=2, No such file or directory\n\tat',

@@ -16,8 +16,8 @@ from distcommit.app.inspection.reports.killed_runs import KilledRun, describe_ki
 from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.ports import Clock
-from distcommit.engine.driver.progress import progress_folder, read_progress
-from distcommit.engine.events import Progressed
+from distcommit.engine.driver.task_progress import progress_folder, read_progress
+from distcommit.engine.run_events import Progressed
 from distcommit.stores.history.attempt_rows import Attempt
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, recorded_epochs
 from distcommit.stores.history.run_table import RowKind, TableRow, TaskRows

@@ -17,7 +17,7 @@ from distcommit.core.errors import ConfigurationError, CorruptError, SnapshotExp
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.expire import ExpirableFiles
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow

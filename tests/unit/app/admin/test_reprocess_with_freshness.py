@@ -14,7 +14,7 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.records.freshness import Freshness
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.engine.driver.run import RunResult, new_run_id, run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow

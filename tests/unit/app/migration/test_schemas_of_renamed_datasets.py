@@ -12,7 +12,7 @@ import pytest
 from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.engine.driver.run import RunResult, new_run_id, run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy

@@ -18,9 +18,9 @@ from distcommit.app.reading.snapshot_reader import Snapshot
 from distcommit.core.errors import ConfigurationError, CorruptError, NotSettledError, SnapshotExpiredError
 from distcommit.core.records.job_records import CutPhase
 from distcommit.engine.committing.drain import publish_partition
-from distcommit.engine.driver.launch import Launch, Result
+from distcommit.engine.driver.launch_interface import Launch, Result
 from distcommit.engine.driver.run import run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, SNAPSHOTS

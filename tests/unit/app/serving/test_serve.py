@@ -28,9 +28,9 @@ from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLos
 from distcommit.core.ports import FileSystem
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
-from distcommit.engine.clock import SystemClock
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.events import Observer, RunBegan
+from distcommit.engine.run_events import Observer, RunBegan
+from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.run_records import read_cancel
 from distcommit.stores.operator.schedule_requests import ScheduleRequests, read_requests
 from distcommit.stores.state.job_lock import JobLock

@@ -29,7 +29,7 @@ from distcommit.cli.views.result_views import (
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.run import RunResult
-from distcommit.engine.events import PhaseBegan, PhaseEnded, Progressed
+from distcommit.engine.run_events import PhaseBegan, PhaseEnded, Progressed
 
 
 def rendered(view: Any) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from distcommit.app.migration.rebucket import RebucketResult
 from distcommit.cli.views.result_views import rebucket_view
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.stores.logs.rebucket import Move, rebucket

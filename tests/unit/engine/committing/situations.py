@@ -12,7 +12,7 @@ from distcommit.core.records.log_records import Failed, SealedSequence, Sequence
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.work_units import TaskState
 from distcommit.engine.committing.drain import drain_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.state.task_states import TaskStateReader, record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelSource

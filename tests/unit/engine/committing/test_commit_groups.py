@@ -22,7 +22,7 @@ from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.reading.task_plan import ingest_tasks
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.run_plans import put_manifest

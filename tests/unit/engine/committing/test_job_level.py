@@ -24,8 +24,8 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.driver.reports import Tally
 from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE, TEMPORARY

@@ -14,7 +14,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.steps import step_registry
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.state.run_plans import PlanReader, read_manifest

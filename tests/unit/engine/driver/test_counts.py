@@ -18,10 +18,10 @@ from distcommit.core.records.run_counts import BranchFailures, CheckCounts, Flow
 from distcommit.core.records.run_reasons import MAX_REASONS, Reason, Reasons
 from distcommit.core.work_units import ConstructCounts
 from distcommit.engine.committing.recover import RecoverReport
-from distcommit.engine.driver.reports import Report, Tally, sum_reports
 from distcommit.engine.driver.run import RecoverResult, RunResult
-from distcommit.engine.events import Event
+from distcommit.engine.driver.task_reports import Report, Tally, sum_reports
 from distcommit.engine.planning.planner import PlanReport
+from distcommit.engine.run_events import Event
 from distcommit.stores.history.attempt_rows import Attempt
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.history.run_table import TableRow, TaskIdentity, TaskRows

@@ -16,10 +16,10 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
-from distcommit.engine.driver.progress import watched
-from distcommit.engine.driver.reports import MAX_EVENTS, Report, Tally
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.events import (
+from distcommit.engine.driver.task_progress import watched
+from distcommit.engine.driver.task_reports import MAX_EVENTS, Report, Tally
+from distcommit.engine.run_events import (
     DatasetQuarantined,
     Event,
     EventsLeftOut,
@@ -32,7 +32,7 @@ from distcommit.engine.events import (
     SequenceSealed,
     WorkUnitDone,
 )
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World

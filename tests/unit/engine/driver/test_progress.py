@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work_units import TaskOutcome
-from distcommit.engine.driver.progress import ProgressFile, progress_folder, read_progress, watched
 from distcommit.engine.driver.run import run
-from distcommit.engine.events import NullObserver, Progressed
+from distcommit.engine.driver.task_progress import ProgressFile, progress_folder, read_progress, watched
+from distcommit.engine.run_events import NullObserver, Progressed
 from distcommit.pipeline.progress_counters import ProgressCounters
 from tests.models.model_flow import model_flow
 from tests.unit.engine.committing.situations import WORLD

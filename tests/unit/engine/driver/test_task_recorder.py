@@ -10,10 +10,10 @@ import pytest
 
 from distcommit.core.support.request_counts import Requests
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.driver.reports import Tally
 from distcommit.engine.driver.run import run
-from distcommit.engine.events import SequenceDone
+from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.reading.task_recorder import TaskRecorder
+from distcommit.engine.run_events import SequenceDone
 from distcommit.stores.history.attempt_rows import Attempt, count_attempts
 from distcommit.stores.history.run_table import DatasetOutcome, RowKind, TaskRows, read_run_table
 from tests.simulation.world import ROOTS, World

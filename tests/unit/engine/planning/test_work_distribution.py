@@ -14,12 +14,12 @@ from msgspec import structs
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.driver.reports import Report
+from distcommit.engine.driver.task_reports import Report
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE
 from distcommit.engine.planning.planner import PlanReport, build_manifest, plan_partition
 from distcommit.engine.planning.work_distribution import MAX_REPORTED_UNITS, Loads, buckets_read, load_of, units_read
 from distcommit.engine.reading.task_plan import ingest_tasks
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.state.run_plans import Manifest, PlanReader
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World

@@ -9,7 +9,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError, QualityError, RecordError, SourceError
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.reading.back_off import LONGEST_WAIT_S, back_off_s
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from tests.simulation.world import SimulatedClock
 from tests.unit.engine.committing.situations import WORLD, check_recovery, rows
 from tests.unit.engine.driver.machines import Machine, OddSource, begin_ingest, ingest_all, source, states

@@ -14,9 +14,9 @@ from distcommit.core.error_handling.stored_errors import is_outage, is_worker_de
 from distcommit.core.errors import ProcessLostError, SourceUnavailableError
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
-from distcommit.engine.driver.launch import Result
+from distcommit.engine.driver.launch_interface import Result
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.store import READING
 from distcommit.stores.logs.fencing import end_run
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource, WorkerKilled

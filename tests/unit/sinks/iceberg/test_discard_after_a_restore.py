@@ -17,7 +17,7 @@ from pyiceberg.catalog import load_catalog
 
 from distcommit.core.errors import DistcommitError
 from distcommit.engine.driver.run import new_run_id, run
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy

@@ -21,7 +21,7 @@ from distcommit.core.records.log_records import Checkpoint, DatasetState
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.protocol.paths.shared_names import bucket_number
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX, log_folder

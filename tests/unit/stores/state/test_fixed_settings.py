@@ -17,7 +17,7 @@ from distcommit.core.errors import (
 )
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.fixed_settings import (
     RecordedSettings,

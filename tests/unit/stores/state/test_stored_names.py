@@ -46,7 +46,7 @@ from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange, StagedFile, TaskOutcome
-from distcommit.engine.events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
+from distcommit.engine.run_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
 from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker
 from distcommit.protocol.paths import output, shared_names, store
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer

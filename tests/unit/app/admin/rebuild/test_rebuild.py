@@ -18,7 +18,7 @@ from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import ConflictError, FencedError, StaleStoreError
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 from distcommit.sources.files.settings import FilesSource
 from distcommit.stores.folders.ownership import Marker, put_run_marker, read_markers
 from distcommit.stores.operator import operator_actions

@@ -26,7 +26,7 @@ from distcommit.app.jobs.job import Job
 from distcommit.core.errors import LockHeldError
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
 from distcommit.protocol.paths.store import BEGUN, JOB_LOG, LOCK, PROGRESS, RUNS, TASK_STATES, record_name, run_name
 from distcommit.stores.history.run_records import RunBeginning, RunFacts, RunRecord, put_beginning, put_record

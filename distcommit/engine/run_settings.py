@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from distcommit.core.ports import Clock
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import Gate, SealedSequence
-from distcommit.engine.clock import SystemClock
+from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention

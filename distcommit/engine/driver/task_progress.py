@@ -15,8 +15,8 @@ import msgspec
 
 from distcommit.core.ports import FileSystem
 from distcommit.core.support.decoding import from_json
-from distcommit.engine.events import Event, Observer, PhaseBegan, Progressed
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_events import Event, Observer, PhaseBegan, Progressed
+from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.store import PROGRESS, progress_name, progress_task, run_name
 from distcommit.stores.folders.folder_trees import delete_tree
 from distcommit.stores.state.checksummed_json import UNREADABLE

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from distcommit.engine.settings import RunSettings
+from distcommit.engine.run_settings import RunSettings
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 

@@ -12,7 +12,7 @@ from distcommit.core.records.job_records import Head
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.records.snapshot_entries import BucketSnapshot
-from distcommit.engine.events import Event, Observer, TaskEvent
+from distcommit.engine.run_events import Event, Observer, TaskEvent
 
 MAX_EVENTS = 20
 """Maximum number of events of each type in one report. Keeps the driver's memory O(tasks)."""
