@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 import benchmarks
 from distcommit.spark.session import open_session
-from distcommit.spark.settings import SparkSettings
-from distcommit.spark.sizing import partitions_of
+from distcommit.spark.session_settings import SparkSettings
+from distcommit.spark.task_count import partitions_of
 
 
 def session_or(spark: SparkSession | None, slots: int = 2) -> AbstractContextManager[tuple[SparkSession, int]]:

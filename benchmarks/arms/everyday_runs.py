@@ -31,7 +31,7 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Done
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_settings import RunSettings
-from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.task_launch import SparkLaunch
 from distcommit.stores.logs.log_segment import decode_segment
 
 

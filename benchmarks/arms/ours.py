@@ -19,7 +19,7 @@ from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.task_reports import Report, Tally, sum_reports
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.task_launch import SparkLaunch
 
 _NO_OPS = 5
 

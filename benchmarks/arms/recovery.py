@@ -21,7 +21,7 @@ from distcommit.engine.driver.task_reports import Report, sum_reports
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.staging import bucket_folder
-from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.task_launch import SparkLaunch
 from distcommit.stores.logs.fencing import fence_job
 
 

@@ -22,7 +22,7 @@ from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import Shape
 from distcommit.engine.driver.run import run
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.task_launch import SparkLaunch
 from distcommit.stores.state.job_store import open_store
 
 

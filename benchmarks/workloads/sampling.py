@@ -22,7 +22,7 @@ from benchmarks.workloads.requests import counts_of
 from distcommit.engine.run_settings import RunSettings
 from distcommit.sinks.files import open_file
 from distcommit.sinks.files.content import content_sum
-from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.task_launch import SparkLaunch
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 _EVERY_S = 0.005

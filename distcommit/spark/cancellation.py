@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessLostError, RunCancelledError
 from distcommit.engine.driver.launch_interface import JobFailedError, Launch, Result
 from distcommit.engine.run_settings import RunSettings
-from distcommit.spark.launch import over_connect
+from distcommit.spark.task_launch import over_connect
 from distcommit.stores.history.run_records import CancelRequest, read_cancel
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, ProcessL
 from distcommit.core.redaction import redacted
 from distcommit.core.support.installation import install_command
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
-from distcommit.spark.given_settings import given_settings, is_submitted, master_of, report_overridden
-from distcommit.spark.java import check_java
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.java_check import check_java
+from distcommit.spark.session_settings import SparkSettings
+from distcommit.spark.submitted_settings import given_settings, is_submitted, master_of, report_overridden
 
 logger = logging.getLogger(__name__)
 

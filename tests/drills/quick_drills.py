@@ -21,7 +21,7 @@ from distcommit.app.demo.broker import MockBroker
 from distcommit.app.inspection.problems.catalogue import PROBLEMS
 from distcommit.cli.main import app
 from distcommit.spark.session import active_session, open_session, stop_session
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 from tests.drills.catalogue import GAP, command_names
 from tests.drills.drill import Drilled, KafkaSituation, NotBrokenError, Situation, Typed, count, line_of
 from tests.drills.targets import Target

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distcommit.spark.session import open_session
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 
 
 @pytest.fixture(scope="package")

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from distcommit import Job
 from distcommit.spark.session import open_session
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 
 DATASETS = 12
 

@@ -33,8 +33,8 @@ from distcommit.engine.driver.task_reports import Report
 from distcommit.engine.run_settings import RunSettings
 from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
-from distcommit.spark.java import check_java
-from distcommit.spark.launch import SparkLaunch
+from distcommit.spark.java_check import check_java
+from distcommit.spark.task_launch import SparkLaunch
 from distcommit.stores.state.job_lock import JobLock
 from tests.integration import large_source
 from tests.jobs.kafka_job import KafkaJob, kafka_job

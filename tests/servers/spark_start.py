@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[2]
 _SMALL_JOB = """
 from pyspark import SparkContext
 from distcommit.spark.session import open_session
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 def same(batches):
     yield from batches
 session = open_session(SparkSettings(master="local[2,4]"), "archive")

@@ -34,7 +34,7 @@ from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS
 from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE, TEMPORARY, is_store_probe
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
 from distcommit.sinks.files.sink import FileSink
-from distcommit.spark.launch import PartitionCall
+from distcommit.spark.task_launch import PartitionCall
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_store

@@ -167,7 +167,7 @@ def test_inspection_commands_import_no_slow_module(tmp_path: Path, command: str)
 OF_A_FORMAT = {"avro": {"fastavro"}, "orc": {"pyarrow.orc"}, "csv": {"pyarrow.csv"}, "jsonl": set(), "parquet": set()}
 """Modules that only one file format needs."""
 EXECUTOR = """
-import distcommit.engine.reading.ingest, distcommit.spark.launch
+import distcommit.engine.reading.ingest, distcommit.spark.task_launch
 import json, sys
 from pathlib import Path
 

@@ -15,7 +15,7 @@ import pytest
 import distcommit
 from distcommit.app.job_file.built_in import Section, settings_class, types_of
 from distcommit.core.interfaces.sink import Abilities
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 from tests.checkers.pages import broken_links, pages
 
 ROOT = Path(distcommit.__file__).parents[1]

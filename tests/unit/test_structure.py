@@ -255,8 +255,8 @@ ALLOWED_USES: dict[tuple[str, str], str] = {
         "pipeline/branches/branching.py",
         "AttemptFiles",
     ): "the writer of error branches, which also stores offsets without a record",
-    ("spark/frames.py", "SparkSource"): "the Spark half of that source: sources must not import Spark",
-    ("spark/frames.py", "StagedFrames"): "the Spark half of that source: sources must not import Spark",
+    ("spark/staged_frames.py", "SparkSource"): "the Spark half of that source: sources must not import Spark",
+    ("spark/staged_frames.py", "StagedFrames"): "the Spark half of that source: sources must not import Spark",
     ("spark/spool_micro_batch.py", "SpooledBatch"): "the Spark half of the micro-batch source",
 }
 """Modules that name a built-in sink or source of another package, and the reason."""

@@ -26,9 +26,9 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.spark.cancellation import cancellable, own_session
-from distcommit.spark.launch import SparkLaunch
 from distcommit.spark.session import active_session, open_session, stop_session
-from distcommit.spark.sizing import partitions_of
+from distcommit.spark.task_count import partitions_of
+from distcommit.spark.task_launch import SparkLaunch
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.logs.fencing import begin_run, require_newest
 from distcommit.stores.logs.log_generation import require_current_generation

@@ -11,7 +11,7 @@ from distcommit.app.job_file.job_file_names import job_files_in
 from distcommit.app.jobs.job import Job
 from distcommit.app.scheduling.schedule import Plan
 from distcommit.core.errors import ConfigurationError, error_text
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class SparkSource(SettingsModel, SourceSettings):
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
-    staged_by: ClassVar[str] = "distcommit.spark.frames:staged_frames"
+    staged_by: ClassVar[str] = "distcommit.spark.staged_frames:staged_frames"
 
     type: Literal["spark"]
     format: str = Field(min_length=1)

@@ -9,8 +9,8 @@ import pytest
 
 from distcommit.core.redaction import redact
 from distcommit.spark.failed_jobs import failure_text
-from distcommit.spark.launch import PartitionCall, TaskError
 from distcommit.spark.session import redaction_pattern
+from distcommit.spark.task_launch import PartitionCall, TaskError
 
 SECRET = "S3cr3t+of-an-executor"
 

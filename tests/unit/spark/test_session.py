@@ -66,7 +66,7 @@ def test_exit_code_tells_whether_a_start_may_be_retried(
 _PROGRAM = """
 from distcommit.core.errors import DistcommitError
 from distcommit.spark.session import open_session
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 try:
     open_session(SparkSettings(master="local[1]"), "test")
 except DistcommitError as error:

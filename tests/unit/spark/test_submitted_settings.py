@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.spark import given_settings
-from distcommit.spark.given_settings import master_of
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark import submitted_settings
+from distcommit.spark.session_settings import SparkSettings
+from distcommit.spark.submitted_settings import master_of
 
 _ASKED = ("spark.master", "spark.ui.enabled", "spark.log.level", "spark.driver.memory", "spark.task.maxFailures")
 _PROGRAM = f"""
 import json, logging, sys
 logging.basicConfig(stream=sys.stderr, format="%(message)s")
 from distcommit.spark.session import open_session, stop_session
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 spark = open_session(SparkSettings(**json.loads(sys.argv[1])), "test")
 print(json.dumps({{name: spark.sparkContext.getConf().get(name) for name in {_ASKED!r}}}))
 stop_session(spark)
@@ -82,5 +82,5 @@ def test_spark_submit_keeps_its_master_and_settings(tmp_path: Path) -> None:
 def test_master_is_that_of_spark_submit_then_the_job_file_then_the_defaults(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], given: dict[str, str], submitted: bool, master: str
 ) -> None:
-    monkeypatch.setattr(given_settings, "is_submitted", lambda: submitted)
+    monkeypatch.setattr(submitted_settings, "is_submitted", lambda: submitted)
     assert master_of(SparkSettings(**settings), given) == master  # type: ignore[arg-type]

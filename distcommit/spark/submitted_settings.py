@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 

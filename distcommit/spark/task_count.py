@@ -10,7 +10,7 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import SparkSession
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.spark.settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from distcommit.spark.settings import SparkSettings
-from distcommit.spark.sizing import configured_slots, partitions_of
+from distcommit.spark.session_settings import SparkSettings
+from distcommit.spark.task_count import configured_slots, partitions_of
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, audit, go, source
 
