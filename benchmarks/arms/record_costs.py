@@ -22,7 +22,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import TaskOutcome, WorkUnit
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.attempt import run_work_unit
-from distcommit.sinks.files.content import content_sum
+from distcommit.sinks.files.content_sum import content_sum
 from distcommit.sinks.files.sink import FileSink
 
 _AT_A_TIME = 10_000

@@ -24,7 +24,7 @@ from benchmarks.arms.iceberg_json import RECORD_BYTES, typed_json
 from benchmarks.results import Results, Sample, medians, results_of
 from benchmarks.runner import Tell, WrongResultError
 from benchmarks.workloads.sink_batches import sink_batches
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from tests.servers.nessie import NessieServer
 from tests.servers.postgresql import PostgresServer
 from tests.servers.process import ServerUnavailableError

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from benchmarks.workloads.requests import counts_of
 from distcommit.engine.run_settings import RunSettings
 from distcommit.sinks.files import open_file
-from distcommit.sinks.files.content import content_sum
+from distcommit.sinks.files.content_sum import content_sum
 from distcommit.spark.task_launch import SparkLaunch
 
 Result = TypeVar("Result", bound=msgspec.Struct)

@@ -263,8 +263,8 @@ class BranchResult(Struct, frozen=True):
         records_written: the number of records given to the writer.
         records_rejected: the number of records in the error branch.
         holes: positions without a record that no file or info names.
-        content_sum: the sum of the files' content sums (`sinks.files.content`), 16 hexadecimal digits; empty without
-            files.
+        content_sum: the sum of the files' content sums (`sinks.files.content_sum`), 16 hexadecimal digits; empty
+            without files.
         checks: the results of the task checkers.
         error: why the branch failed. In a successful attempt, only an optional branch can have failed, and all of its
             records are in its error branch.

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distcommit.sinks.files.offsets import _checksum
+from distcommit.sinks.files.offset_sets import _checksum
 from distcommit.stores.state.plan_and_state_tables import encode_plan, encode_task_states
 from tests.golden import samples
 from tests.simulation.damage import checked_segment, sealed_segment

@@ -21,7 +21,7 @@ from distcommit.core.interfaces.committer import AbortedAttempt, AlreadyCommitte
 from distcommit.core.interfaces.sink import SinkWriter
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.table_names import plain_name
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.iceberg.writer import IcebergWriter
 from distcommit.sinks.table_formats import committer

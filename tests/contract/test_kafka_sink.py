@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from distcommit.core.interfaces.committer import CommitRequest
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.kafka.client import ledger_topic_id
-from distcommit.sinks.kafka.names import topic_of
 from distcommit.sinks.kafka.sink import KafkaSink
+from distcommit.sinks.kafka.topic_names import topic_of
 from distcommit.testing.contracts import LaterEpochs, SinkContract
 from tests.servers.kafka import KafkaServer
 from tests.servers.kafka_records import committed_records

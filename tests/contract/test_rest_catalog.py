@@ -31,7 +31,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened, opened
 from distcommit.sinks.iceberg.catalog.rest_tables import RestTables
 from distcommit.sinks.iceberg.catalog.tables import Change
 from distcommit.sinks.iceberg.catalog.transactions import commit_together

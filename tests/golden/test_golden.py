@@ -17,9 +17,9 @@ from distcommit.core.records.log_records import Intent, Record
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
-from distcommit.sinks.files.content import as_text, content_sum
+from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.step_registry import dump_steps, load_steps

@@ -28,7 +28,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Sink, Stagi
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.kafka.client import ledger_topic_id
 from distcommit.sinks.kafka.sink import KafkaSink

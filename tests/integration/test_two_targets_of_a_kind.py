@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from distcommit import Job
 from distcommit.app.demo.killed_run import CommitWatcher
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from tests.integration.test_unavailable_targets import FilesJob, Target
 from tests.jobs.victims import strike
 

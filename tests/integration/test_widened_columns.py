@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.cli.main import app
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from tests.servers.postgresql import PostgresServer
 
 ROWS = 20

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.sinks.files.content import as_text, content_sum
+from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 

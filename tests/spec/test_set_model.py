@@ -19,7 +19,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import positions_lost
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply
-from distcommit.sinks.files.offsets import OffsetSets, offsets_of
+from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of
 from tests.spec.set_model import Act, SetModel
 
 PLACES = st.integers(0, 6)

@@ -14,7 +14,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import SealedSequence
 from distcommit.core.work_units import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.sinks.files.offsets import offsets_of
+from distcommit.sinks.files.offset_sets import offsets_of
 from distcommit.stores.state.job_store import JobStore
 
 

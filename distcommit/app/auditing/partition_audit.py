@@ -14,7 +14,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.footer import Footer
-from distcommit.sinks.files.offsets import OffsetSets, offsets_of
+from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of
 
 
 class AuditRow(msgspec.Struct, frozen=True):

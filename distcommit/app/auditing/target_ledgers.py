@@ -13,7 +13,7 @@ from distcommit.core.interfaces.committer import CommitRequest, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.records.log_records import DatasetState, SealedSequence, TargetEpochs
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.steps.sink_step import open_committer
 from distcommit.stores.state.job_store import JobStore
 

@@ -17,7 +17,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.watermark import Position
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.stores.state.job_store import JobStore
 
 

@@ -20,7 +20,7 @@ from distcommit.pipeline.converter_schemas import begin_converter
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
 from distcommit.schemas.limits import check_levels
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.stores.schemas.schema_history import SchemaStore
 
 

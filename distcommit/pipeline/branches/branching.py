@@ -38,7 +38,7 @@ from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.progress_counters import WRITE, activity_in
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.schemas.limits import check_levels
-from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.sinks.files.sink import AttemptFiles
 from distcommit.stores.schemas.schema_history import SchemaStore
 

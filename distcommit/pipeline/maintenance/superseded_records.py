@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from distcommit.sinks.files.footer import Footer
-from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import ReplacedRecords
 
 _Key = tuple[str, tuple[str, ...], bool]

@@ -13,7 +13,7 @@ from distcommit.core.interfaces.ledger import Covered
 from distcommit.core.interfaces.sink import Filtered, Origin, Origins, SinkWriter
 from distcommit.core.support.decoding import converted
 from distcommit.core.work_units import SkippedRange
-from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of, parsed
 
 
 class OffsetCoverage:

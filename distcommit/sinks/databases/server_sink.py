@@ -18,7 +18,7 @@ from distcommit.core.support.setting_errors import SettingError, checks, errors_
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sinks.base.clients import Connection, committing_by, needing_client
+from distcommit.sinks.base.target_connections import Connection, committing_by, needing_client
 from distcommit.sinks.databases.prepared_rows import PreparedRows
 from distcommit.sinks.databases.table_committer import TableCommitter
 from distcommit.sinks.databases.table_sink import TableSink

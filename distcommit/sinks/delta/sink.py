@@ -12,7 +12,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter,
 from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work_units import MAIN_BRANCH
-from distcommit.sinks.base.clients import needing_client
+from distcommit.sinks.base.target_connections import needing_client
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
 

@@ -72,7 +72,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
         holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`. Other files of the
             attempt may have further ones.
         incarnation: incarnation of the source that the offsets belong to (a Kafka topic id); empty if unknown.
-        content_sum: checksum of the records (`sinks.files.content`), as 16 hexadecimal digits.
+        content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
         branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
         branches: all branches of the job.
         filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`; only in one file

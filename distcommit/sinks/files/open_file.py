@@ -12,10 +12,10 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins
 from distcommit.core.ports import FileAccess, FileStatus, FileSystem, StagedWriter
 from distcommit.core.work_units import SkippedRange, is_error_branch, rejecting_branch
-from distcommit.sinks.files.content import as_text, content_sum
+from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.formats.encoders import Encoder
-from distcommit.sinks.files.offsets import OffsetSets, offsets_of
+from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of
 
 _BATCH_OVERHEAD_BYTES = 4096  # memory of a batch beside its data
 

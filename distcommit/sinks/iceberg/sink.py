@@ -12,7 +12,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter,
 from distcommit.core.interfaces.write_target import ICEBERG, Target, catalog_addresses
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.work_units import MAIN_BRANCH
-from distcommit.sinks.base.clients import needing_client
+from distcommit.sinks.base.target_connections import needing_client
 from distcommit.sinks.iceberg.settings import IcebergSettings
 
 
@@ -50,7 +50,7 @@ class IcebergSink(IcebergSettings):
 
     def announce(self, datasets: Sequence[str], schema: pa.Schema, run_id: str) -> None:
         with needing_client(self.type):
-            from distcommit.sinks.iceberg.catalog.opening import cached_tables  # noqa: PLC0415
+            from distcommit.sinks.iceberg.catalog.open_catalogs import cached_tables  # noqa: PLC0415
             from distcommit.sinks.iceberg.table_creation import prepare_tables  # noqa: PLC0415
 
         names = list(dict.fromkeys(map(self.table_of, datasets)))
@@ -58,14 +58,14 @@ class IcebergSink(IcebergSettings):
 
     def look_up(self, datasets: Sequence[str], run_id: str) -> None:
         with needing_client(self.type):
-            from distcommit.sinks.iceberg.catalog.opening import cached_tables  # noqa: PLC0415
+            from distcommit.sinks.iceberg.catalog.open_catalogs import cached_tables  # noqa: PLC0415
 
         names = list(dict.fromkeys(map(self.table_of, datasets)))
         cached_tables(self.catalog, names[0][:-1], run_id).look_up(names)
 
     def check_connection(self) -> str:
         with needing_client(self.type):
-            from distcommit.sinks.iceberg.catalog.opening import check_catalog  # noqa: PLC0415
+            from distcommit.sinks.iceberg.catalog.open_catalogs import check_catalog  # noqa: PLC0415
 
         return check_catalog(self.catalog)
 

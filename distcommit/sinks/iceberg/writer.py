@@ -23,7 +23,7 @@ from pyiceberg.typedef import Record
 
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.schemas.coercion import SchemaCoercion
-from distcommit.sinks.iceberg.catalog.opening import cached_tables
+from distcommit.sinks.iceberg.catalog.open_catalogs import cached_tables
 from distcommit.sinks.iceberg.data_files import data_folder, plain_file
 from distcommit.sinks.iceberg.orphaned_files import note_of
 from distcommit.sinks.iceberg.settings import IcebergSettings

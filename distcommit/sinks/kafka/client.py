@@ -31,8 +31,8 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.redaction import is_public
 from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base.retries import tries
-from distcommit.sinks.kafka.names import NOT_OURS, row_name
 from distcommit.sinks.kafka.producers import CatchableProducer
+from distcommit.sinks.kafka.topic_names import NOT_OURS, row_name
 
 logger = logging.getLogger(__name__)
 

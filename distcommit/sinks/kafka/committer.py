@@ -35,8 +35,8 @@ from distcommit.sinks.base.table_names import DATASET
 from distcommit.sinks.databases.staged_rows import files_of
 from distcommit.sinks.kafka.client import KafkaTarget, damaged_ledger, ledger_problems
 from distcommit.sinks.kafka.messages import staged_messages
-from distcommit.sinks.kafka.names import id_number, ledger_key, row_name, topic_of
 from distcommit.sinks.kafka.producers import CatchableProducer
+from distcommit.sinks.kafka.topic_names import id_number, ledger_key, row_name, topic_of
 
 _TRIES = 4
 _AT_ONCE = 8

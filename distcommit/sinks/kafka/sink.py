@@ -19,7 +19,7 @@ from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.base.table_names import DATASET
 from distcommit.sinks.kafka import messages
-from distcommit.sinks.kafka.names import id_number, is_topic, topic_of
+from distcommit.sinks.kafka.topic_names import id_number, is_topic, topic_of
 
 if TYPE_CHECKING:
     from distcommit.sinks.kafka.client import KafkaTarget

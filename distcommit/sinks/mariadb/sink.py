@@ -12,8 +12,8 @@ from distcommit.core.interfaces.write_target import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.core.work_units import MAIN_BRANCH
-from distcommit.sinks.base.clients import needing_client
 from distcommit.sinks.base.table_names import table_name
+from distcommit.sinks.base.target_connections import needing_client
 from distcommit.sinks.databases.server_sink import Driver, ServerSink
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS
 from distcommit.sinks.databases.table_sink import ANOTHER_TARGET

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from distcommit.sinks.base.clients import needing_client
+from distcommit.sinks.base.target_connections import needing_client
 from distcommit.sinks.databases.server_sink import Driver
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
 

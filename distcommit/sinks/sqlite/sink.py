@@ -16,8 +16,8 @@ from distcommit.core.interfaces.write_target import Target, database_address
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.setting_errors import SettingError, checks
 from distcommit.core.work_units import MAIN_BRANCH
-from distcommit.sinks.base.clients import committing_by
 from distcommit.sinks.base.table_names import table_name
+from distcommit.sinks.base.target_connections import committing_by
 from distcommit.sinks.databases.table_committer import LEDGER, TableCommitter
 from distcommit.sinks.databases.table_sink import ANOTHER_TARGET, TableSink
 from distcommit.sinks.sqlite.columns import NAMES, column_type

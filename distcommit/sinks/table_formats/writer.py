@@ -19,9 +19,9 @@ from distcommit.core.interfaces.sink import (
     StagingArea,
 )
 from distcommit.schemas.coercion import SchemaCoercion
-from distcommit.sinks.base.clients import Connection
 from distcommit.sinks.base.file_names import data_file_name
 from distcommit.sinks.base.offset_coverage import CoveringWriter
+from distcommit.sinks.base.target_connections import Connection
 from distcommit.sinks.table_formats.data_file_sink import DataFileSink
 from distcommit.sinks.table_formats.data_files import leave_note, sync_locations
 

@@ -11,7 +11,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Filtered, Origin
 from distcommit.core.work_units import MAIN_BRANCH, SkippedRange
-from distcommit.sinks.files.offsets import offsets_of, parsed
+from distcommit.sinks.files.offset_sets import offsets_of, parsed
 from distcommit.testing.contracts.sink_under_test import SinkUnderTest, batch_of
 
 _ORIGIN = Origin(Provenance("partition", "offset"), incarnation="topic-1")

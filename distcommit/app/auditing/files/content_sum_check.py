@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import sum_content
-from distcommit.sinks.files.content import as_text, content_sum
+from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import Footer
 
 

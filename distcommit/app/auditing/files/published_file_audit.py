@@ -9,7 +9,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.ports import FileSystem
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
-from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 
 
 @dataclass(frozen=True, slots=True)

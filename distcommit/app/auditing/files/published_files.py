@@ -17,7 +17,7 @@ from distcommit.core.support.parallel import run_ahead
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.sinks.files.footer import Footer, read_footer
-from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.folder_trees import files_below
 from distcommit.stores.folders.tombstones import (

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from distcommit.app.auditing.files.published_files import PublishedFile, PublishedFolder
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
-from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import ReplacedRecords
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from distcommit.core.interfaces.ledger import Covered
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.footer import Footer
-from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import ReplacedRecords
 
 _Attempt = tuple[int, str, str]

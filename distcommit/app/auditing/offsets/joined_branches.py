@@ -22,7 +22,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.records.log_records import DatasetState, SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange
-from distcommit.sinks.files.offsets import OffsetSets, offsets_of, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of, parsed
 from distcommit.stores.folders.tombstones import ReplacedRecords
 from distcommit.stores.state.job_store import JobStore
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 
 
 class SharedRange(msgspec.Struct, frozen=True):

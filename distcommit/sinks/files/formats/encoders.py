@@ -19,9 +19,9 @@ from distcommit.core.ports import StagedWriter
 from distcommit.formats.avro.codecs import AvroCodec
 from distcommit.formats.avro.container_writer import write_table as write_avro
 from distcommit.formats.avro.schemas import avro_schema
-from distcommit.sinks.files.formats.dictionaries import leaves, rarely_repeating_columns
 from distcommit.sinks.files.formats.orc_container import check_columns as check_orc_columns
 from distcommit.sinks.files.formats.orc_container import write_table as orc_bytes
+from distcommit.sinks.files.formats.parquet_dictionaries import leaves, rarely_repeating_columns
 from distcommit.sinks.files.formats.text_files import TextCodec, TextFormat, text_of
 from distcommit.sinks.files.formats.text_files import tail as text_tail
 from distcommit.sinks.files.formats.text_values import check_columns

@@ -21,7 +21,7 @@ from distcommit.schemas.type_tables import (
     is_decimal128_in_scale,
     is_text,
 )
-from distcommit.sinks.files.content import content_sum
+from distcommit.sinks.files.content_sum import content_sum
 from distcommit.sinks.files.formats.file_tail import ORC, ORC_NOT_COMPRESSED, FileTail, Frames, file_tail_of, varint
 from distcommit.sinks.files.formats.text_values import plain_fields
 

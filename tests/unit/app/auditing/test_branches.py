@@ -14,7 +14,7 @@ from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFil
 from distcommit.app.job_file.loading import parse_config
 from distcommit.core.records.log_records import DatasetState
 from distcommit.sinks.files.footer import FileKind, Footer
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 from tests.models.model_flow import model_flow, records_of
 from tests.simulation.world import ROOTS, World

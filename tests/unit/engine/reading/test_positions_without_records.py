@@ -5,7 +5,7 @@ from __future__ import annotations
 from distcommit.app.inspection.job_status import read_status
 from distcommit.core.work_units import SkippedRange
 from distcommit.sinks.files.footer import read_footer
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World

@@ -36,7 +36,7 @@ from distcommit.pipeline.attempt import run_work_unit
 from distcommit.pipeline.task_flow import DROP, REJECT, Branch, Check, Stage, TaskFlow
 from distcommit.schemas.limits import MOST_LEVELS
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem

@@ -14,7 +14,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import Filtered, Origin, Origins
 from distcommit.core.work_units import SkippedRange
 from distcommit.sinks.base.offset_coverage import OffsetCoverage, added, covered_in, without
-from distcommit.sinks.files.offsets import OffsetSets, parsed
+from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 
 ORIGIN = Origin(Provenance("partition", "offset"), "topic-id")
 NUMBERS = st.frozensets(st.integers(0, 60), max_size=20)

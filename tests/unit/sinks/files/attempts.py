@@ -18,7 +18,7 @@ from distcommit.core.work_units import MAIN_BRANCH, StagedFile
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import Compression, FileFormat
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.sink import AttemptFiles, FileSink
 from distcommit.sinks.files.time_folders import UNKNOWN_TIME
 

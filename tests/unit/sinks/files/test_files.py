@@ -21,7 +21,7 @@ from distcommit.core.work_units import SkippedRange, StagedFile
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import FileFormat
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from tests.unit.sinks.files.attempts import (

@@ -16,7 +16,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError, CorruptError, UnknownVersionError
 from distcommit.core.work_units import MAIN_BRANCH, error_branch_of
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.sinks.files.content import content_sum
+from distcommit.sinks.files.content_sum import content_sum
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import Compression, FileFormat
 from distcommit.sinks.files.formats.file_tail import GZIP, file_tail_of

@@ -13,7 +13,7 @@ from distcommit.core.interfaces.committer import Committed
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.files.field_folders import split
 from distcommit.sinks.files.sink import FileSink
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from distcommit.sinks.table_formats.partition_values import NO_VALUE
 from tests.unit.sinks.iceberg.iceberg_target import Target, ids
 

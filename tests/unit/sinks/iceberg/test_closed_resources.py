@@ -14,8 +14,8 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter,
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.iceberg.catalog import opening
-from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog import open_catalogs
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened, opened
 from distcommit.sinks.iceberg.settings import CatalogSettings
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.sinks.sqlite.transactions import connected
@@ -99,7 +99,7 @@ def test_file_that_is_not_a_sqlite_database_is_closed(tmp_path: Path, monkeypatc
 
 
 def test_process_keeps_few_catalogs_open_and_finally_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "_MOST_OPEN", 3)
+    monkeypatch.setattr(open_catalogs, "_MOST_OPEN", 3)
     catalogs = [
         CatalogSettings.model_validate(
             {"type": "sql", "uri": f"sqlite:///{tmp_path}/{number}.db", "warehouse": f"file://{tmp_path}"}

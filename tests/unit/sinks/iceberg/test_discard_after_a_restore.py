@@ -23,7 +23,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.state.job_store import Roots, open_store

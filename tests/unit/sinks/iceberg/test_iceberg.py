@@ -25,7 +25,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.sinks.base.table_names import plain_name
 from distcommit.sinks.iceberg import committer
-from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened, opened
 from distcommit.sinks.iceberg.catalog.sql_tables import SqlTables
 from distcommit.sinks.iceberg.catalog.tables import Change
 from distcommit.sinks.iceberg.settings import term_of

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, StringType
 
 from distcommit.core.interfaces.committer import CommitOutcome, Committed, FailedForGood
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from tests.unit.sinks.iceberg.iceberg_target import Target
 
 WRITTEN = pa.table(

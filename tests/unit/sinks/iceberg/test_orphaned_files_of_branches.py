@@ -16,7 +16,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, StagingArea
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
-from distcommit.sinks.iceberg.catalog.opening import close_opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened
 from distcommit.sinks.iceberg.sink import IcebergSink
 
 FS = LocalFileSystem(durable=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened, opened
 from distcommit.sinks.table_formats.data_files import probe_folder
 from tests.unit.sinks.full_disk import full_disk
 from tests.unit.sinks.iceberg.iceberg_target import Target

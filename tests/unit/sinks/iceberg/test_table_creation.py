@@ -17,7 +17,7 @@ from sqlalchemy import event
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import Committed
-from distcommit.sinks.iceberg.catalog.opening import close_opened, opened
+from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened, opened
 from distcommit.sinks.iceberg.catalog.rest_tables import RestTables
 from distcommit.sinks.iceberg.catalog.sql_tables import SqlTables
 from distcommit.sinks.iceberg.catalog.tables import NewTable, TableCache

@@ -18,8 +18,8 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.kafka.client import KafkaTarget
-from distcommit.sinks.kafka.names import id_number, ledger_key
 from distcommit.sinks.kafka.sink import KafkaSink
+from distcommit.sinks.kafka.topic_names import id_number, ledger_key
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelSource
 

@@ -51,7 +51,7 @@ from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMark
 from distcommit.protocol.paths import output, shared_names, store
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
 from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, FileTail
-from distcommit.sinks.files.offsets import OFFSETS_VERSION
+from distcommit.sinks.files.offset_sets import OFFSETS_VERSION
 from distcommit.sinks.table_formats.ledger_files import _File, _LedgerRoot
 from distcommit.sources.files.progress import ListedFile
 from distcommit.steps.rename_step import FsRenameCommitStep

@@ -11,7 +11,7 @@ from distcommit.app.auditing.files.published_files import PublishedFile
 from distcommit.app.auditing.files.replaced_files import ReplacedFiles
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.footer import Footer
-from distcommit.sinks.files.offsets import OffsetSets
+from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

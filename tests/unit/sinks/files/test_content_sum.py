@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.work_units import sum_content
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.sinks.files.content import as_text, content_sum
+from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink

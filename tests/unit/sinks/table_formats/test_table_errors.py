@@ -6,7 +6,7 @@ import pytest
 
 from distcommit.core.interfaces.committer import CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.sinks.table_formats.refusals import was_emptied
+from distcommit.sinks.table_formats.table_errors import was_emptied
 
 
 def never() -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from distcommit.core.errors import ConfigurationError, CorruptError, SourceError, UnknownVersionError
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.sinks.files.offsets import OFFSETS_VERSION, OffsetSets
+from distcommit.sinks.files.offset_sets import OFFSETS_VERSION, OffsetSets
 
 ORIGIN = Provenance("partition", "offset")
 OFFSETS = st.one_of(st.integers(0, 300), st.integers(0, 2**40), st.integers(2**63 - 10, 2**63 - 1))
