@@ -22,7 +22,7 @@ from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.topics import Topics
 from distcommit.app.job_file.loading import parse_config
 from distcommit.app.jobs.job import Job
-from distcommit.sources.kafka.batches import BATCH_SCHEMA
+from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 
 ROW_GROUP_BYTES = 64 << 20
 _ZSTD_LEVEL = 1

@@ -25,7 +25,7 @@ from distcommit.core.interfaces.source import Extraction, Extractor, Source
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.formats.avro import container_reader
-from distcommit.sources.kafka.batches import BATCH_SCHEMA
+from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 
 NOISE = "noise"
 """The kind of every tenth record, which a filter removes."""

@@ -18,7 +18,7 @@ from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
 from distcommit.engine.planning.plan_checks import check_plan
 from distcommit.pipeline.position_check import PositionCheck
 from distcommit.protocol.watermark_setting import reach_after_setting
-from distcommit.sources.sql.rules import is_incarnation_of
+from distcommit.sources.sql.table_selection import is_incarnation_of
 from tests.inputs.case import Case
 
 SEES = "tests/unit/app/admin/test_audit_after_operator_actions.py::"

@@ -273,7 +273,7 @@ def test_text_is_ordered_byte_by_byte_for_any_collation(database: Database, of: 
 def test_forbidden_missing_or_locked_table_is_reported_and_others_are_planned(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from distcommit.sources.sql import database as connections
+    from distcommit.sources.sql import database_connections as connections
 
     monkeypatch.setattr(connections, "_LOCK_TIMEOUT_S", 1)
     database.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.core.watermark import as_offset
 from distcommit.engine.driver.run import RunResult
-from distcommit.sources.kafka.arrivals import BATCH_RECORDS
+from distcommit.sources.kafka.message_sorting import BATCH_RECORDS
 from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import FIRST_DAY_MS, KafkaJob, kafka_job
 

@@ -198,9 +198,9 @@ def assert_unchanged(schema: Schema) -> None:
 
 @pytest.mark.parametrize("then", ["", "COMMIT; ", "ROLLBACK; BEGIN READ WRITE; "])
 def test_unchecked_query_cannot_change_anything(schema: Schema, then: str) -> None:
-    from distcommit.sources.sql.queries import Query
+    from distcommit.sources.sql.query_checks import Query
     from distcommit.sources.sql.query_columns import query_columns
-    from distcommit.sources.sql.rules import TableRules
+    from distcommit.sources.sql.table_selection import TableRules
 
     schema.run("CREATE TABLE t (id int)", "INSERT INTO t VALUES (1), (2)", "CREATE SEQUENCE numbers")
     body = f"SELECT 1 AS id) AS q; {then}DELETE FROM {schema.name}.t; COMMIT; SELECT * FROM (SELECT 1 AS id"
@@ -380,9 +380,9 @@ def test_inheriting_tables_are_read_with_their_parent_whose_key_does_not_apply_t
 def test_forbidden_or_locked_table_is_reported_and_others_are_planned(
     schema: Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from distcommit.sources.sql import database
+    from distcommit.sources.sql import database_connections
 
-    monkeypatch.setattr(database, "_LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(database_connections, "_LOCK_TIMEOUT_S", 1)
     schema.run(*(f"CREATE TABLE t{number} (id int PRIMARY KEY)" for number in range(3)))
     schema.run(
         f"CREATE ROLE {schema.name}_user LOGIN PASSWORD 'other'",

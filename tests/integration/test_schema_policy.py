@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.sources.kafka.batches import BATCH_SCHEMA
+from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 from tests.jobs.in_commit import killed_in_commit
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.registered_records import avro_records

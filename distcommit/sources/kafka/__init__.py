@@ -1,6 +1,6 @@
 """Source of Kafka topics. A dataset is a topic or a partition.
 
-Must not commit offsets nor join a consumer group. Only `client` and `topic_ids` talk to brokers. `names` and
+Must not commit offsets nor join a consumer group. Only `client` and `topic_ids` talk to brokers. `topics` and
 `position_problems` work without a Kafka client. Start reading at `settings`, then `planner` (all topics), `plan` (one
 topic) and `extractor`.
 """

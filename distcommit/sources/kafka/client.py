@@ -23,8 +23,8 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from distcommit.core.errors import ConfigurationError, SourceError, TransientError
 from distcommit.core.redaction import is_public
 from distcommit.core.watermark import Position
-from distcommit.sources.kafka.batches import BATCH_SCHEMA, HEADERS, NO_TIMESTAMP_MS, TIMESTAMP
-from distcommit.sources.kafka.names import READER, PartitionLog, PartitionName, Start, TopicMetadata
+from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA, HEADERS, NO_TIMESTAMP_MS, TIMESTAMP
+from distcommit.sources.kafka.topics import READER, PartitionLog, PartitionName, Start, TopicMetadata
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from confluent_kafka import TopicPartition
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import as_offset
-from distcommit.sources.kafka.batches import NO_TIMESTAMP_MS
+from distcommit.sources.kafka.batch_schema import NO_TIMESTAMP_MS
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection, KafkaQueries, close_consumer
-from distcommit.sources.kafka.names import KafkaDataset, PartitionName
 from distcommit.sources.kafka.plan import stored_positions
+from distcommit.sources.kafka.topics import KafkaDataset, PartitionName
 
 _CHUNK = 500
 _SMALL = {"queued.min.messages": "1", "fetch.message.max.bytes": "65536"}

@@ -12,7 +12,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
-from distcommit.sources.kafka.names import MAX_BYTES, KafkaDataset, PartitionLog, PartitionName
+from distcommit.sources.kafka.topics import MAX_BYTES, KafkaDataset, PartitionLog, PartitionName
 from distcommit.sources.plan_error import PlanError
 
 Range = tuple[int, int, int]

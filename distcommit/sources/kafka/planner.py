@@ -12,7 +12,6 @@ from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries
-from distcommit.sources.kafka.names import KafkaDataset, Start, TopicSelection, UnknownTopicId, no_such_topic
 from distcommit.sources.kafka.plan import (
     PlanRules,
     expiry_error,
@@ -23,6 +22,7 @@ from distcommit.sources.kafka.plan import (
     unreadable,
 )
 from distcommit.sources.kafka.topic_ids import topic_ids
+from distcommit.sources.kafka.topics import KafkaDataset, Start, TopicSelection, UnknownTopicId, no_such_topic
 from distcommit.sources.plan_error import PlanError
 
 _CHUNK = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from distcommit.core.watermark import Position
-from distcommit.sources.kafka.names import TopicSelection
+from distcommit.sources.kafka.topics import TopicSelection
 
 
 def position_problems(

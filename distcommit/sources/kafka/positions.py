@@ -11,7 +11,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import GroupPositions
 from distcommit.core.watermark import Position
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection, KafkaQueries, close_consumer, error_text
-from distcommit.sources.kafka.names import KafkaDataset, PartitionName, TopicSelection
+from distcommit.sources.kafka.topics import KafkaDataset, PartitionName, TopicSelection
 
 _CHUNK = 1000
 

@@ -26,13 +26,13 @@ from distcommit.core.support.setting_errors import SettingError, SettingsModel, 
 from distcommit.core.support.setting_values import check_patterns
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.kafka.batches import BATCH_SCHEMA
-from distcommit.sources.kafka.names import (
+from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
+from distcommit.sources.kafka.position_problems import is_number, position_problems
+from distcommit.sources.kafka.topics import (
     OWNED_KEYS,
     TopicSelection,
     topic_of_dataset,
 )
-from distcommit.sources.kafka.position_problems import is_number, position_problems
 from distcommit.sources.missing_datasets import require_listed
 
 if TYPE_CHECKING:

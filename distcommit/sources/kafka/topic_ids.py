@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from distcommit.core.errors import DistcommitError
 from distcommit.sources.kafka.client import KafkaConnection, KafkaQueries, error_text
-from distcommit.sources.kafka.names import UnknownTopicId
+from distcommit.sources.kafka.topics import UnknownTopicId
 
 logger = logging.getLogger(__name__)
 

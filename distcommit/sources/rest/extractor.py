@@ -12,9 +12,9 @@ from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work_units import WorkUnit
-from distcommit.sources.rest.answers import Answer, value_at
 from distcommit.sources.rest.pages import Pages, RecordList, RepeatDetector
-from distcommit.sources.rest.watermarks import ROWS
+from distcommit.sources.rest.responses import Answer, value_at
+from distcommit.sources.rest.watermark_field import ROWS
 from distcommit.sources.watermark_column import PARTITION, OrderedRows
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from distcommit.core.errors import SourceError
 from distcommit.core.watermark import Position
-from distcommit.sources.rest.answers import Answer
 from distcommit.sources.rest.paging import Paging, Request
-from distcommit.sources.rest.watermarks import WatermarkField
+from distcommit.sources.rest.responses import Answer
+from distcommit.sources.rest.watermark_field import WatermarkField
 
 if TYPE_CHECKING:
     from distcommit.sources.rest.client import RestClient

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 from pydantic import BaseModel, ConfigDict, Field
 
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
-from distcommit.sources.rest.answers import Answer
+from distcommit.sources.rest.responses import Answer
 
 
 class Request(BaseModel):

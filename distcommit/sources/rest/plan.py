@@ -8,7 +8,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
-from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+from distcommit.sources.rest.watermark_field import ROWS, WatermarkField
 from distcommit.sources.watermark_column import PARTITION, end_of_retry
 
 _NOT_KNOWN = (

@@ -31,7 +31,7 @@ from distcommit.sources.rest.extractor import (
 from distcommit.sources.rest.pages import RecordList
 from distcommit.sources.rest.paging import Paging, Request
 from distcommit.sources.rest.plan import is_count, plan_dataset
-from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+from distcommit.sources.rest.watermark_field import ROWS, WatermarkField
 from distcommit.sources.watermark_column import PARTITION, Kind
 
 _DATASET = "{dataset}"

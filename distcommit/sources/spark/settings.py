@@ -20,7 +20,7 @@ from distcommit.core.support.setting_values import urn_errors
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.snapshots import is_count
-from distcommit.sources.spark.places import selects
+from distcommit.sources.spark.read_locations import selects
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 _FETCH_OPTIONS = frozenset(

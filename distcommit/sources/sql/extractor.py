@@ -16,9 +16,9 @@ from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import WorkUnit
 from distcommit.sources.sql.columns import CONVERSION_ERRORS
-from distcommit.sources.sql.database import Database
+from distcommit.sources.sql.database_connections import Database
 from distcommit.sources.sql.query_columns import query_columns
-from distcommit.sources.sql.rules import Tables
+from distcommit.sources.sql.table_selection import Tables
 from distcommit.sources.sql.tables import FullTable, Reflected, Table, full_table_of, reflect_columns, table_of
 from distcommit.sources.watermark_column import PARTITION, OrderedRows, position_of
 

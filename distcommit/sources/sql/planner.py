@@ -17,10 +17,10 @@ from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.missing_datasets import require_listed
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.snapshots import plan_snapshot
-from distcommit.sources.sql.database import Database
+from distcommit.sources.sql.database_connections import Database
 from distcommit.sources.sql.next_range import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
-from distcommit.sources.sql.rules import Tables
+from distcommit.sources.sql.table_selection import Tables
 from distcommit.sources.sql.tables import Reflected, full_table_of, reflect, reflect_table, table_names, table_of
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine.interfaces import ReflectedColumn
 
 from distcommit.core.errors import SourceError
-from distcommit.sources.sql.rules import TableRules
+from distcommit.sources.sql.table_selection import TableRules
 from distcommit.sources.sql.tables import Reflected, source_of, types_may_be_unknown
 
 __all__ = ["query_columns"]

@@ -22,11 +22,11 @@ from distcommit.core.support.setting_values import check_distinct, check_pattern
 from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.sources.sql.queries import check_condition, queries_of
-from distcommit.sources.sql.rules import TableRules, Tables, is_incarnation_of, position_problems, reads_table
+from distcommit.sources.sql.query_checks import check_condition, queries_of
+from distcommit.sources.sql.table_selection import TableRules, Tables, is_incarnation_of, position_problems, reads_table
 
 if TYPE_CHECKING:
-    from distcommit.sources.sql.database import Database
+    from distcommit.sources.sql.database_connections import Database
     from distcommit.sources.sql.extractor import SqlExtractor
 
 _ANOTHER_DATABASE = (
@@ -295,7 +295,7 @@ class SqlSource(SettingsModel, SourceSettings):
 
     def _database(self) -> Database:
         try:
-            from distcommit.sources.sql.database import Database  # noqa: PLC0415 - an extra of its own
+            from distcommit.sources.sql.database_connections import Database  # noqa: PLC0415 - an extra of its own
         except ImportError as error:
             raise ConfigurationError(
                 "the SQL source needs SQLAlchemy",

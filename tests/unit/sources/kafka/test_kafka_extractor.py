@@ -18,11 +18,11 @@ from distcommit.core.interfaces.source import SourceState
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work_units import WorkUnit
 from distcommit.sources.kafka import extractor as kafka_extractor
-from distcommit.sources.kafka.batches import BATCH_SCHEMA
+from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 from distcommit.sources.kafka.client import close_consumer
 from distcommit.sources.kafka.extractor import WINDOW_BYTES, KafkaExtraction, KafkaExtractor
-from distcommit.sources.kafka.names import MAX_BYTES
 from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.topics import MAX_BYTES
 
 TOPICS = 100
 BIG = 30_000

@@ -12,7 +12,7 @@ from distcommit.sources.rest.client import Reply
 from distcommit.sources.rest.extractor import RestExtractor
 from distcommit.sources.rest.pages import RecordList
 from distcommit.sources.rest.paging import PageNumberPaging, Request
-from distcommit.sources.rest.watermarks import ROWS, WatermarkField
+from distcommit.sources.rest.watermark_field import ROWS, WatermarkField
 
 UNIQUE = WatermarkField(field="i", type="integer", since="since", lookback=0, unique=True)
 TIMES = WatermarkField(field="i", type="time", since="since", lookback=0)

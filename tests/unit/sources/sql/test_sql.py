@@ -561,7 +561,7 @@ def test_query_rows_out_of_order_fail_the_work_unit(file: Path, monkeypatch: pyt
 
 
 def test_locked_table_is_reported_as_transient(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from distcommit.sources.sql import database as connections
+    from distcommit.sources.sql import database_connections as connections
 
     monkeypatch.setattr(connections, "_LOCK_TIMEOUT_S", 0.05)
     make(file, UNIQUE)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from distcommit.app.job_file.loading import load_config
 from distcommit.core.errors import ConfigurationError
-from distcommit.sources.sql.queries import Query
+from distcommit.sources.sql.query_checks import Query
 from tests.unit.sources.sql.sql_tables import source
 
 DIALECTS = ("postgresql", "mysql", "sqlite")

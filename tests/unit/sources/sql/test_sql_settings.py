@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from distcommit.app.job_file.loading import load_config
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.sources.sql.queries import Query, queries_of
+from distcommit.sources.sql.query_checks import Query, queries_of
 from distcommit.sources.sql.settings import SqlSource
 from tests.unit.sources.sql.sql_tables import source
 
@@ -141,7 +141,7 @@ def test_password_file_is_read_when_connecting(tmp_path: Path) -> None:
 
 
 def test_password_is_masked_in_driver_messages() -> None:
-    from distcommit.sources.sql.database import Database
+    from distcommit.sources.sql.database_connections import Database
 
     with pytest.raises(SourceError) as failure, Database(SERVER, SECRET).errors("t"):
         raise ValueError(f"no pg_hba entry for {SECRET}")

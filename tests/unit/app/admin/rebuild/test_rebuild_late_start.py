@@ -12,9 +12,9 @@ from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import SourceError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import DatasetPlan
-from distcommit.sources.kafka.names import PartitionLog
 from distcommit.sources.kafka.plan import plan_dataset
 from distcommit.sources.kafka.settings import KafkaSource
+from distcommit.sources.kafka.topics import PartitionLog
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedFileSystem, World

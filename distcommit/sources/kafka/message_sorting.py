@@ -13,7 +13,7 @@ from distcommit.core.watermark import as_offset
 from distcommit.core.work_units import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection
-from distcommit.sources.kafka.names import MAX_BYTES, PartitionName, no_such_topic
+from distcommit.sources.kafka.topics import MAX_BYTES, PartitionName, no_such_topic
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 16 << 20

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from distcommit.core.interfaces.write_target import Target, database_address
 from distcommit.core.watermark import Position
-from distcommit.sources.sql.queries import Query, tables_in
+from distcommit.sources.sql.query_checks import Query, tables_in
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 
 QUERY_SEPARATOR = " of query "
