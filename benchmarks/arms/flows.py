@@ -25,7 +25,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Si
 from distcommit.core.work_units import TaskOutcome
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket

@@ -22,7 +22,7 @@ from distcommit.core.interfaces.committer import CommitRequest, Committed, Commi
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.sinks.iceberg.sink import IcebergSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
 

@@ -21,7 +21,7 @@ from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import TaskOutcome, WorkUnit
 from distcommit.engine.system_clock import SystemClock
-from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.sinks.files.content_sum import content_sum
 from distcommit.sinks.files.sink import FileSink
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from distcommit.core.support.parallel import run_sharing_limit
-from distcommit.pipeline.attempt import Attempt
+from distcommit.pipeline.task_attempt import Attempt
 
 _MOST_BYTES = 64 << 20
 """Maximum payload bytes in memory until attempts are prepared. A single work unit may exceed it."""

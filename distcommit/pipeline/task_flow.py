@@ -19,7 +19,7 @@ from distcommit.core.interfaces.sink import BY_DATASET, Publish, Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.redaction import Redaction
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult, is_error_branch
-from distcommit.pipeline.known_columns import check_columns, columns_behind, constructs_fit
+from distcommit.pipeline.column_checks import check_columns, columns_behind, constructs_fit
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.schemas.columns import Columns, typed_columns
 from distcommit.schemas.limits import check_levels

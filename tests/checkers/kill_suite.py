@@ -25,7 +25,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 STAGES = ("import", "unit", "explore", "interleave", "faults")
-ELSEWHERE = ("tests/unit/pipeline/test_attempt.py", "tests/golden/test_golden.py")
+ELSEWHERE = ("tests/unit/pipeline/test_task_attempt.py", "tests/golden/test_golden.py")
 """Tests that run beside the packages' own."""
 
 SCENARIOS = (

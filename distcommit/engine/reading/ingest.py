@@ -26,10 +26,10 @@ from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.reading.worker_deaths import TaskNotes, units_to_read
 from distcommit.engine.run_events import Progressed, WorkUnitDone
 from distcommit.engine.run_settings import RunSettings
-from distcommit.pipeline.attempt import Attempt
 from distcommit.pipeline.background_finalization import BackgroundFinalization
 from distcommit.pipeline.limits.watchdog import Watchdog
 from distcommit.pipeline.progress_counters import ProgressCounters
+from distcommit.pipeline.task_attempt import Attempt
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.folders.attempt_notes import note_attempt

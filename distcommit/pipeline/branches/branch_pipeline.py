@@ -13,7 +13,7 @@ from distcommit.core.interfaces.committer import check_plain
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.interfaces.sink import Filtered, Origins, Prepared, Sink, SinkWriter
 from distcommit.core.work_units import BranchResult, CheckOutcome, SkippedRange, WorkUnit
-from distcommit.pipeline.branches.chain import Chain, Rejection
+from distcommit.pipeline.branches.converter_chain import Chain, Rejection
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_converter

@@ -14,8 +14,8 @@ from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work_units import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit
+from distcommit.pipeline.maintenance.maintenance_source import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedFiles
-from distcommit.pipeline.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone, published_folder
 from distcommit.stores.folders.tombstones import Tombstone, build_replacement

@@ -19,8 +19,8 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.work_units import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, SkippedRange, WorkUnit
 from distcommit.pipeline.branches.error_columns import given_records
+from distcommit.pipeline.maintenance.maintenance_source import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.pipeline.maintenance.published_files import LiveFile, PublishedFiles
-from distcommit.pipeline.maintenance.units import MaintenanceExtraction, MaintenanceSource, plan_of
 from distcommit.sinks.files.footer import Footer, read_batches, read_footer, read_written_schema
 from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, SupersededFile, Tombstone

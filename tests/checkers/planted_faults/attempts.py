@@ -51,7 +51,7 @@ ATTEMPTS = (
         "prefix-reaches-the-end",
         "what a failed attempt has read counts as all of its work unit",
         (
-            "pipeline.attempt",
+            "pipeline.task_attempt",
             "Attempt._failure_state",
             "replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)",
             "replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=failed.expected_high, branches=results)",

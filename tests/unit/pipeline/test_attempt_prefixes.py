@@ -21,7 +21,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Pr
 from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange, TaskOutcome, TaskState, WorkUnit
-from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
@@ -29,7 +29,7 @@ from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.driver.machines import Machine, QuickClock, fails
 from tests.unit.pipeline.branches.test_branching import ByValue, OneOf, Table
-from tests.unit.pipeline.test_attempt import SCHEMA, ListSource, NotingSink
+from tests.unit.pipeline.test_task_attempt import SCHEMA, ListSource, NotingSink
 
 UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 99}), 4)
 ALL, LEFT = frozenset(range(6)), frozenset({0, 1, 2, 5})

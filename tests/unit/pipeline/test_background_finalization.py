@@ -22,14 +22,14 @@ from distcommit.engine.reading.ingest import _IngestTask
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.pipeline import background_finalization as preparing_module
-from distcommit.pipeline.attempt import Attempt
 from distcommit.pipeline.background_finalization import BackgroundFinalization
+from distcommit.pipeline.task_attempt import Attempt
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.unit.app.reading.test_snapshot_reader import NAMES, Place
 from tests.unit.engine.driver.machines import QuickClock
-from tests.unit.pipeline.test_attempt import GOOD, UNIT, ListSource
+from tests.unit.pipeline.test_task_attempt import GOOD, UNIT, ListSource
 
 PATIENCE_S = 20
 

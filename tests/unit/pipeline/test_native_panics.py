@@ -20,7 +20,7 @@ from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import TaskOutcome
 from distcommit.schemas.limits import UnusableSchemaError
 from tests.unit.constructs.registry.test_policy import converter, message
-from tests.unit.pipeline.test_attempt import GOOD, ListSource, run_unit
+from tests.unit.pipeline.test_task_attempt import GOOD, ListSource, run_unit
 
 
 class Panic(BaseException):

@@ -17,7 +17,7 @@ from distcommit.pipeline.progress_counters import ProgressCounters
 from tests.models.model_flow import model_flow
 from tests.unit.engine.committing.situations import WORLD
 from tests.unit.engine.driver.machines import Machine, QuickClock, launch, source
-from tests.unit.pipeline.test_attempt import ListSource, run_unit
+from tests.unit.pipeline.test_task_attempt import ListSource, run_unit
 
 
 def test_progress_adds_up_and_names_the_slowest_reading_task() -> None:

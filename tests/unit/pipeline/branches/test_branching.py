@@ -32,7 +32,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
-from distcommit.pipeline.attempt import run_work_unit
+from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.pipeline.task_flow import DROP, REJECT, Branch, Check, Stage, TaskFlow
 from distcommit.schemas.limits import MOST_LEVELS
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
@@ -41,7 +41,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.driver.machines import Machine, QuickClock
-from tests.unit.pipeline.test_attempt import ListExtraction, ListSource
+from tests.unit.pipeline.test_task_attempt import ListExtraction, ListSource
 
 VALUES = 6
 Made = tuple[int, ...] | None

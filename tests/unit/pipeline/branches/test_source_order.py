@@ -22,9 +22,9 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Pr
 from distcommit.core.interfaces.source import Extraction
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import TaskOutcome, TaskState, WorkUnit
-from distcommit.pipeline.attempt import run_work_unit
 from distcommit.pipeline.branches.source_order import in_source_order
 from distcommit.pipeline.branches.traced_batch import TracedBatch
+from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.databases.staged_rows import StagedRows, files_of, staged_batches, staged_runs
@@ -36,7 +36,7 @@ from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.driver.machines import Machine, QuickClock
 from tests.unit.formats.test_avro_datums import datum, record
-from tests.unit.pipeline.test_attempt import ListExtraction, ListSource
+from tests.unit.pipeline.test_task_attempt import ListExtraction, ListSource
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 AVRO = {

@@ -22,7 +22,7 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus, Ope
 from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, positions_lost
-from distcommit.pipeline import attempt
+from distcommit.pipeline import task_attempt
 from distcommit.sources.kafka.client import KafkaQueries
 from distcommit.sources.kafka.plan import fair_shares, limited_to_reread, pack, plan_dataset
 from distcommit.sources.kafka.settings import KafkaSource
@@ -276,7 +276,7 @@ def test_limits_are_divided_among_partitions_and_work_units(broker: MockBroker) 
     plan = plan_of(plans(kafka)["full"])
     assert ranges(plan) == [{"3": (0, 9)}, {"1": (0, 8)}, {"2": (0, 8), "0": (0, 0)}]
     assert [unit.properties for unit in plan.work_units] == [{MAX_BYTES: "360"}, {MAX_BYTES: "320"}, {MAX_BYTES: "320"}]
-    assert MAX_BYTES == attempt.MAX_BYTES
+    assert MAX_BYTES == task_attempt.MAX_BYTES
 
 
 def test_bytes_limit_keeps_partitions_whole(broker: MockBroker) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from distcommit.app.job_file.built_in import validated
 from distcommit.core.interfaces.constructs import Converted, Converter
-from distcommit.pipeline.branches.chain import Chain
+from distcommit.pipeline.branches.converter_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.task_flow import Stage
 

@@ -24,8 +24,8 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Pr
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
-from distcommit.pipeline.attempt import MAX_BYTES, run_work_unit
 from distcommit.pipeline.progress_counters import ProgressCounters
+from distcommit.pipeline.task_attempt import MAX_BYTES, run_work_unit
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.sink import FileSink
