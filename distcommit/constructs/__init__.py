@@ -1,8 +1,8 @@
 """Constructs: the processing steps between source and sinks. They are converters, checkers and fork operators.
 
 `TYPES` lists them by the section and type in a job file. The class of a section is the construct itself. This package
-must not depend on sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then `settings`, then
-`converters.projection`.
+must not depend on sources, sinks, stores or Spark. Start reading at `core.interfaces.constructs`, then
+`construct_settings`, then `converters.projection`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TYPES: Mapping[str, Mapping[str, str]] = {
         "parse": "converters.parse:Parse",
         "protobuf": "converters.registry_formats.protobuf:ProtobufConverter",
         "provenance": "converters.added_columns:ProvenanceColumns",
-        "python": "custom:PythonConverter",
+        "python": "custom_constructs:PythonConverter",
         "rename": "converters.projection:Rename",
         "schema": "converters.schema:SchemaConverter",
         "select": "converters.projection:Select",
@@ -35,7 +35,7 @@ TYPES: Mapping[str, Mapping[str, str]] = {
     "row_checker": {
         "in_set": "checkers.row_values:InSet",
         "not_null": "checkers.row_values:NotNull",
-        "python": "custom:PythonRowChecker",
+        "python": "custom_constructs:PythonRowChecker",
         "range": "checkers.row_values:Range",
         "regex": "checkers.row_values:Regex",
         "schema": "checkers.schema:SchemaRowChecker",
@@ -43,7 +43,7 @@ TYPES: Mapping[str, Mapping[str, str]] = {
     "task_checker": {
         "fraction_rejected": "checkers.counts:FractionRejected",
         "freshness": "checkers.freshness:Freshness",
-        "python": "custom:PythonTaskChecker",
+        "python": "custom_constructs:PythonTaskChecker",
         "row_count": "checkers.counts:RowCount",
         "row_count_of_source": "checkers.counts:RowCountOfSource",
         "schema": "checkers.schema:SchemaTaskChecker",
@@ -54,7 +54,7 @@ TYPES: Mapping[str, Mapping[str, str]] = {
         "by_schema": "forks.by_schema:BySchema",
         "every_match": "forks.by_condition:EveryMatch",
         "first_match": "forks.by_condition:FirstMatch",
-        "python": "custom:PythonFork",
+        "python": "custom_constructs:PythonFork",
     },
 }
 """Module below this package and class, by section and type of the job file. Only the classes that a job uses are

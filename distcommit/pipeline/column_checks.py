@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from distcommit.constructs.settings import CheckerSettings, ConverterSettings
+from distcommit.constructs.construct_settings import CheckerSettings, ConverterSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converter, RowChecker, TaskChecker
 from distcommit.schemas.columns import Columns

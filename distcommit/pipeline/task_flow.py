@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Literal, TypeVar
 
-from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import OpensCommitter
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
-from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.json_schema_columns import columns_of
+from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.formats.avro.container_reader import read_batches
 from distcommit.formats.avro.containers import block_bytes, header_bytes

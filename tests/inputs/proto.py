@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import schema_of
+from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.limits import UnusableSchemaError
 from tests.inputs.case import Case

@@ -91,14 +91,14 @@ CASES = [
         "messages",
         "a message without fields beside the column offset",
         "a row of offset",
-        test="tests/unit/constructs/registry/test_policy.py::"
+        test="tests/unit/constructs/registry/test_registry_schema_policy.py::"
         "test_messages_without_fields_are_rows_of_the_other_columns",
     ),
     Case(
         "messages",
         "a message without fields where there is no other column",
         "rejected: no column would be left; keep_column: true helps",
-        test="tests/unit/constructs/registry/test_policy.py::"
+        test="tests/unit/constructs/registry/test_registry_schema_policy.py::"
         "test_messages_without_fields_or_other_columns_are_rejected_with_a_remedy",
     ),
     Case(

@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from distcommit import Job
-from distcommit.constructs.registry.converter import MAX_UNKNOWN
+from distcommit.constructs.registry.registry_converter import MAX_UNKNOWN
 from distcommit.engine.driver.run import RunResult
 from distcommit.schemas.limits import MAX_COLUMNS, MAX_NESTING
 from tests.jobs.kafka_job import KafkaJob, kafka_job

@@ -13,7 +13,7 @@ import pytest
 
 from distcommit.app.job_file.sections.alert_settings import EmailHook, WebHook
 from distcommit.app.running.alert_hooks import Alert, send_alert
-from distcommit.constructs.registry.client import Registry, RegistrySettings
+from distcommit.constructs.registry.registry_client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

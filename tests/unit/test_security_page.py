@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.sections.job_sections import RunLimits
-from distcommit.constructs.registry import client, converter
+from distcommit.constructs.registry import registry_client, registry_converter
 from distcommit.formats.avro import containers
 from distcommit.pipeline.limits import watchdog
 from distcommit.schemas import limits
@@ -21,12 +21,12 @@ PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md")
         ("columns that a schema expands to, nested ones included", f"{limits.MAX_COLUMNS:,}"),
         (
             "nested levels of a registered schema; its text; its references",
-            f"{limits.MAX_NESTING}; {limits.MAX_SCHEMA_BYTES >> 20} MiB; {client.MAX_REFERENCES}",
+            f"{limits.MAX_NESTING}; {limits.MAX_SCHEMA_BYTES >> 20} MiB; {registry_client.MAX_REFERENCES}",
         ),
         ("values that one Protobuf message expands to", f"{limits.MAX_RECORD_VALUES:,}"),
         (
             "schemas of one dataset; unknown schema ids of one work unit",
-            f"{limits.MAX_SCHEMAS:,}; {converter.MAX_UNKNOWN}",
+            f"{limits.MAX_SCHEMAS:,}; {registry_converter.MAX_UNKNOWN}",
         ),
         (
             "a block of an Avro file, also unpacked, and its header; `fixed` types of a schema together",

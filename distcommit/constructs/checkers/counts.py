@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from distcommit.constructs.settings import TaskCheckerSettings
+from distcommit.constructs.construct_settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.support.setting_errors import SettingError, rule
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.settings import TaskCheckerSettings
+from distcommit.constructs.construct_settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.schemas.columns import find_column
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.conditions import literals
-from distcommit.constructs.settings import RowCheckerSettings
+from distcommit.constructs.construct_settings import RowCheckerSettings
 from distcommit.core.support.setting_errors import SettingError, checks, rule
 from distcommit.schemas.columns import find_column
 from distcommit.schemas.type_tables import is_text, plain_type

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.settings import RowCheckerSettings, TaskCheckerSettings
+from distcommit.constructs.construct_settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.schemas.declared import DeclaredColumns, ExtraColumns, describe_columns, misfits

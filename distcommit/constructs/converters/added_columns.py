@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.schemas.columns import Columns, check_unique_names, find_column

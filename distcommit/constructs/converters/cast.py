@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
-from distcommit.constructs.settings import ConverterSettings
-from distcommit.constructs.times import OUTSIDE_CALENDAR, are_within_calendar, display_text
+from distcommit.constructs.calendar_times import OUTSIDE_CALENDAR, are_within_calendar, display_text
+from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, raise_all

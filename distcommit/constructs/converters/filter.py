@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.columns import Columns, named_schema
 

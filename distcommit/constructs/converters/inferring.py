@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from distcommit.constructs.construct_settings import ConverterSettings, matching_settings
 from distcommit.constructs.json.inferred_json import InferredFields
-from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.schemas.history import Evolution

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.columns import Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_bytes

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
 from distcommit.schemas.type_tables import is_list

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
+from distcommit.constructs.calendar_times import display_text
 from distcommit.constructs.converters.inferring import InferringConverter
 from distcommit.constructs.parsed_text import TextForms
-from distcommit.constructs.times import display_text
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.schemas.column_types import ColumnType, arrow_type, written_name

@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.settings import ConverterSettings, matching_settings
+from distcommit.constructs.construct_settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.schemas.coercion import convert_to_pinned
 from distcommit.schemas.columns import Columns, check_unique_names

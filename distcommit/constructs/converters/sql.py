@@ -13,7 +13,7 @@ from pydantic import Field
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.conditions.sql_expressions import SqlExpressions
-from distcommit.constructs.settings import ConverterSettings
+from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, errors_of, rule
 from distcommit.schemas.columns import Columns, check_unique_names, with_column_type

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.schemas.columns import Columns, named_schema
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.schemas.columns import Columns
 
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from distcommit.constructs.calendar_times import OUTSIDE_CALENDAR, are_uniform_utc_times, are_within_calendar
 from distcommit.constructs.json.json_to_arrow import exact_value, python_type
-from distcommit.constructs.times import OUTSIDE_CALENDAR, are_uniform_utc_times, are_within_calendar
 from distcommit.core.support.decoding import json_decoder
 from distcommit.schemas.column_types import stored_type
 from distcommit.schemas.type_tables import contains_type, inner_fields, replace_types

@@ -23,7 +23,7 @@ from referencing import Resource as Reference
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
-from distcommit.constructs.registry.client import RegisteredSchema
+from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.schemas.column_types import JSON_TEXT
 from distcommit.schemas.evolution import is_readable_as
 from distcommit.schemas.limits import Expansion, UnusableSchemaError

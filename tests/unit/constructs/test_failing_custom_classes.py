@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.custom import PythonConverter, PythonFork, PythonRowChecker, PythonTaskChecker
+from distcommit.constructs.custom_constructs import PythonConverter, PythonFork, PythonRowChecker, PythonTaskChecker
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.core.interfaces.sink import Sink

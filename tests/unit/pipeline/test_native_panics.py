@@ -12,14 +12,14 @@ import pytest
 
 from distcommit.constructs.bisection import convert_or_bisect
 from distcommit.constructs.record_converter import Record, RecordConverter
-from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
+from distcommit.constructs.registry.registry_client import RegisteredSchema
+from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.core.errors import TimeLimitError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import TaskOutcome
 from distcommit.schemas.limits import UnusableSchemaError
-from tests.unit.constructs.registry.test_policy import converter, message
+from tests.unit.constructs.registry.test_registry_schema_policy import converter, message
 from tests.unit.pipeline.test_task_attempt import GOOD, ListSource, run_unit
 
 

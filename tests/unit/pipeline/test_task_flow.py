@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker
 from distcommit.pipeline.task_flow import Branch, Check, FlowColumns, Stage, TaskFlow

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.constructs.registry.client import (
+from distcommit.constructs.registry.registry_client import (
     MAX_REFERENCES,
     RegisteredSchema,
     Registry,

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
+from distcommit.constructs.registry.registry_client import RegisteredSchema
+from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.formats.avro.datums import Datums
 from distcommit.formats.avro.reader import AvroReader, parse

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.constructs.json.json_records import JsonReader
-from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.registry.converter import Decoded, Decoder, RegistryConverter
+from distcommit.constructs.registry.registry_client import RegisteredSchema
+from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.installation import install_command

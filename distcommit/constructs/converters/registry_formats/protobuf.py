@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.registry.converter import Decoder, RegistryConverter
+from distcommit.constructs.registry.registry_client import RegisteredSchema
+from distcommit.constructs.registry.registry_converter import Decoder, RegistryConverter
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.installation import install_command
 

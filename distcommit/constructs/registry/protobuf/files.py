@@ -16,9 +16,9 @@ from pathlib import PurePosixPath
 from google.protobuf import descriptor_pb2, descriptor_pool, message
 from google.protobuf.descriptor import FileDescriptor
 
-from distcommit.constructs.registry.client import RegisteredSchema, check_size
 from distcommit.constructs.registry.protobuf.compiler import compile_texts
 from distcommit.constructs.registry.protobuf.protoc_child import MAIN_FILE
+from distcommit.constructs.registry.registry_client import RegisteredSchema, check_size
 from distcommit.schemas.limits import UnusableSchemaError
 
 _MAX_NAME = 250

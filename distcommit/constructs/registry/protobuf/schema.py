@@ -11,12 +11,12 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
 from distcommit.constructs.bisection import convert_or_bisect
-from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.registry.converter import Decoded
 from distcommit.constructs.registry.protobuf.batches import BatchParser
 from distcommit.constructs.registry.protobuf.files import file_of
 from distcommit.constructs.registry.protobuf.layout import Columns
 from distcommit.constructs.registry.protobuf.pinned_types import PinnedType
+from distcommit.constructs.registry.registry_client import RegisteredSchema
+from distcommit.constructs.registry.registry_converter import Decoded
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.limits import UnusableSchemaError
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in import validated
 from distcommit.constructs.conditions.condition import Condition
-from distcommit.constructs.settings import ForkOperatorSettings
+from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import ForkOperator
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from distcommit.constructs.calendar_times import are_uniform_utc_times
 from distcommit.constructs.json import json_records
 from distcommit.constructs.json.json_records import (
     _NOT_FINITE,
@@ -24,7 +25,6 @@ from distcommit.constructs.json.json_records import (
     _joined,
     _may_hide,
 )
-from distcommit.constructs.times import are_uniform_utc_times
 
 
 def hides(*values: bytes) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from distcommit.constructs.registry.client import Registry, RegistrySettings, UnknownSchemaError
+from distcommit.constructs.registry.registry_client import Registry, RegistrySettings, UnknownSchemaError
 from distcommit.core.errors import TransientError
 from distcommit.formats.avro.datums import Datums
 from distcommit.formats.avro.reader import AvroReader, parse

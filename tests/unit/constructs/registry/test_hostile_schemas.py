@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.registry.converter import MAX_UNKNOWN
 from distcommit.constructs.registry.json_schema_columns import columns_of
-from distcommit.constructs.registry.policy import AdmittedSchemas, EvolutionSettings
+from distcommit.constructs.registry.registry_client import RegisteredSchema
+from distcommit.constructs.registry.registry_converter import MAX_UNKNOWN
+from distcommit.constructs.registry.registry_schema_policy import AdmittedSchemas, EvolutionSettings
 from distcommit.core.errors import RecordError
 from distcommit.formats.avro.reader import AvroReader, parse
 from distcommit.schemas.evolution import nullable
 from distcommit.schemas.limits import MAX_SCHEMAS, SchemaTooLargeError
-from tests.unit.constructs.registry.test_policy import Dicts, batch_of, converter, message
+from tests.unit.constructs.registry.test_registry_schema_policy import Dicts, batch_of, converter, message
 from tests.unit.formats.test_avro_datums import record
 
 POLICY = EvolutionSettings()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.converters.registry_formats.json_schema import JsonSchemaConverter
-from distcommit.constructs.registry.client import RegisteredSchema
+from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.limits import UnusableSchemaError
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
-from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.json_schema_columns import columns_of
+from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 
 NODE = {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/definitions/N"}}}

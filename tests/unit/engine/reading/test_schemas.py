@@ -22,7 +22,7 @@ from tests.models.rejecting_flows import ByValue
 from tests.simulation.world import ROOTS, World
 from tests.unit.app.admin.rebuild.rebuilding import lose_the_store, put_back
 from tests.unit.app.admin.rebuild.rebuilding import rebuild as rebuilt
-from tests.unit.constructs.registry.test_policy import converter, message
+from tests.unit.constructs.registry.test_registry_schema_policy import converter, message
 from tests.unit.engine.driver.machines import Machine, audit, dies, go, source, states
 from tests.unit.engine.driver.test_faults_by_construct import BatchByBatch
 from tests.unit.engine.driver.test_optional_branches import FILES, Raising

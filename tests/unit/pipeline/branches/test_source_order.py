@@ -14,8 +14,8 @@ import pytest
 
 from distcommit.app.job_file.built_in import types_of, validated
 from distcommit.constructs.record_converter import Record, RecordConverter
-from distcommit.constructs.registry.client import RegisteredSchema, UnknownSchemaError
-from distcommit.constructs.registry.converter import RegistryConverter
+from distcommit.constructs.registry.registry_client import RegisteredSchema, UnknownSchemaError
+from distcommit.constructs.registry.registry_converter import RegistryConverter
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.constructs import BranchCounts, Converted, Converter, RowChecker, TaskCheck, TaskChecker
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from distcommit.constructs.registry.client import RegisteredSchema
-from distcommit.constructs.registry.converter import Decoder
+from distcommit.constructs.registry.registry_client import RegisteredSchema
+from distcommit.constructs.registry.registry_converter import Decoder
 from distcommit.core.error_handling.stored_errors import has_killed_its_worker, is_permanent
 from distcommit.core.errors import ProcessLostError, StuckError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
@@ -40,7 +40,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.stuck_work_unit import failure_of
 from distcommit.stores.state.task_states import TaskStateTables, TaskStateWriter, prepare_run
 from tests.simulation.world import launch_here
-from tests.unit.constructs.registry.test_policy import batch_of, converter, message
+from tests.unit.constructs.registry.test_registry_schema_policy import batch_of, converter, message
 from tests.unit.engine.committing.situations import WORLD, check_recovery, rows
 from tests.unit.engine.driver.machines import Machine, audit, begin_ingest, ingest_all, source
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.constructs.registry.client import Registry, RegistrySettings
+from distcommit.constructs.registry.registry_client import Registry, RegistrySettings
 from distcommit.core.errors import DistcommitError, SourceError, TransientError
 from distcommit.fs.response_limit import ResponseTimeError, call_within
 from distcommit.sources.rest.settings import RestSource

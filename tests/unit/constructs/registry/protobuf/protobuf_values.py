@@ -10,8 +10,8 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
-from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder
+from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

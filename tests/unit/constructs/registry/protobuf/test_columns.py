@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry.client import RegisteredSchema
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
+from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.evolution import compare_schemas
 from distcommit.schemas.limits import UnusableSchemaError

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from distcommit.app.job_file.built_in import validated
-from distcommit.constructs.registry.client import RegisteredSchema, UnknownSchemaError
-from distcommit.constructs.registry.converter import SCHEMA_ID, RegistryConverter
+from distcommit.constructs.registry.registry_client import RegisteredSchema, UnknownSchemaError
+from distcommit.constructs.registry.registry_converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.schemas.limits import MOST_LEVELS
 from tests.unit.engine.driver.machines import Machine

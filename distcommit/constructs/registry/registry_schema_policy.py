@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.registry.client import PinnedSchema
+from distcommit.constructs.registry.registry_client import PinnedSchema
 from distcommit.core.errors import RecordError
 from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.schemas.evolution import compare_schemas

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distcommit.constructs.registry.client import (
+from distcommit.constructs.construct_settings import ConverterSettings, matching_settings
+from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
+from distcommit.constructs.registry.registry_client import (
     RegisteredSchema,
     Registry,
     RegistrySettings,
@@ -20,10 +22,8 @@ from distcommit.constructs.registry.client import (
     check_size,
     default_subject,
 )
-from distcommit.constructs.registry.decoded_rows import DecodedRows, last_schema, with_nulls
-from distcommit.constructs.registry.policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
+from distcommit.constructs.registry.registry_schema_policy import AdmittedSchemas, DatasetEvolution, EvolutionSettings
 from distcommit.constructs.registry.wire_format import Framed, split
-from distcommit.constructs.settings import ConverterSettings, matching_settings
 from distcommit.core.error_handling.foreign_errors import foreign_errors
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from distcommit.constructs.settings import (
+from distcommit.constructs.construct_settings import (
     ForkOperatorSettings,
     RowCheckerSettings,
     StageSettings,
