@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.record_converter import RecordConverter
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.testing.contracts import ConverterContract
@@ -145,7 +145,7 @@ class TestInferredJson(ConverterContract):
 
 def test_every_built_in_converter_is_tested_by_the_contract() -> None:
     of_others = {"avro", "protobuf", "json_schema", "schema_registry"}
-    from distcommit.app.job_file.built_in import types_of
+    from distcommit.app.job_file.built_in_types import types_of
 
     assert set(types_of("converter")) - of_others == {section["type"] for section in SECTIONS.values()}
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from distcommit.app.job_file.built_in import types_of, validated
+from distcommit.app.job_file.built_in_types import types_of, validated
 from distcommit.core.interfaces.constructs import ForkOperator
 from distcommit.testing.contracts import ForkContract
 

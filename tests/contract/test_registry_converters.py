@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.testing.contracts import ConverterContract
 from tests.servers.registered_records import avro_records, framed, register

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from distcommit.app.job_file.built_in import types_of, validated
+from distcommit.app.job_file.built_in_types import types_of, validated
 from distcommit.core.interfaces.constructs import RowChecker
 from distcommit.schemas.columns import find_column
 from distcommit.testing.contracts import RowCheckerContract

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.app.job_file.built_in import types_of, validated
+from distcommit.app.job_file.built_in_types import types_of, validated
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck, TaskChecker
 from distcommit.testing.contracts import TaskCheckerContract
 

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaReference
 from google.protobuf import descriptor_pb2, timestamp_pb2, wrappers_pb2
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.errors import ConfigurationError, RecordError, TransientError
 from distcommit.core.interfaces.constructs import Converter
 from tests.servers.process import free_ports

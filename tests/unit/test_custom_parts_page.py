@@ -16,7 +16,7 @@ import yaml
 
 import distcommit
 from distcommit import BranchCounts, Converter, ForkOperator, RowChecker, Source, TaskChecker
-from distcommit.app.job_file.built_in import Section, settings_class
+from distcommit.app.job_file.built_in_types import Section, settings_class
 from distcommit.core.errors import SourceError
 from distcommit.testing import contracts
 from distcommit.testing.contracts import (

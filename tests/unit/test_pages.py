@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import distcommit
-from distcommit.app.job_file.built_in import Section, settings_class, types_of
+from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
 from distcommit.core.interfaces.sink import Abilities
 from distcommit.spark.session_settings import SparkSettings
 from tests.checkers.pages import broken_links, pages

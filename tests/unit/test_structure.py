@@ -19,7 +19,7 @@ import grimp
 import pytest
 
 import distcommit
-from distcommit.app.job_file.built_in import Section, types_of
+from distcommit.app.job_file.built_in_types import Section, types_of
 from distcommit.core.interfaces.committer import SinkCommitter
 from distcommit.core.interfaces.sink import Sink, SinkWriter
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
@@ -185,7 +185,7 @@ def test_file_and_folder_names_are_built_only_in_protocol_paths() -> None:
 
 
 FOREIGN_NAMES: dict[str, str] = {
-    "app/migration/positions.py": "Gobblin's properties",
+    "app/migration/foreign_positions.py": "Gobblin's properties",
     "app/demo/count_published.py": "counts without the product's code",
     "app/demo/demo_run.py": "what its commands print",
     "app/migration/gobblin/properties.py": "Gobblin's job files",

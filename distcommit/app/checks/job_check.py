@@ -17,9 +17,9 @@ import msgspec
 from distcommit.app.checks.dry_run import DryRun, PlannedDataset, plan_dry_run
 from distcommit.app.checks.flow_description import FlowDescription, describe_flow
 from distcommit.app.checks.folder_check import check_folder
+from distcommit.app.job_file.folder_locations import require_separate
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
-from distcommit.app.job_file.locations import require_separate
 from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.core.errors import (

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from distcommit.app.checks.job_check import CheckProblem, check_file
-from distcommit.app.job_file.built_in import Section, types_of
+from distcommit.app.job_file.built_in_types import Section, types_of
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError
 

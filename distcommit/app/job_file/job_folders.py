@@ -9,7 +9,7 @@ from typing import Any
 
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
-from distcommit.app.job_file.locations import open_file_system, path_of, require_separate
+from distcommit.app.job_file.folder_locations import open_file_system, path_of, require_separate
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.ports import FileSystem

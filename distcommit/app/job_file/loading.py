@@ -11,7 +11,8 @@ import yaml
 from pydantic import ValidationError
 
 from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.locations import check_locations, keeps_access, normal_location, require_separate
+from distcommit.app.job_file.environment_variables import texts_of, unset_in, with_variables
+from distcommit.app.job_file.folder_locations import check_locations, keeps_access, normal_location, require_separate
 from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.renamed_settings import old_keys, with_new_names
 from distcommit.app.job_file.problems.section_models import DEFAULT_TYPES
@@ -19,7 +20,6 @@ from distcommit.app.job_file.problems.setting_problems import JobFileError, Sett
 from distcommit.app.job_file.problems.setting_texts import Invalid, invalid_settings
 from distcommit.app.job_file.secrets import PLACES, secret_values, takes_secret_file, without_secrets
 from distcommit.app.job_file.sections.job_sections import PathSettings
-from distcommit.app.job_file.variables import texts_of, unset_in, with_variables
 from distcommit.app.job_file.yaml_loading import load_yaml
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import HIDDEN, redact

@@ -13,20 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from distcommit.app.admin.dataset_releases import Abandoned, abandon_all, not_published
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_job import rebuild_job
 from distcommit.app.admin.rebuild_plan import RebuildResult
-from distcommit.app.admin.releases import Abandoned, abandon_all, not_published
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.admin.repair_store_files import set_run_records_aside
 from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult, request_service
-from distcommit.app.admin.watermarks import set_watermark
+from distcommit.app.admin.set_watermarks import set_watermark
 from distcommit.app.inspection.dry_runs.blocked_buckets import closed_buckets, open_for_operator
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, plan_release
 from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.jobs.stored_job import StoredJob
-from distcommit.app.migration.imports import ImportResult, import_watermarks
-from distcommit.app.migration.positions import ForeignPositions, read_positions, require_some
+from distcommit.app.migration.foreign_positions import ForeignPositions, read_positions, require_some
+from distcommit.app.migration.import_watermarks import ImportResult, import_watermarks
 from distcommit.app.migration.rebucket import RebucketResult, rebucket_job
 from distcommit.app.migration.take_over import ANOTHER_SOURCE, closed, names_of, positions_of
 from distcommit.app.running.cancel import CancelResult, cancel_runs
@@ -180,7 +180,7 @@ class Job(StoredJob):
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
-        """Roll back the sequences of all quarantined datasets. See `app.admin.releases`."""
+        """Roll back the sequences of all quarantined datasets. See `app.admin.dataset_releases`."""
         release = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
 

@@ -12,7 +12,7 @@ import msgspec
 
 from distcommit.app.auditing.files.published_files import PublishedFile, read_published
 from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.locations import open_file_system, path_of
+from distcommit.app.job_file.folder_locations import open_file_system, path_of
 from distcommit.app.job_file.sections.job_sections import PathSettings
 from distcommit.app.jobs.job import Job
 from distcommit.core.ports import FileSystem

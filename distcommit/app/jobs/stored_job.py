@@ -18,10 +18,10 @@ from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.inspection.problems.store_checks import check_environment
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
 from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.environment_variables import unset_variables
 from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
-from distcommit.app.job_file.variables import unset_variables
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.ports import FileSystem
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from distcommit.app.inspection.read_log import LogResult
     from distcommit.app.inspection.reports.run_report import RunReport
     from distcommit.app.inspection.verify_store import VerifyResult
-    from distcommit.app.migration.compare import CompareResult
+    from distcommit.app.migration.compare_outputs import CompareResult
 
 _ALL = Query()
 _NEWEST_RUNS, _NEWEST_SHOWN = 20, 5
@@ -279,8 +279,8 @@ class StoredJob:
             ConfigurationError: if a file is invalid, or records of compared outputs have no offsets.
         """
         from distcommit.app.auditing.target_ledgers import require_audited  # noqa: PLC0415 - few ask for it
-        from distcommit.app.migration.compare import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
-        from distcommit.app.migration.positions import read_positions  # noqa: PLC0415 - few ask for it
+        from distcommit.app.migration.compare_outputs import compare_outputs, compare_positions, require_offsets  # noqa: PLC0415 - few ask for it
+        from distcommit.app.migration.foreign_positions import read_positions  # noqa: PLC0415 - few ask for it
 
         self._folders.require_variables("source", "sink", "fork")
         store = self.open_store(create=False)

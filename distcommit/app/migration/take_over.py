@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.job_file.config import JobConfig
-from distcommit.app.migration.positions import ForeignPositions
+from distcommit.app.migration.foreign_positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.watermark_types import WATERMARK_PIN

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from distcommit.app.job_file.environment_variables import unset_variables
+from distcommit.app.job_file.folder_locations import normal_location, open_file_system, path_of
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
-from distcommit.app.job_file.locations import normal_location, open_file_system, path_of
-from distcommit.app.job_file.variables import unset_variables
 from distcommit.app.reading.joined_table import joined_schema, joined_table
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, published_files
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot

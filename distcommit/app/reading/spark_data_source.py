@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from distcommit.app.job_file.locations import open_file_system
+from distcommit.app.job_file.folder_locations import open_file_system
 from distcommit.app.reading.joined_table import joined_schema
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
 from distcommit.app.reading.snapshot_reader import Snapshot, read

@@ -16,7 +16,7 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.alerts import alerting
 from distcommit.app.running.run_facts import facts_of
-from distcommit.app.telemetry.attach import observers
+from distcommit.app.telemetry.configured_observers import observers
 from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
 from distcommit.engine.driver.launch_interface import Launch
 from distcommit.engine.driver.run import new_run_id

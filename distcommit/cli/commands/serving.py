@@ -12,7 +12,7 @@ import typer
 
 from distcommit.app.admin.service_requests import ServiceRequest
 from distcommit.app.jobs.job import Job, username
-from distcommit.app.serving.serve import serve
+from distcommit.app.serving.service import serve
 from distcommit.app.telemetry.service_events import ServiceEvent
 from distcommit.cli.options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
 from distcommit.app.inspection.read_log import LogResult
-from distcommit.app.migration.compare import CompareResult
-from distcommit.app.migration.imports import ImportResult
+from distcommit.app.migration.compare_outputs import CompareResult
+from distcommit.app.migration.import_watermarks import ImportResult
 from distcommit.app.migration.rebucket import RebucketResult
 from distcommit.cli.views.run_lines import deferred_records, flow_table, positions_lost
 from distcommit.cli.views.view_parts import (

@@ -20,7 +20,7 @@ OPERATORS = (
         "accept-skips-the-whole-sequence",
         "all of an accepted sequence is recorded as skipped, also what is published",
         (
-            "app.admin.releases",
+            "app.admin.dataset_releases",
             "not_published",
             "window.difference(Branches(files, rows).joined(incarnation).covered)",
             "window",

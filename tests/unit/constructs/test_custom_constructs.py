@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from distcommit.app.job_file.built_in import Section, validated
+from distcommit.app.job_file.built_in_types import Section, validated
 from distcommit.core.interfaces.constructs import (
     BranchCounts,
     Converted,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.locations import open_file_system
+from distcommit.app.job_file.folder_locations import open_file_system
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.fs.request_counting import counting_calls

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pytest
 
 from distcommit import Extractor, Source
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Lag, Planned, SourceState
 from distcommit.core.records.log_records import DatasetState

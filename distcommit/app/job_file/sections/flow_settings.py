@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.construct_settings import RowCheckerSettings, StageSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import Converter, ForkOperator
 from distcommit.core.interfaces.sink import SinkSettings

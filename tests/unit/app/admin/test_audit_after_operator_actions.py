@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.admin.watermarks import set_watermark
+from distcommit.app.admin.set_watermarks import set_watermark
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.watermark import Watermark

@@ -9,7 +9,7 @@ import pytest
 
 from distcommit import Job
 from distcommit.core.errors import ConfigurationError
-from tests.unit.app.admin.test_watermarks import job, watermarks
+from tests.unit.app.admin.test_set_watermarks import job, watermarks
 
 __all__ = ["job"]
 

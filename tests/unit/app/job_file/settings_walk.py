@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from distcommit.app.job_file.built_in import Section, settings_class, types_of
+from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
 from distcommit.app.job_file.config import JobConfig
 
 Place = tuple[str, ...]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from distcommit.app.job_file.built_in import Section, settings_class, types_of
+from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
 from tests.unit.app.job_file.configuration_page import PAGE, meanings, page, rows
 
 SECTIONS: tuple[Section, ...] = ("source", "sink", "converter", "row_checker", "task_checker", "fork")

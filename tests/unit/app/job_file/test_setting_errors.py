@@ -16,7 +16,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from distcommit.app.job_file.built_in import Section, settings_class, types_of
+from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.loading import job_file_problems, load_config
 from distcommit.app.job_file.problems.renamed_settings import RENAMED, REPLACED

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.job_file import built_in
+from distcommit.app.job_file import built_in_types
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.loading import load_config
 from distcommit.cli.main import app
@@ -123,7 +123,7 @@ def test_custom_sink_is_loaded_from_its_class(tmp_path: Path) -> None:
         ),
         (
             "sink: {type: pyton, class: x}",
-            f"sink.type must be one of {', '.join(built_in.types_of('sink'))}; found pyton; did you mean python?",
+            f"sink.type must be one of {', '.join(built_in_types.types_of('sink'))}; found pyton; did you mean python?",
         ),
         ("sink: files", "sink must be a section with type and the settings of that type"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distcommit.app.migration.compare import compare_outputs
+from distcommit.app.migration.compare_outputs import compare_outputs
 from tests.unit.app.admin.ledger_jobs import LedgerJob
 from tests.unit.engine.driver.machines import source
 

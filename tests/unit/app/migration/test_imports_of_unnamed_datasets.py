@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from distcommit.app.migration.imports import import_watermarks
-from distcommit.app.migration.positions import ForeignPositions
+from distcommit.app.migration.foreign_positions import ForeignPositions
+from distcommit.app.migration.import_watermarks import import_watermarks
 from distcommit.app.migration.take_over import _add_partitions
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState

@@ -12,7 +12,7 @@ from distcommit import Job
 from distcommit.app.serving.job_files import read_job_files, require_served
 from distcommit.app.serving.served_job import Ended, Message, Outcome, Restarted, ScheduleCheck, ServedJob
 from distcommit.core.errors import ConfigurationError
-from tests.unit.app.serving.test_serve import Serving, write
+from tests.unit.app.serving.test_service import Serving, write
 
 ENDS = [SystemExit(0), SystemExit("no licence"), GeneratorExit(), KeyboardInterrupt(), BaseException("a panic")]
 names = pytest.mark.parametrize("error", ENDS, ids=lambda error: f"{type(error).__name__}({error})")

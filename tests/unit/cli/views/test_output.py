@@ -14,8 +14,8 @@ from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.auditing.partition_audit import AuditRow
 from distcommit.app.demo.demo_run import DemoResult
-from distcommit.app.migration.compare import CompareResult, CompareRow
-from distcommit.app.migration.imports import ImportResult, ImportRow
+from distcommit.app.migration.compare_outputs import CompareResult, CompareRow
+from distcommit.app.migration.import_watermarks import ImportResult, ImportRow
 from distcommit.cli.progress_display import Rate, Target, describe, describe_speed, shown_progress
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.result_views import (

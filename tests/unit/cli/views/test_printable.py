@@ -30,8 +30,8 @@ from distcommit.app.inspection.open_commit_steps import StepsResult
 from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunsResult
 from distcommit.app.inspection.verify_store import VerifyResult
-from distcommit.app.migration.compare import CompareResult
-from distcommit.app.migration.imports import ImportResult
+from distcommit.app.migration.compare_outputs import CompareResult
+from distcommit.app.migration.import_watermarks import ImportResult
 from distcommit.app.running.cancel import CancelResult
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views import result_views

@@ -15,7 +15,7 @@ from distcommit.app.inspection.dry_runs.replay_plan import Replay, ReplayPlan, R
 from distcommit.app.inspection.job_status import DatasetStatusRow, StatusResult
 from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepRow, StepsResult
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
-from distcommit.app.migration.compare import CompareResult, CompareRow
+from distcommit.app.migration.compare_outputs import CompareResult, CompareRow
 from distcommit.cli.views.datasets_view import datasets_view, replay_plan_view, steps_view
 from distcommit.cli.views.result_views import compare_view
 from distcommit.cli.views.run_lines import flow_table

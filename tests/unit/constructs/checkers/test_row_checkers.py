@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import RowChecker
 

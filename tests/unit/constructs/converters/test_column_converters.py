@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted, Converter
 from tests.unit.covered_values import covered_arrays

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.core.errors import CorruptError, RecordError
 from distcommit.schemas.columns import Columns

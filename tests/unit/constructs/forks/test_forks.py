@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.registry.registry_client import RegisteredSchema, UnknownSchemaError
 from distcommit.constructs.registry.registry_converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError

@@ -369,7 +369,7 @@ def test_error_files_that_cannot_be_written_fail_the_attempt() -> None:
 
 def test_flow_without_a_mandatory_branch_is_rejected() -> None:
     fork = {"operator": {"type": "all"}, "branches": {"x": {"optional": True}, "y": {"optional": True}}}
-    from distcommit.app.job_file.built_in import validated
+    from distcommit.app.job_file.built_in_types import validated
 
     operator = validated("fork", {"type": "all"})
     with pytest.raises(ValueError, match="must have a branch that is not optional"):

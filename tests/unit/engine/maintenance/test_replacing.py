@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from distcommit.app.auditing.audit import AuditResult
-from distcommit.app.migration.compare import compare_outputs
+from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.core.errors import DistcommitError
 from distcommit.engine.driver.run import recover
 from distcommit.protocol.paths.output import is_tombstone

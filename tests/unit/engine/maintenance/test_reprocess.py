@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from distcommit.app.auditing.audit import AuditResult
-from distcommit.app.migration.compare import compare_outputs
+from distcommit.app.migration.compare_outputs import compare_outputs
 from distcommit.constructs.checkers.counts import FractionRejected
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from distcommit.app.job_file.built_in import validated
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.pipeline.branches.converter_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch

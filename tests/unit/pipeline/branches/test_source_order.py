@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from distcommit.app.job_file.built_in import types_of, validated
+from distcommit.app.job_file.built_in_types import types_of, validated
 from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.constructs.registry.registry_client import RegisteredSchema, UnknownSchemaError
 from distcommit.constructs.registry.registry_converter import RegistryConverter

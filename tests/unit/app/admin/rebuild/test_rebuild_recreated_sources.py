@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from distcommit.app.migration.compare import CompareResult, compare_outputs
+from distcommit.app.migration.compare_outputs import CompareResult, compare_outputs
 from distcommit.core.records.log_records import DatasetState, Done
 from distcommit.core.watermark import Watermark
 from distcommit.stores.operator import operator_actions

@@ -171,7 +171,7 @@ def test_import_validates_positions_like_set_watermark(tmp_path: Path) -> None:
 
 COMPOSITE = """\
 job: by-hand
-source: {type: python, class: "tests.unit.app.admin.test_watermarks:Composite"}
+source: {type: python, class: "tests.unit.app.admin.test_set_watermarks:Composite"}
 paths: {store: store, staging: staging, output: output}
 commit: {buckets: 1, durability: none}
 """
@@ -201,7 +201,7 @@ def test_watermarks_of_different_types_are_refused(tmp_path: Path) -> None:
     Job.from_file(file).open_store(create=True)
     Job.from_file(file).set_watermark("d", {"": ("2026", "a")}, new=True)
     with pytest.raises(ConfigurationError) as refused:
-        Job.from_file(file, ["source.class=tests.unit.app.admin.test_watermarks:Recoded"]).set_watermark(
+        Job.from_file(file, ["source.class=tests.unit.app.admin.test_set_watermarks:Recoded"]).set_watermark(
             "d", {"": (1, "a")}
         )
     assert "composite (timestamp 1, string 1) 1" in refused.value.expected

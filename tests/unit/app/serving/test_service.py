@@ -21,8 +21,8 @@ from distcommit.app.admin.service_requests import ServiceRequest
 from distcommit.app.jobs.job import username
 from distcommit.app.serving import served_job
 from distcommit.app.serving.job_files import read_job_files, require_served
-from distcommit.app.serving.serve import Service
 from distcommit.app.serving.served_job import Ended, Message, Outcome, RunBegun, ScheduleCheck, ServedJob, TriggerTaken
+from distcommit.app.serving.service import Service
 from distcommit.app.telemetry.service_events import ServiceEvent
 from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
 from distcommit.core.ports import FileSystem
@@ -443,7 +443,7 @@ def test_time_limit_of_a_run_includes_the_time_of_its_alerts(folder: Path) -> No
 
 def test_run_that_ignores_its_cancellation_ends_the_service(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("distcommit.app.scheduling.schedule.STUCK_MS", 200)
-    monkeypatch.setattr("distcommit.app.serving.serve._END_WAIT_S", 0.5)
+    monkeypatch.setattr("distcommit.app.serving.service._END_WAIT_S", 0.5)
     Job.from_file(write(folder, "a", schedule={"interval_s": 1, "cancel_after_s": 0.2})).open_store(create=True)
     serving, never = Serving(folder), threading.Event()
     serving.runs.acts["a"] = lambda _: suppress_wait(never)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from distcommit import Job
-from distcommit.app.migration.positions import ForeignPositions, read_positions
+from distcommit.app.migration.foreign_positions import ForeignPositions, read_positions
 from distcommit.core.errors import ConfigurationError
 
 JOB = """\

@@ -10,7 +10,7 @@ from distcommit.app.admin.rebuild import stored_states
 from distcommit.app.auditing.offsets.joined_branches import Branches, folders_of
 from distcommit.app.auditing.offsets.shared_positions import is_other_incarnation
 from distcommit.app.auditing.target_ledgers import open_ledgers
-from distcommit.app.migration.positions import ForeignPositions
+from distcommit.app.migration.foreign_positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState

@@ -25,7 +25,7 @@ from distcommit.app.serving.served_job import (
     TriggerTaken,
 )
 from distcommit.app.telemetry.metrics import require_client
-from distcommit.app.telemetry.scraping import ServiceMetrics, scraped
+from distcommit.app.telemetry.prometheus_endpoint import ServiceMetrics, scraped
 from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.ports import Clock

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from distcommit.app.admin.rebuild import stored_states
-from distcommit.app.admin.watermarks import require_all_named, require_positions
-from distcommit.app.migration.positions import ForeignPositions
+from distcommit.app.admin.set_watermarks import require_all_named, require_positions
+from distcommit.app.migration.foreign_positions import ForeignPositions
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
