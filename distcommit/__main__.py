@@ -1,6 +1,6 @@
 """`python -m distcommit` is the command `distcommit`."""
 
-from distcommit.cli.process import command_process
+from distcommit.cli.command_process import command_process
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ import typer
 from typer.completion import completion_init  # type: ignore[attr-defined]
 from typer.core import TyperGroup
 
-from distcommit.cli.help import EXIT_CODES, TERMS, HelpedCommand, write_example
-from distcommit.cli.options import show_version
+from distcommit.cli.command_help import EXIT_CODES, TERMS, HelpedCommand, write_example
+from distcommit.cli.command_options import show_version
 from distcommit.cli.renamed_commands import reject_renamed
 
 

@@ -21,8 +21,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.job_file.problems.setting_problems import JobFileError
-from distcommit.cli.failure import FailureDocument, causes_beside, failure_of, text_of
-from distcommit.cli.process import INTERRUPTED, has_reader, interrupted_by_signals, output_stream
+from distcommit.cli.command_failure import FailureDocument, causes_beside, failure_of, text_of
+from distcommit.cli.command_process import INTERRUPTED, has_reader, interrupted_by_signals, output_stream
 from distcommit.core.errors import escaped_in_json, printable
 from distcommit.core.redaction import redacted
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from distcommit.app.jobs.job import Job
-from distcommit.cli.options import FromFile, FromGroup, on_job_state
+from distcommit.cli.command_options import FromFile, FromGroup, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.audit_view import audit_view
 from distcommit.cli.views.result_views import compare_view, log_view

@@ -16,7 +16,7 @@ from distcommit.app.inspection.job_status import listed
 from distcommit.app.inspection.recorded_runs import RunStatus, filter_runs
 from distcommit.app.inspection.run_settings import read_run_settings
 from distcommit.app.jobs.stored_job import StoredJob
-from distcommit.cli.options import Watch, on_stored_job
+from distcommit.cli.command_options import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
 from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view, runs_view

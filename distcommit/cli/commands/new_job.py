@@ -10,7 +10,7 @@ import typer
 
 from distcommit.app.checks.job_check import check_file
 from distcommit.app.checks.new_job import write_job_file
-from distcommit.cli.options import on_unread_job_file, without_job
+from distcommit.cli.command_options import on_unread_job_file, without_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import check_view, problems_view
 from distcommit.cli.views.view_parts import page

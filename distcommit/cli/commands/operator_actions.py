@@ -11,7 +11,7 @@ import typer
 
 from distcommit.app.admin.dataset_releases import Abandoned
 from distcommit.app.jobs.job import Job
-from distcommit.cli.options import Dataset, on_job
+from distcommit.cli.command_options import Dataset, on_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import release_plan_view
 from distcommit.cli.views.status_view import status_view

@@ -10,7 +10,7 @@ import typer
 
 from distcommit.app.jobs.job import Job
 from distcommit.app.reading.snapshot_reader import read
-from distcommit.cli.options import on_job_file
+from distcommit.cli.command_options import on_job_file
 from distcommit.cli.terminal import Terminal
 from distcommit.core.records.job_records import CutPhase
 

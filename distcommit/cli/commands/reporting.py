@@ -15,7 +15,7 @@ from rich.markup import escape
 from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.app.inspection.reports.run_report import RunReport
 from distcommit.app.jobs.job import Job
-from distcommit.cli.options import as_service, on_job_state
+from distcommit.cli.command_options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError

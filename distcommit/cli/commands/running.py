@@ -15,8 +15,8 @@ from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
 from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
 from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.preview import PreviewResult, run_preview
-from distcommit.cli.help import RECORDS_LOST
-from distcommit.cli.options import on_job, on_job_state
+from distcommit.cli.command_help import RECORDS_LOST
+from distcommit.cli.command_options import on_job, on_job_state
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import problems_view

@@ -17,7 +17,7 @@ from msgspec import structs
 from typer.testing import CliRunner, Result
 
 from distcommit.app.jobs.job import Job
-from distcommit.cli.failure import causes_beside, failure_of
+from distcommit.cli.command_failure import causes_beside, failure_of
 from distcommit.cli.main import app, commands_by_name
 from distcommit.cli.terminal import Terminal
 from distcommit.core.dataset_urn import bucket_of
