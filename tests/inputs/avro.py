@@ -19,8 +19,8 @@ from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.formats.avro.container_reader import read_batches
 from distcommit.formats.avro.containers import block_bytes, header_bytes
+from distcommit.formats.avro.datum_reader import AvroReader, parse
 from distcommit.formats.avro.datums import Datums
-from distcommit.formats.avro.reader import AvroReader, parse
 from tests.inputs.case import Case
 
 ORDER = "tests/unit/pipeline/branches/test_source_order.py"

@@ -1,6 +1,6 @@
 """Avro: the decoder of records, container files, and the schemas of written files.
 
-Must not know where bytes come from or who asked for them. Start reading at `reader`, then `containers`.
+Must not know where bytes come from or who asked for them. Start reading at `datum_reader`, then `containers`.
 """
 
 from typing import Any

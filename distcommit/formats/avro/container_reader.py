@@ -1,4 +1,4 @@
-"""Reader of Avro container files, which returns Arrow batches. `resolution` lists the types."""
+"""Reader of Avro container files, which returns Arrow batches. `schema_resolution` lists the types."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from distcommit.formats.avro.containers import MAX_BLOCK_BYTES, Header, read_blocks, read_header
 from distcommit.formats.avro.datum_ends import skip_of
+from distcommit.formats.avro.datum_reader import AvroReader, parse
 from distcommit.formats.avro.datums import Datums, Skip
-from distcommit.formats.avro.reader import AvroReader, parse
 from distcommit.schemas.limits import (
     MAX_COLUMNS,
     MAX_NESTING,

@@ -6,35 +6,41 @@ and rejects each datum that does not end at its offset.
 
 from __future__ import annotations
 
-from distcommit.formats.avro import columns
+from distcommit.formats.avro import column_decoders
 from distcommit.formats.avro.datums import Buffer, Skip, long_at
 
 
-def skip_of(column: columns.Column) -> Skip:
+def skip_of(column: column_decoders.Column) -> Skip:
     """Return a function that skips a value of a column.
 
     Raises:
         TypeError: if values cannot be skipped, because the reader lacks a branch of a union, or the type is recursive.
     """
     match column:
-        case columns.Numbers() | columns.Symbols():
+        case column_decoders.Numbers() | column_decoders.Symbols():
             return _skip_long
-        case columns.Texts() | columns.Decimals(size=None):
+        case column_decoders.Texts() | column_decoders.Decimals(size=None):
             return _skip_bytes
-        case columns.Nulls() | columns.Booleans() | columns.Reals() | columns.Fixed() | columns.Decimals():
+        case (
+            column_decoders.Nulls()
+            | column_decoders.Booleans()
+            | column_decoders.Reals()
+            | column_decoders.Fixed()
+            | column_decoders.Decimals()
+        ):
             return _fixed(column.min_bytes)
-        case columns.Member():
+        case column_decoders.Member():
             return skip_of(column.column)
-        case columns.Union() if None not in column.branches:
+        case column_decoders.Union() if None not in column.branches:
             return _union([skip_of(branch) for branch in column.branches if branch is not None])
-        case columns.Record():
+        case column_decoders.Record():
             return _record([field for field, _ in column.written])
-        case columns.Array(skip=skip) | columns.Map(skip=skip) if skip is not None:
+        case column_decoders.Array(skip=skip) | column_decoders.Map(skip=skip) if skip is not None:
             return _items(skip)
     raise TypeError(f"values of {type(column).__name__} can't be skipped")
 
 
-def item_skip(items: columns.Column, *, has_key: bool) -> Skip | None:
+def item_skip(items: column_decoders.Column, *, has_key: bool) -> Skip | None:
     """Return a function that skips an item of an array or an entry of a map; None if values cannot be skipped."""
     try:
         return _sequence([_skip_bytes, skip_of(items)]) if has_key else skip_of(items)
@@ -74,12 +80,14 @@ def _sequence(skips: list[Skip]) -> Skip:
     return skip
 
 
-def _record(fields: list[columns.Column]) -> Skip:
+def _record(fields: list[column_decoders.Column]) -> Skip:
     """Return a function that skips a record. Adjacent fields of fixed sizes are skipped at once."""
     skips: list[Skip] = []
     size = 0
     for field in fields:
-        if isinstance(field, columns.Nulls | columns.Booleans | columns.Reals | columns.Fixed):
+        if isinstance(
+            field, column_decoders.Nulls | column_decoders.Booleans | column_decoders.Reals | column_decoders.Fixed
+        ):
             size += field.min_bytes
             continue
         if size:

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from distcommit.formats.avro import items
+from distcommit.formats.avro import arrays_and_maps
+from distcommit.formats.avro.datum_reader import AvroReader, parse
 from distcommit.formats.avro.datums import Datums
-from distcommit.formats.avro.reader import AvroReader, parse
 from distcommit.schemas.evolution import nullable as nullable_columns
 from distcommit.schemas.limits import UnusableSchemaError
 
@@ -46,7 +46,7 @@ def read(
     pinned = None if reader is None else parse(json.dumps(reader), [])
     avro_reader = AvroReader(parse(json.dumps(schema), list(references)), pinned, "value")
     with pytest.MonkeyPatch.context() as patch:  # as with many datums: all items in lockstep
-        patch.setattr(items, "MIN_LANES", 1)
+        patch.setattr(arrays_and_maps, "MIN_LANES", 1)
         in_lockstep = avro_reader.read(Datums.of(data, ends[:-1], ends[1:]))
     records, wrong = avro_reader.read(Datums.of(data, ends[:-1], ends[1:]))
     assert wrong.keys() == in_lockstep[1].keys()

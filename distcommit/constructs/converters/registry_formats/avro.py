@@ -11,8 +11,8 @@ import pyarrow as pa
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed
+from distcommit.formats.avro.datum_reader import AvroReader, parse
 from distcommit.formats.avro.datums import Datums
-from distcommit.formats.avro.reader import AvroReader, parse
 
 
 class _AvroDecoder:

@@ -12,8 +12,8 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from distcommit.constructs.registry.registry_client import Registry, RegistrySettings, UnknownSchemaError
 from distcommit.core.errors import TransientError
+from distcommit.formats.avro.datum_reader import AvroReader, parse
 from distcommit.formats.avro.datums import Datums
-from distcommit.formats.avro.reader import AvroReader, parse
 from tests.unit.formats.test_avro_datums import datum, record
 
 

@@ -14,7 +14,7 @@ from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import MAX_UNKNOWN
 from distcommit.constructs.registry.registry_schema_policy import AdmittedSchemas, EvolutionSettings
 from distcommit.core.errors import RecordError
-from distcommit.formats.avro.reader import AvroReader, parse
+from distcommit.formats.avro.datum_reader import AvroReader, parse
 from distcommit.schemas.evolution import nullable
 from distcommit.schemas.limits import MAX_SCHEMAS, SchemaTooLargeError
 from tests.unit.constructs.registry.test_registry_schema_policy import Dicts, batch_of, converter, message

@@ -13,9 +13,9 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from distcommit.formats.avro import AvroSchema, columns
+from distcommit.formats.avro import AvroSchema, column_decoders
 from distcommit.formats.avro.datums import REASONS, Datums, Fault
-from distcommit.formats.avro.resolution import Resolution
+from distcommit.formats.avro.schema_resolution import Resolution
 from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLargeError, UnusableSchemaError, fixed_bytes
 
 
@@ -78,10 +78,10 @@ class AvroReader:
         reader = reader or writer
         resolution = Resolution(writer.named, reader.named, expansion or Expansion(), keeps_required)
         column = resolution.column(writer.root, reader.root, "")
-        if isinstance(column, columns.Record):
+        if isinstance(column, column_decoders.Record):
             self.record = column
         else:
-            self.record = columns.Record([(column, 0)], [pa.field(name, column.type)], [])
+            self.record = column_decoders.Record([(column, 0)], [pa.field(name, column.type)], [])
         self.schema = pa.schema(self.record.fields)
         if (size := fixed_bytes(self.schema)) > MAX_FIXED_BYTES:
             raise SchemaTooLargeError(

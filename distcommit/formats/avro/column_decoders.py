@@ -1,4 +1,4 @@
-"""Decoders of Avro datums into Arrow columns, one class for each kind of encoding. `resolution` combines them.
+"""Decoders of Avro datums into Arrow columns, one class for each kind of encoding. `schema_resolution` combines them.
 
 Source: Apache Avro 1.12 specification, Binary Encoding.
 """
@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from distcommit.formats.avro.arrays_and_maps import read_items
 from distcommit.formats.avro.datums import Datums, Fault, Skip
-from distcommit.formats.avro.items import read_items
 from distcommit.schemas.limits import MAX_NESTING
 
 _MS_OF_DAY = 86_400_000

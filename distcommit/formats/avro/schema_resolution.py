@@ -29,7 +29,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from distcommit.formats.avro import AvroSchema, columns
+from distcommit.formats.avro import AvroSchema, column_decoders
 from distcommit.formats.avro.datum_ends import item_skip
 from distcommit.formats.avro.datums import Datums
 from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLargeError, UnusableSchemaError
@@ -79,10 +79,10 @@ class Resolution:
     """
     open_records: list[str] = field(default_factory=list)
     """Names of the records that enclose the current type, to detect recursion."""
-    skipped: dict[str, columns.Skipped] | None = None
+    skipped: dict[str, column_decoders.Skipped] | None = None
     """Enclosing records by name, while a field that the reader lacks is built; otherwise None."""
 
-    def column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
+    def column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
         """Return the decoder for a type.
 
         Args:
@@ -101,7 +101,7 @@ class Resolution:
         with self.expansion.column(path):
             return self._column(writer, reader, path)
 
-    def _column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
+    def _column(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
         kind, required = _kind(writer), _kind(reader)
         if required in ("record", "error"):
             if reader["name"] in self.open_records:
@@ -109,7 +109,7 @@ class Resolution:
                     return self.skipped[reader["name"]]
                 raise UnusableSchemaError(f"{_at(path)} is of a type that contains itself ({reader['name']})")
             self.open_records.append(reader["name"])
-            recursive = columns.Skipped()
+            recursive = column_decoders.Skipped()
             if self.skipped is not None:
                 self.skipped[reader["name"]] = recursive
             try:
@@ -121,18 +121,18 @@ class Resolution:
             items = self.column(_of_kind(required, writer, path)["items"], reader["items"], f"{path}[]")
             if not items.min_bytes:
                 raise UnusableSchemaError(f"{_at(path)} is an array of items that take no bytes")
-            return columns.Array(items, self._field("item", items), item_skip(items, has_key=False))
+            return column_decoders.Array(items, self._field("item", items), item_skip(items, has_key=False))
         if required == "map":
             values = self.column(_of_kind(required, writer, path)["values"], reader["values"], f"{path}{{}}")
-            return columns.Map(values, self._field("value", values), item_skip(values, has_key=True))
+            return column_decoders.Map(values, self._field("value", values), item_skip(values, has_key=True))
         if required == "enum":
             return _enum(_of_kind(required, writer, path), reader)
         return _primitive(writer, reader, kind, required, path)
 
-    def _field(self, name: str, column: columns.Column) -> pa.Field:
+    def _field(self, name: str, column: column_decoders.Column) -> pa.Field:
         return pa.field(name, column.type, nullable=not self.keeps_required or _may_be_null(column))
 
-    def _record(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Record:
+    def _record(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Record:
         indices = {item["name"]: index for index, item in enumerate(reader["fields"])}
         for fields in (writer["fields"], reader["fields"]):
             if len({item["name"] for item in fields}) < len(fields):
@@ -141,7 +141,7 @@ class Resolution:
             raise UnusableSchemaError(f"{_at(path)} is a record without fields")
         by_alias = {alias: item["name"] for item in reader["fields"] for alias in item.get("aliases", ())}
         arrow_fields: list[pa.Field] = [None] * len(indices)
-        written: list[tuple[columns.Column, int | None]] = []
+        written: list[tuple[column_decoders.Column, int | None]] = []
         skipping = Resolution(self.written_names, self.written_names, self.expansion, skipped={})
         for item in writer["fields"]:
             name = item["name"] if item["name"] in indices else by_alias.get(item["name"], item["name"])
@@ -158,9 +158,9 @@ class Resolution:
                 constant = self._default(reader["fields"][index], f"{path}.{name}" if path else name)
                 constants.append((constant, index))
                 arrow_fields[index] = pa.field(name, constant.type)
-        return columns.Record(written, arrow_fields, constants)
+        return column_decoders.Record(written, arrow_fields, constants)
 
-    def _default(self, reader: AvroSchema, path: str) -> columns.Constant:
+    def _default(self, reader: AvroSchema, path: str) -> column_decoders.Constant:
         """Return the default of a field, decoded from the bytes that fastavro encodes it to."""
         if "default" not in reader:
             raise UnusableSchemaError(f"{_at(path)} is not in the writer's schema, and the pinned one has no default")
@@ -174,18 +174,18 @@ class Resolution:
         except Exception as error:
             raise UnusableSchemaError(f"the default of {_at(path)} is not of its type: {error}") from error
         datum = np.frombuffer(encoded.getvalue(), np.uint8)
-        return columns.Constant(column.read(Datums.of(datum, np.array([0]), np.array([len(datum)])))[0])
+        return column_decoders.Constant(column.read(Datums.of(datum, np.array([0]), np.array([len(datum)])))[0])
 
     def _of_reader(self) -> Resolution:
         """Return a resolution that reads data of the reader's own schema."""
         return Resolution(self.read_names, self.read_names, self.expansion, open_records=list(self.open_records))
 
-    def _union(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
+    def _union(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
         if any(isinstance(_definition(item, self.written_names), list) for item in writer):
             raise UnusableSchemaError(f"{_at(path)} is a union within a union")
         if writer is reader:
             return self._own_union(writer, path)
-        branches: list[columns.Column | None] = []
+        branches: list[column_decoders.Column | None] = []
         reasons: list[str] = []
         for branch in writer:
             try:
@@ -198,25 +198,27 @@ class Resolution:
         usable = [branch for branch in branches if branch is not None]
         if not usable:
             raise UnusableSchemaError(reasons[0] if reasons else f"{_at(path)} is a union without branches")
-        types = {branch.type for branch in usable if not isinstance(branch, columns.Nulls)}
-        return columns.Union(branches, types.pop() if types else pa.null())
+        types = {branch.type for branch in usable if not isinstance(branch, column_decoders.Nulls)}
+        return column_decoders.Union(branches, types.pop() if types else pa.null())
 
-    def _own_union(self, members: list[AvroSchema], path: str) -> columns.Column:
+    def _own_union(self, members: list[AvroSchema], path: str) -> column_decoders.Column:
         """Return the decoder of a union that is read by the schema it was written with."""
         if not members:
             raise UnusableSchemaError(f"{_at(path)} is a union without branches")
         is_null = [_kind(_definition(item, self.read_names)) == "null" for item in members]
-        built: list[columns.Column] = [
+        built: list[column_decoders.Column] = [
             self.column(item, item, path) for item, null in zip(members, is_null, strict=True) if not null
         ]
         if len(built) > 1:
             kind = pa.struct([pa.field(f"member{index}", item.type) for index, item in enumerate(built)])
-            built = [columns.Member(item, index, kind) for index, item in enumerate(built)]
+            built = [column_decoders.Member(item, index, kind) for index, item in enumerate(built)]
         members_left = iter(built)
-        branches: list[columns.Column] = [columns.Nulls() if null else next(members_left) for null in is_null]
-        return columns.Union(branches, built[0].type if built else pa.null())
+        branches: list[column_decoders.Column] = [
+            column_decoders.Nulls() if null else next(members_left) for null in is_null
+        ]
+        return column_decoders.Union(branches, built[0].type if built else pa.null())
 
-    def _as_branch(self, writer: AvroSchema, reader: AvroSchema, path: str) -> columns.Column:
+    def _as_branch(self, writer: AvroSchema, reader: AvroSchema, path: str) -> column_decoders.Column:
         """Return the decoder of a type that is read as a union: as the branch of the same kind, or else the first
         compatible branch.
         """
@@ -224,7 +226,7 @@ class Resolution:
         if any(isinstance(item, list) for item in members):
             raise UnusableSchemaError(f"{_at(path)} is a union within a union")
         if _kind(writer) == "null" and any(_kind(item) == "null" for item in members):
-            return columns.Nulls()
+            return column_decoders.Nulls()
         some = [item for item in members if _kind(item) != "null"]
         order = sorted(range(len(some)), key=lambda index: not _is_alike(writer, some[index]))
         reason = f"{_at(path)} is a union without a branch for {_kind(writer)}"
@@ -238,7 +240,7 @@ class Resolution:
                 if "contains itself" in str(error):
                     raise
                 continue
-            return column if len(some) == 1 else columns.Member(column, index, self._members(some, path))
+            return column if len(some) == 1 else column_decoders.Member(column, index, self._members(some, path))
         raise UnusableSchemaError(reason)
 
     def _members(self, members: list[AvroSchema], path: str) -> pa.DataType:
@@ -247,13 +249,13 @@ class Resolution:
         return pa.struct([pa.field(f"member{index}", item) for index, item in enumerate(types)])
 
 
-def _may_be_null(column: columns.Column) -> bool:
-    if isinstance(column, columns.Union):
-        return any(isinstance(branch, columns.Nulls) for branch in column.branches)
-    return isinstance(column, columns.Nulls)
+def _may_be_null(column: column_decoders.Column) -> bool:
+    if isinstance(column, column_decoders.Union):
+        return any(isinstance(branch, column_decoders.Nulls) for branch in column.branches)
+    return isinstance(column, column_decoders.Nulls)
 
 
-def _primitive(writer: AvroSchema, reader: AvroSchema, kind: str, required: str, path: str) -> columns.Column:
+def _primitive(writer: AvroSchema, reader: AvroSchema, kind: str, required: str, path: str) -> column_decoders.Column:
     arrow_type = _arrow_type(reader, required, path)
     misfit = UnusableSchemaError(f"{_at(path)} is {_shown(writer)}, and the pinned schema has {_shown(reader)}")
     times = [_time_type(writer, kind), _time_type(reader, required)]
@@ -262,22 +264,22 @@ def _primitive(writer: AvroSchema, reader: AvroSchema, kind: str, required: str,
     if pa.types.is_decimal(arrow_type):
         if _arrow_type(writer, kind, path) != arrow_type:
             raise misfit
-        return columns.Decimals(arrow_type, writer["size"] if kind == "fixed" else None)
+        return column_decoders.Decimals(arrow_type, writer["size"] if kind == "fixed" else None)
     if kind == "fixed" and required == "fixed" and writer["size"] == reader["size"]:
-        return columns.Fixed(arrow_type)
+        return column_decoders.Fixed(arrow_type)
     if kind != required and required not in _PROMOTIONS.get(kind, ()):
         raise misfit
     match kind:
         case "null":
-            return columns.Nulls()
+            return column_decoders.Nulls()
         case "boolean":
-            return columns.Booleans()
+            return column_decoders.Booleans()
         case "int" | "long":
-            return columns.Numbers(arrow_type, kind == "int")
+            return column_decoders.Numbers(arrow_type, kind == "int")
         case "float" | "double":
-            return columns.Reals(arrow_type, "<f4" if kind == "float" else "<f8")
+            return column_decoders.Reals(arrow_type, "<f4" if kind == "float" else "<f8")
         case "bytes" | "string":
-            return columns.Texts(arrow_type)
+            return column_decoders.Texts(arrow_type)
     raise misfit
 
 
@@ -306,9 +308,9 @@ def _time_type(schema: AvroSchema, kind: str) -> pa.DataType | None:
     return _LOGICAL.get((kind, str(schema.get("logicalType")))) if isinstance(schema, dict) else None
 
 
-def _enum(writer: AvroSchema, reader: AvroSchema) -> columns.Symbols:
+def _enum(writer: AvroSchema, reader: AvroSchema) -> column_decoders.Symbols:
     default = reader.get("default")
-    return columns.Symbols(tuple(item if item in reader["symbols"] else default for item in writer["symbols"]))
+    return column_decoders.Symbols(tuple(item if item in reader["symbols"] else default for item in writer["symbols"]))
 
 
 def _definition(schema: AvroSchema, named: Mapping[str, AvroSchema]) -> AvroSchema:
