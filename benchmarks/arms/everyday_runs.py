@@ -27,7 +27,7 @@ from distcommit.app.job_file.loading import parse_config
 from distcommit.app.jobs.job import Job
 from distcommit.app.reading.snapshot_reader import Snapshot, read
 from distcommit.app.running import run_context
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import Done
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_settings import RunSettings

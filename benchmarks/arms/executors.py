@@ -17,7 +17,7 @@ from benchmarks.runner import Arm, Parts, Tell, WrongResultError, alternate
 from benchmarks.session import cluster_session
 from benchmarks.workloads.latency import Latency, LatencyServer, far_file_system
 from benchmarks.workloads.tree import Shape
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 
 
 class OnExecutors(Arm):

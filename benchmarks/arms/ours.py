@@ -14,7 +14,7 @@ from benchmarks.runner import Arm, Parts, WrongResultError
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.latency import Latency, NoLatency, counting
 from benchmarks.workloads.tree import Shape, files_left, make_folders
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.task_reports import Report, Tally, sum_reports
 from distcommit.engine.run_settings import RunSettings

@@ -14,7 +14,7 @@ from benchmarks.workloads.counting import CountingCalls
 from benchmarks.workloads.ingested import ingested
 from benchmarks.workloads.latency import Latency, NoLatency
 from benchmarks.workloads.tree import Shape, files_left, make_folders
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import RecoverReport, recover_partition
 from distcommit.engine.driver.task_reports import Report, sum_reports

@@ -17,7 +17,7 @@ from benchmarks.results import Results, Sample, results_of
 from benchmarks.runner import Tell
 from benchmarks.workloads.traced_run import Load, TracedRun, totals_of, traced_run
 from benchmarks.workloads.virtual_time import Surroundings, lay_out
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

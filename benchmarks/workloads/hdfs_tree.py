@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.workloads.tree import Shape, TreeDataset, file_bytes, tree_datasets
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.work_units import StagedFile
 
 _THREADS = 16

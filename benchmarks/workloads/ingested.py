@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks.workloads import hdfs_tree
 from benchmarks.workloads.source import NumberedSource
 from benchmarks.workloads.tree import EPOCH, Shape, tree_datasets, write_dataset
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Source
-from distcommit.core.ports import FileSystem
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.run import new_run_id, recover
 from distcommit.engine.driver.task_progress import progress_folder

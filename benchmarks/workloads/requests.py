@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 
 _SEAMS = {"file": "_calls", "hdfs": "_calls", "webhdfs": "_calls", "s3": "_requests"}
 """By scheme: the attribute in which a file system holds the object that it calls."""

@@ -14,7 +14,7 @@ import msgspec
 from benchmarks.workloads.ingested import JOB, roots_of, run_settings
 from benchmarks.workloads.requests import seam_of
 from benchmarks.workloads.source import NumberedSource
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.sinks.files.sink import FileSink

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import Gate, SealedSequence
 from distcommit.engine.system_clock import SystemClock

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.ports import FileSystem, FolderEntry
+from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 
 
 class DryRunDeletes:

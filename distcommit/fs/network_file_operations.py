@@ -11,7 +11,7 @@ from typing import Protocol
 
 from xxhash import xxh3_64
 
-from distcommit.core.ports import FileSystem, not_put
+from distcommit.core.interfaces.file_system import FileSystem, not_put
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.temporary_and_probes import temporary_name
 

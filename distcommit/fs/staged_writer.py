@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from xxhash import xxh3_64
 
-from distcommit.core.ports import FileStatus
+from distcommit.core.interfaces.file_system import FileStatus
 
 
 class ChecksummingWriter(ABC):

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from distcommit.core.error_handling.foreign_errors import foreign_errors
 from distcommit.core.errors import RecordError, SourceError, error_text, printable
+from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
-from distcommit.core.ports import Clock
 from distcommit.core.support.storable import storable
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.parallel import run_parallel
 
 

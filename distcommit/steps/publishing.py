@@ -11,7 +11,7 @@ from typing import Protocol
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict, Verification
-from distcommit.core.ports import FileStatus, FileSystem
+from distcommit.core.interfaces.file_system import FileStatus, FileSystem
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import StagedFile
 from distcommit.steps.guarded_folders import GuardedFolders, parent_of

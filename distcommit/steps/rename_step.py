@@ -13,7 +13,7 @@ from msgspec import Struct
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError, DistcommitError, LostError
 from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext, Verdict, Verification
-from distcommit.core.ports import FileStatus
+from distcommit.core.interfaces.file_system import FileStatus
 from distcommit.core.support.decoding import converted, from_msgpack
 from distcommit.core.work_units import StagedFile
 from distcommit.protocol.path_checks import are_nested, check_names, check_relative

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from distcommit.core.errors import DistcommitError, error_text, plain_text, reason_text, split_remedy
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.io_batching import IoRequest
 from distcommit.protocol.paths.temporary_and_probes import ANY_OUTPUT_PROBE, output_probe_name
 from distcommit.steps.sink_step import open_committer

@@ -28,7 +28,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from distcommit.app.demo.killed_run import CommitWatcher
 from distcommit.app.jobs.job import Job
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.stores.folders.tombstones import read_tombstone
 from tests.cluster.servers import cluster_job, servers

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.core.ports import FileAccess, FileSystem
+from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.testing.contracts import FileSystemContract

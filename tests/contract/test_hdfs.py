@@ -15,7 +15,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext, Verdict
-from distcommit.core.ports import FileAccess, FileStatus, FileSystem
+from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileSystem
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem, hdfs_error
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc, HdfsRpcWriter
 from distcommit.fs.hadoop.webhdfs import WebHdfs

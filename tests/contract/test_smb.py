@@ -19,7 +19,7 @@ from smbprotocol.open import FilePipePrinterAccessMask
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext, Verdict
-from distcommit.core.ports import FileAccess, FileSystem
+from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.stores.state.job_store import Roots, open_store

@@ -20,8 +20,8 @@ from distcommit.core.errors import (
 )
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import Intent
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.driver.task_progress import read_progress

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import structs
 
 from distcommit.app.jobs.job import Job
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome

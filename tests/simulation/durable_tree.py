@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Self
 
-from distcommit.core.ports import FileStatus
+from distcommit.core.interfaces.file_system import FileStatus
 from tests.simulation.power_loss import File, Folder, Link, NameChange, Sketch, bind, kept_bytes, picks
 
 

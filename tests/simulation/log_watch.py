@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.job_records import Decide
 from distcommit.core.records.log_records import (
     Checkpoint,

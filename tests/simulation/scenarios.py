@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from distcommit.core.errors import SourceUnavailableError
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.freshness import Freshness
 from distcommit.core.records.run_reasons import MAX_REASONS
 from distcommit.engine.driver.run import RunResult

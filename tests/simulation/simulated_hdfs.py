@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate
 
-from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.fs.hadoop.hdfs import HdfsFileSystem
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.durable_tree import DurableTree, failed
 from tests.simulation.power_loss import File, Folder, Link, bind

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from distcommit.app.admin.expire import expiring
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.commit_groups import CommitGroups
+from distcommit.core.interfaces.clock import Clock
+from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
-from distcommit.core.ports import Clock, FolderEntry
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.decoding import from_msgpack

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from distcommit.core.errors import LockHeldError
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.stepped_lock import SteppedLock

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.engine.driver.task_progress import progress_folder
 from distcommit.protocol.paths.store import progress_name
 from distcommit.stores.folders.folder_trees import delete_tree

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConflictError, CorruptError, DistcommitError, StaleStoreError, UnknownVersionError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.shared_names import bucket_number

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from distcommit.core.error_handling.storage_errors import storage_error
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.stores.operator.schedule_requests import delete_pause, put_pause, put_trigger, read_requests
 from distcommit.stores.state.job_store import JobStore
 

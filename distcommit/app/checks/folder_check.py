@@ -6,7 +6,7 @@ import os
 import uuid
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.temporary_and_probes import store_probe_name
 
 

@@ -33,7 +33,7 @@ from distcommit.core.errors import (
     shortened,
     split_remedy,
 )
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.redaction import redacted
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.system_clock import SystemClock

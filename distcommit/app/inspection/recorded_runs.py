@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.notebook import NotebookTable

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.write_target import Target
-from distcommit.core.ports import FileSystem
 from distcommit.core.support.installation import install_command, pip_install
 from distcommit.fs.hadoop.hdfs import HdfsCalls, HdfsFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

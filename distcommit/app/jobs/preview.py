@@ -15,7 +15,7 @@ from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.folder_locations import open_file_system, path_of
 from distcommit.app.job_file.sections.job_sections import PathSettings
 from distcommit.app.jobs.job import Job
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import Observer
 from distcommit.sinks.files.footer import read_batches

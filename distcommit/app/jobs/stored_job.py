@@ -23,8 +23,8 @@ from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
 from distcommit.core.interfaces.commit_step import StepContext
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Lag
-from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.retention import Retention

@@ -20,7 +20,7 @@ from distcommit.app.reading.joined_table import joined_schema, joined_table
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, published_files
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot
 from distcommit.core.errors import ConfigurationError, SnapshotExpiredError, StaleStoreError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.snapshot_entries import DatasetSnapshot
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import MAIN_BRANCH, error_branch_of, is_error_branch

@@ -16,7 +16,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.sections.alert_settings import AlertSettings
 from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.core.errors import DistcommitError
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.stores.history.run_records import RunRecord, read_record
 from distcommit.stores.state.job_store import JobStore
 

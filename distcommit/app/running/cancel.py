@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from distcommit.app.inspection.recorded_runs import RunRow, RunStatus, read_runs
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, put_cancel
 from distcommit.stores.state.job_lock import release_late_lock
 from distcommit.stores.state.job_store import JobStore

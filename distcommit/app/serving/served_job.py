@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from distcommit.app.jobs.job import Job
 from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.core.errors import LockHeldError, RunCancelledError, error_text
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import Event, Observer, RunBegan
 from distcommit.stores.history.run_records import (

@@ -28,7 +28,7 @@ from distcommit.app.telemetry.metrics import require_client
 from distcommit.app.telemetry.prometheus_endpoint import ServiceMetrics, scraped
 from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError, ProcessLostError
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.engine.driver.guarded_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import Observer

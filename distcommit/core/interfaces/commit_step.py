@@ -17,7 +17,7 @@ import msgspec
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import AnyError, DistcommitError, add_ids, copied, plain_text
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark
 

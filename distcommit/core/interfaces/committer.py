@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.ports import FileSystem
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult
 
 

@@ -15,9 +15,9 @@ from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.committer import OpensCommitter, SealRequest
 from distcommit.core.interfaces.connection_hooks import Connected
 from distcommit.core.interfaces.extract_description import Extract
+from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.write_target import Target
-from distcommit.core.ports import FileAccess, FileSystem
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.work_units import MAIN_BRANCH, SkippedRange, StagedFile
 

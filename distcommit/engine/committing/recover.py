@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from distcommit.core.errors import DistcommitError, FencedError, StaleStoreError, TransientError, kind_of
-from distcommit.core.ports import OutsideRootError
+from distcommit.core.interfaces.file_system import OutsideRootError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids

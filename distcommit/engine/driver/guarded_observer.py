@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from distcommit.core.errors import FencedError, ProcessLostError, RunCancelledError, kind_of, reason_text
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.engine.driver.launch_interface import JobFailedError
 from distcommit.engine.driver.run_recorder import RunRecorder

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from distcommit.core.errors import FencedError, StaleStoreError
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.engine.driver.task_reports import Report, sum_reports
 from distcommit.engine.run_events import EventsLeftOut, Observer, PhaseBegan, PhaseEnded
 

@@ -20,7 +20,7 @@ from distcommit.core.errors import (
     TransientError,
     split_remedy,
 )
-from distcommit.core.ports import Clock
+from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_records import CutPhase, Head
 from distcommit.core.records.run_counts import RunCounts

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import msgspec
 
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.engine.run_events import Event, Observer, PhaseBegan, Progressed
 from distcommit.engine.run_settings import RunSettings

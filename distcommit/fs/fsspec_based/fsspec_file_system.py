@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from fsspec import AbstractFileSystem, get_filesystem_class
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileAccess, FileStatus, FolderEntry
+from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry
 from distcommit.core.support.request_counts import REQUESTS
 from distcommit.fs.fsspec_based.fsspec_probe import probe
 from distcommit.fs.network_file_operations import NetworkFileOperations

@@ -18,7 +18,7 @@ from reprlib import repr as shortened
 from typing import Any, TypeVar
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 
 Result = TypeVar("Result")
 

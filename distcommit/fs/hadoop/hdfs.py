@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-from distcommit.core.ports import FileAccess, FileStatus, FolderEntry
+from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry
 from distcommit.fs.network_file_operations import NetworkFileOperations
 from distcommit.fs.staged_writer import ChecksummingWriter
 

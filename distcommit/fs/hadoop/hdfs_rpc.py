@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import hdfs_native
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.fs.hadoop.hdfs import hdfs_error
 
 _JAVA_ERROR = re.compile(r'RPCError\("([\w.$]+)", "(.*?)(?:\\n|"\)$)', re.DOTALL)

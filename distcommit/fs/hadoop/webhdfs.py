@@ -28,7 +28,7 @@ from hdfs.util import HdfsError
 from requests.adapters import HTTPAdapter
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.core.support.installation import pip_install
 from distcommit.fs.hadoop.hdfs import hdfs_error
 

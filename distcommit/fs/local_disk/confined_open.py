@@ -11,7 +11,7 @@ import errno
 import os
 import struct
 
-from distcommit.core.ports import OutsideRootError
+from distcommit.core.interfaces.file_system import OutsideRootError
 
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 _READABLE = os.O_RDONLY | _FOLDER

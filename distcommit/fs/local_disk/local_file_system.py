@@ -15,7 +15,7 @@ from functools import partial
 
 from xxhash import xxh3_64_intdigest
 
-from distcommit.core.ports import FileAccess, FileStatus, FolderEntry, not_put
+from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry, not_put
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
 from distcommit.fs.staged_writer import ChecksummingWriter

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.fs.local_disk.confined_open import open_below
 
 _RENAME_NOREPLACE = 1

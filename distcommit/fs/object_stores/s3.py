@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from distcommit.core.ports import FileAccess, FileStatus, FolderEntry, StagedWriter
+from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry, StagedWriter
 from distcommit.fs.network_file_operations import NetworkFileOperations
 from distcommit.fs.object_stores.s3_requests import CALLS, ObjectHead, S3Requests
 from distcommit.fs.object_stores.s3_stream import PartUpload

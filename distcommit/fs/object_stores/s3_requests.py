@@ -30,7 +30,7 @@ from botocore.exceptions import (
 )
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FolderEntry
+from distcommit.core.interfaces.file_system import FolderEntry
 
 CALLS = 32
 """Maximum number of concurrent requests, and size of the connection pool."""

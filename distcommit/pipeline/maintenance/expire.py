@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extraction
-from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work_units import ERRORS, MAIN_BRANCH, BranchResult, DatasetPlan, WorkUnit

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.extract_description import Extract
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
-from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import BranchResult, DatasetPlan, WorkUnit, error_branch_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.work_units import ERRORS
 from distcommit.pipeline.maintenance.superseded_records import SupersededRecords
 from distcommit.protocol.paths.output import is_tombstone, published_folder

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.steps.guarded_folders import GuardedFolders

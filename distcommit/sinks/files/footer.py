@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.formats.avro.containers import read_header as read_avro_header

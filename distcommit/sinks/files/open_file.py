@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileSystem, StagedWriter
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins
-from distcommit.core.ports import FileAccess, FileStatus, FileSystem, StagedWriter
 from distcommit.core.work_units import SkippedRange, is_error_branch, rejecting_branch
 from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import Footer

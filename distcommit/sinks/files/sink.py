@@ -13,6 +13,7 @@ from pydantic import Field
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
 from distcommit.core.interfaces.committer import SealRequest
+from distcommit.core.interfaces.file_system import FileAccess
 from distcommit.core.interfaces.sink import (
     Abilities,
     AttemptIdentity,
@@ -25,7 +26,6 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.core.ports import FileAccess
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule

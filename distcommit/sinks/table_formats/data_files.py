@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import urlparse
 
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitterContext
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.sink import StagingArea
-from distcommit.core.ports import FileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.temporary_and_probes import table_probe_name
 from distcommit.sinks.base.file_names import data_file_note, is_data_file_note, is_data_file_of

@@ -18,8 +18,8 @@ from hashlib import sha256
 import msgspec
 
 from distcommit.core.errors import CorruptError
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.ports import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.protocol.paths.output import LEDGERS
 from distcommit.sinks.base.file_names import ledger_file_name

@@ -18,7 +18,7 @@ import pyarrow as pa
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.dataset_urn import check_urn
 from distcommit.core.errors import ConfigurationError, DistcommitError, plain_text
-from distcommit.core.ports import FileSystem, StagedWriter
+from distcommit.core.interfaces.file_system import FileSystem, StagedWriter
 from distcommit.core.support.decoding import from_json
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name
 

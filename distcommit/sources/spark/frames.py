@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import Extract
+from distcommit.core.interfaces.file_system import FileSystem, StagedWriter
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
-from distcommit.core.ports import FileSystem, StagedWriter
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Position, Watermark, at_or_past

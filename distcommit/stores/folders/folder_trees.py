@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from distcommit.core.ports import FileSystem, FolderEntry
+from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 
 
 def delete_tree(fs: FileSystem, folder: str) -> int:

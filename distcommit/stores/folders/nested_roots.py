@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.output import is_published_name
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import JOB_LOG, STORE_MARKER

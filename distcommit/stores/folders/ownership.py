@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, StaleStoreError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.output import run_marker_name, run_marker_of
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.stores.state.checksummed_json import decode_document, encode_document

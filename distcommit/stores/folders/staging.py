@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import methodcaller
 
+from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
-from distcommit.core.ports import FileSystem, FolderEntry
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import BranchResult, StagedFile, TaskState
 from distcommit.protocol.fold import Fold

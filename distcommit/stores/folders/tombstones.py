@@ -19,8 +19,8 @@ import msgspec
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError, CorruptError
+from distcommit.core.interfaces.file_system import FileStatus, FileSystem
 from distcommit.core.interfaces.sink import AttemptIdentity, Publish, StagingArea
-from distcommit.core.ports import FileStatus, FileSystem
 from distcommit.core.work_units import StagedFile
 from distcommit.protocol.path_checks import check_relative
 from distcommit.protocol.paths.output import REJECTED_FOLDER, tombstone_path

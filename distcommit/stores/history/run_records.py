@@ -16,7 +16,7 @@ import msgspec
 
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConflictError, DistcommitError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reasons

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError, plain_text, reason_text
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.protocol.paths.store import RUN_TABLES, run_name, run_table_name, run_table_phase
 from distcommit.stores.state.table_schemas import RUN_TABLE_SCHEMA, VERSION_KEY

@@ -16,7 +16,7 @@ from functools import partial
 
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import OutcomeUnknownError
-from distcommit.core.ports import FileSystem, NotPutError, not_put
+from distcommit.core.interfaces.file_system import FileSystem, NotPutError, not_put
 from distcommit.core.records.log_records import Checkpoint, Record
 from distcommit.core.support.io_batching import BatchedWork, IoRequest
 from distcommit.protocol import next_log_record

@@ -20,7 +20,7 @@ from distcommit.core.errors import (
     UnknownVersionError,
 )
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import (
     DatasetState,
     DatasetStatus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.job_records import Head
 from distcommit.core.records.log_records import Checkpoint
 from distcommit.protocol.fold import Fold

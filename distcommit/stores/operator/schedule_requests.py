@@ -16,7 +16,7 @@ import msgspec
 
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import DistcommitError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.store import PAUSED, SCHEDULE, is_trigger, trigger_name
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore

@@ -20,7 +20,7 @@ import msgspec
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.core.interfaces.constructs import InferredSchemaStore
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.store import SCHEMAS, number_of, numbered_name
 from distcommit.protocol.paths.temporary_and_probes import lasting_name
 from distcommit.stores.state.checksummed_json import decode_document, encode_document

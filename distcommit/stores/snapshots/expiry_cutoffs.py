@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.store import EXPIRY_REQUESTS, number_of, numbered_name
 from distcommit.stores.state.checksummed_json import decode_document, encode_document
 from distcommit.stores.state.job_store import JobStore

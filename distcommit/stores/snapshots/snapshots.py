@@ -18,7 +18,7 @@ import msgspec
 
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.job_records import CutPhase
 from distcommit.core.records.snapshot_entries import BucketSnapshot, SnapshotName
 from distcommit.protocol.fold import Fold

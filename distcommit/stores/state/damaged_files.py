@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import set_aside_by, set_aside_root
 from distcommit.stores.folders.ownership import read_claim

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileSystem, ProbedFileSystem
+from distcommit.core.interfaces.file_system import FileSystem, ProbedFileSystem
 from distcommit.protocol.paths.temporary_and_probes import is_store_probe, store_probe_name
 from distcommit.stores.folders.folder_trees import delete_entry, delete_tree
 

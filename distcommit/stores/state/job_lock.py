@@ -20,7 +20,8 @@ from typing import Annotated
 import msgspec
 
 from distcommit.core.errors import LockHeldError
-from distcommit.core.ports import Clock, FileSystem
+from distcommit.core.interfaces.clock import Clock
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.protocol.paths.store import LOCK, is_run_name, number_of, numbered_name, run_name
 from distcommit.stores.folders.folder_trees import delete_tree

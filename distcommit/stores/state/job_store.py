@@ -21,7 +21,7 @@ import msgspec
 
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError, CorruptError, StaleStoreError, UnknownVersionError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol.paths.store import GENERATIONS, JOB_LOG, STORE_MARKER, log_folder
 from distcommit.stores.folders.folder_trees import delete_entry

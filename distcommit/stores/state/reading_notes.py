@@ -15,7 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import WorkUnit
 from distcommit.protocol.paths.store import READING, is_run_name, reading_note_name, reading_note_of, run_name

@@ -11,7 +11,7 @@ from threading import Lock
 
 import msgspec
 
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.work_units import DatasetPlan
 from distcommit.protocol.paths.shared_names import bucket_of_work_unit
 from distcommit.protocol.paths.store import MANIFEST, PLANS, run_name

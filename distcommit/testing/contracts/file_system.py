@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from distcommit.core.ports import FileAccess, FileStatus, FileSystem
+from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileSystem
 
 NAMES = ["a", "ünï côde", "x" * 200, "%2F", ".hidden", "a b:c", "日本"]
 

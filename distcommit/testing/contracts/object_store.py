@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.core.ports import FileAccess, FileSystem
+from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.testing.contracts.file_system import FileSystemContract
 
 

@@ -26,6 +26,7 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
     SinkCommitter,
 )
+from distcommit.core.interfaces.file_system import StagedWriter
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import (
     Abilities,
@@ -36,7 +37,6 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.core.ports import StagedWriter
 from distcommit.core.support.decoding import from_json
 from distcommit.sinks.base import ledgers
 from distcommit.sinks.base.committer_sink import CommitterSink

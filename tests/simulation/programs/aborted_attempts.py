@@ -22,8 +22,8 @@ from distcommit.core.interfaces.committer import (
     FailedForGood,
     SinkCommitter,
 )
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.shared_names import epoch_name

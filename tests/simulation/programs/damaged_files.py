@@ -13,7 +13,7 @@ from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import parse_config
 from distcommit.core.errors import CorruptError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import new_run_id
 from distcommit.protocol.paths.store import SETTINGS
 from distcommit.stores.state.damaged_files import claim_path

@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition

@@ -9,7 +9,7 @@ from functools import partial
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetStatus, SetWatermark, StepBatch
 from distcommit.core.watermark import Position, Watermark
 from distcommit.steps.rename_step import FsRenameCommitStep

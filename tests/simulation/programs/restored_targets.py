@@ -20,9 +20,9 @@ from distcommit.core.interfaces.committer import (
     CommitterContext,
     SinkCommitter,
 )
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, SinkWriter, StagingArea
-from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.fs.local_disk.posix_calls import PosixCalls

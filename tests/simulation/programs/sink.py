@@ -23,6 +23,7 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
     SinkCommitter,
 )
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.sink import (
     BY_DATASET,
     AttemptIdentity,
@@ -32,7 +33,6 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.core.ports import FileSystem
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.decoding import from_json
 from distcommit.core.watermark import Watermark

@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 from distcommit.core.interfaces.sink import AttemptIdentity
-from distcommit.core.ports import FileSystem, FolderEntry
 from distcommit.core.work_units import TaskOutcome
 from distcommit.engine.reading.ingest import _IngestTask
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

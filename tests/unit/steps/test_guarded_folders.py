@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.ports import FolderEntry
+from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.core.support.parallel import run_parallel
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls

@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError, LostError
 from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict
-from distcommit.core.ports import FolderEntry
+from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.steps.rename_step import FsRenameCommitStep

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from distcommit.app.auditing.files.published_file_audit import AuditedFile
 from distcommit.app.auditing.files.published_files import DATASETS_AHEAD, file_readers, read_files
 from distcommit.core.errors import DistcommitError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.parallel import run_ahead
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone, published_epoch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from distcommit.core.ports import FolderEntry
+from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.next_log_record import next_epoch
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER, bucket_number, epoch_name

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from distcommit.app.auditing.files.content_sum_check import altered
 from distcommit.core.errors import DistcommitError
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.core.ports import FileSystem
 from distcommit.sinks.files.footer import Footer, read_footer, read_records
 from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 

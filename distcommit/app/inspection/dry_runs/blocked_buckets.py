@@ -9,7 +9,7 @@ from distcommit.app.inspection.open_commit_steps import unknown_dataset
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.fs.dry_run import DryRunDeletes
 from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.logs.fencing import require_newest

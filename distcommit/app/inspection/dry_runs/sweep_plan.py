@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.driver.run import new_run_id
 from distcommit.fs.dry_run import DryRunDeletes

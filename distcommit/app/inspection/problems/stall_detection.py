@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from statistics import median
 
 from distcommit.app.inspection.recorded_runs import RunRow, RunsResult, RunStatus
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
 from distcommit.protocol.paths.store import (
     BEGUN,

@@ -14,8 +14,8 @@ from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, 
 from distcommit.app.inspection.reports.distributions import Skew, Spread, skew_of, spread_of
 from distcommit.app.inspection.reports.killed_runs import KilledRun, describe_killed_run
 from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
+from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.source import Lag
-from distcommit.core.ports import Clock
 from distcommit.engine.driver.task_progress import progress_folder, read_progress
 from distcommit.engine.run_events import Progressed
 from distcommit.stores.history.attempt_rows import Attempt

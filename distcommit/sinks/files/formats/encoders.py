@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import StagedWriter
+from distcommit.core.interfaces.file_system import StagedWriter
 from distcommit.formats.avro.compression import AvroCodec
 from distcommit.formats.avro.container_writer import write_table as write_avro
 from distcommit.formats.avro.schemas_from_arrow import avro_schema

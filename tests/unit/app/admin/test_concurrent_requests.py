@@ -17,7 +17,7 @@ from distcommit.app.auditing.files.published_files import read_published
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file import job_folders
 from distcommit.cli.main import app
-from distcommit.core.ports import FolderEntry
+from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.core.support.parallel import run_ahead
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from distcommit.app.inspection.verify_store import VerifyResult, verify_store
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import Checkpoint, Fence
 from distcommit.protocol.paths.store import record_name, segment_name
 from distcommit.stores.history.run_records import RunRecord, recorded_epochs

@@ -13,7 +13,7 @@ import pytest
 
 from distcommit.app.reading import snapshot_reader
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileStatus, FolderEntry
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from tests.unit.app.reading.test_snapshot_reader import Place

@@ -25,7 +25,7 @@ from distcommit.app.serving.served_job import Ended, Message, Outcome, RunBegun,
 from distcommit.app.serving.service import Service
 from distcommit.app.telemetry.service_events import ServiceEvent
 from distcommit.core.errors import ConfigurationError, LockHeldError, ProcessLostError, RunCancelledError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.engine.driver.run import RunResult

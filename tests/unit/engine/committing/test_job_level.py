@@ -17,7 +17,7 @@ import pytest
 
 from distcommit.app.inspection.job_status import NextRun, read_status
 from distcommit.core.errors import FencedError
-from distcommit.core.ports import FolderEntry
+from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.core.records.job_records import Decide
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import run_alone

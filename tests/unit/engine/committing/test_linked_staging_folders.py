@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from distcommit.core.ports import OutsideRootError
+from distcommit.core.interfaces.file_system import OutsideRootError
 from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.testing.fakes.faulty_calls import Operation
 from tests.simulation.world import World

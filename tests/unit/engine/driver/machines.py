@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.app.auditing.audit import AuditResult, audit_store
+from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
-from distcommit.core.ports import FileStatus, FolderEntry
 from distcommit.core.records.log_records import DatasetState, Record
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import WorkUnit

@@ -18,7 +18,7 @@ from distcommit.app.auditing.audit import audit_store
 from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps
 from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import LostTailError, StaleStoreError
-from distcommit.core.ports import FolderEntry
+from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.core.records.job_records import Cut, CutPhase
 from distcommit.core.records.log_records import Checkpoint, Done, Fence, Intent
 from distcommit.core.support.io_batching import run_alone

@@ -14,7 +14,7 @@ import fsspec
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.ports import FileAccess, FileSystem
+from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem, fsspec_class
 from distcommit.testing.contracts import FileSystemContract
 from tests.unit.fs.fsspec_based.fsspec_file_systems import Renaming, opened

@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.ports import FolderEntry, OutsideRootError
+from distcommit.core.interfaces.file_system import FolderEntry, OutsideRootError
 from distcommit.fs.local_disk.confined_open import open_below, walk
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls

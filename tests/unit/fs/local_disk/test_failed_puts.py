@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from distcommit.core.ports import NotPutError
+from distcommit.core.interfaces.file_system import NotPutError
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.testing.fakes.faulty_calls import Fault, FaultyCalls
 from tests.simulation.simulated_hdfs import SimulatedHdfs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.core.ports import FileStatus
+from distcommit.core.interfaces.file_system import FileStatus
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 
 FS = LocalFileSystem(durable=False)

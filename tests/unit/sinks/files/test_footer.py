@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
-from distcommit.core.ports import FileSystem
+from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.files.footer import (
     FOOTER_VERSION,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from distcommit.core.ports import FolderEntry
+from distcommit.core.interfaces.file_system import FolderEntry
 from distcommit.engine.driver.run import run
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Marker, read_markers

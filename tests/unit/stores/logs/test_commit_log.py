@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from distcommit.core.errors import CorruptError, OutcomeUnknownError, StorageRefusedError, UnknownVersionError
-from distcommit.core.ports import FolderEntry, NotPutError
+from distcommit.core.interfaces.file_system import FolderEntry, NotPutError
 from distcommit.core.records.job_records import Decide
 from distcommit.core.records.log_records import Done, Fence, Intent, Record, SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone

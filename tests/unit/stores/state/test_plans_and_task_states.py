@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from distcommit.core.errors import CorruptError
-from distcommit.core.ports import FileSystem, FolderEntry
+from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (
     BranchResult,

@@ -1,4 +1,4 @@
-"""Ports: the file system and clock operations that stores, steps and writers need."""
+"""The file system that stores, steps and writers use: an interface, its values and its errors."""
 
 from __future__ import annotations
 
@@ -243,20 +243,4 @@ class ProbedFileSystem(Protocol):
         Raises:
             ConfigurationError: naming the missing ability.
         """
-        ...
-
-
-class Clock(Protocol):
-    """Time for leases, pacing and reports. Correctness never depends on it."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds since 1970."""
-        ...
-
-    def monotonic_s(self) -> float:
-        """Return seconds that never decrease."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Block for a number of seconds."""
         ...
