@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from distcommit.core.watermark import Watermark
     from distcommit.core.work_units import DatasetPlan, WorkUnit
     from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-    from distcommit.sinks.base import ledgers
+    from distcommit.sinks.base import commit_rule as ledgers
     from distcommit.sinks.base.aggregated_commit import AggregatedCommitter
     from distcommit.sinks.base.committer_sink import CommitterSink
     from distcommit.sinks.base.writer_sink import RecordWriter, WriterSink
@@ -140,7 +140,7 @@ _MODULES = {
     "fs.local_disk.local_file_system": "LocalFileSystem",
     "sinks.base.aggregated_commit": "AggregatedCommitter",
     "sinks.base.committer_sink": "CommitterSink",
-    "sinks.base.ledgers": "ledgers",
+    "sinks.base.commit_rule": "ledgers",
     "sinks.base.writer_sink": "RecordWriter WriterSink",
     "sinks.databases.table_committer": "RefusedError",
     "steps.step_registry": "register",

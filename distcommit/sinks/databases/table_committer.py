@@ -21,7 +21,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.sinks.base.ledgers import allowed_again, answered, committed, of_another_ledger, taken_back
+from distcommit.sinks.base.commit_rule import allowed_again, answered, committed, of_another_ledger, taken_back
 from distcommit.sinks.base.offset_coverage import covered_in
 from distcommit.sinks.base.retries import tries
 
