@@ -69,6 +69,15 @@ class _OnDelta(SinkUnderTest):
 class TestDeltaSink(_OnDelta, SinkContract, LaterEpochs):
     """A table for each dataset."""
 
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Kill at every fourth line; a slow test kills at each."""
+        self.kill_before_lines(tmp_path, apart=4)
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(1800)
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path)
+
 
 class TestMaintainedTables(_OnDelta, ReplayAfterMaintenance):
     """A table for each dataset, maintained by deltalake."""
@@ -107,8 +116,11 @@ class TestOneTable(TestDeltaSink):
         ]
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Kill at every fifth line; the lines are the same as in the base class."""
-        self.kill_before_lines(tmp_path, apart=5)
+        """Kill at every twentieth line; the lines are the same as in the base class."""
+        self.kill_before_lines(tmp_path, apart=20)
+
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Disabled: the lines are the same as in the base class."""
 
 
 class TestDeltaOnS3(SinkContract):

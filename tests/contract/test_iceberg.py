@@ -115,6 +115,15 @@ class TestSqliteCatalog(_OnIceberg):
         db.close()
         return True
 
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Kill at every fifth line; a slow test kills at each."""
+        self.kill_before_lines(tmp_path, apart=5)
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(1800)
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path)
+
 
 class TestLaterEpochs(_Tables, LaterEpochs):
     """Tables that already have records."""
@@ -179,6 +188,9 @@ class TestOneTable(TestSqliteCatalog):
         """Kill at every twentieth line; the lines are the same as in the base class."""
         self.kill_before_lines(tmp_path, apart=20)
 
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Disabled: the lines are the same as in the base class."""
+
 
 class TestWarehouseOnS3(TestSqliteCatalog):
     """Tables whose files are in a bucket, with the catalog in a file."""
@@ -232,6 +244,9 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         """Kill at some lines: they are those of a warehouse on a disk, and each process takes seconds to create its
         clients."""
         self.kill_before_lines(tmp_path, apart=100)
+
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Disabled: the lines are the same as in the base class."""
 
 
 class _OnServer(_OnIceberg):

@@ -57,12 +57,20 @@ class OnPostgresql(SinkContract, LaterEpochs):
             return connection.execute(asked).fetchall()
 
 
-@pytest.mark.timeout(1200)  # killed at any line: two minutes on an idle machine, more than five at a load of 20
 class TestATableForEach(OnPostgresql):
     settings: ClassVar = {}
 
     def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
         return [(table, row[0]) for table in self.tables(folder) for row in self.offsets(folder, table)]
+
+    def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Kill at every fifth line; a slow test kills at each."""
+        self.kill_before_lines(tmp_path, apart=5)
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(1800)
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        self.kill_before_lines(tmp_path)
 
 
 class TestTwoPhase(TestATableForEach):
@@ -129,6 +137,9 @@ class TestUpsert(TestATableForEach):
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         """Disabled: the lines are the same as in the base class and take a minute."""
+
+    def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
+        """Disabled: the lines are the same as in the base class."""
 
 
 class TestOneTableWithTags(OnPostgresql):
