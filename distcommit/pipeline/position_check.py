@@ -18,7 +18,10 @@ from distcommit.core.work_units import SkippedRange, WorkUnit
 class PositionCheck:
     """The end of the delivered records, by source partition.
 
-    Nothing is compared for a source without offsets, or for a maintenance unit.
+    Attributes:
+        unit: the work unit that is read.
+        provenance: columns of the records with their partition and offset; None if the source has no offsets. Then
+            nothing is compared, nor for a maintenance unit.
     """
 
     unit: WorkUnit

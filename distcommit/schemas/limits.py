@@ -57,7 +57,9 @@ class Expansion:
     depth: int = 0
     """Present depth."""
     max_columns: int = MAX_COLUMNS
+    """Largest number of columns, including nested ones."""
     max_levels: int = MAX_NESTING
+    """Largest depth."""
 
     @contextmanager
     def column(self, path: str) -> Iterator[None]:

@@ -64,7 +64,12 @@ class EvolutionPolicy(SettingsModel):
 
 @dataclass(slots=True)
 class DatasetSchemas:
-    """The Arrow schemas of one dataset's records. Each is the common schema of all earlier records. Not picklable."""
+    """The Arrow schemas of one dataset's records. Each is the common schema of all earlier records. Not picklable.
+
+    Attributes:
+        policy: the policy for records of another schema.
+        history: the dataset's stored schemas, oldest first.
+    """
 
     policy: EvolutionPolicy
     history: SchemaHistory[pa.Schema] = field(default_factory=lambda: SchemaHistory(_decoded, _encoded))

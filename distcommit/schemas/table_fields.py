@@ -32,7 +32,12 @@ class TableField(Generic[TypeT]):
 
 @dataclass(frozen=True, slots=True)
 class InnerFields(Generic[TypeT]):
-    """The fields directly within a type; empty for a type without nested fields."""
+    """The fields directly within a type.
+
+    Attributes:
+        of: kind of the type; empty for a type without nested fields.
+        fields: the fields in order: the struct's fields, the list's item, or the map's key and value.
+    """
 
     of: Literal["struct", "list", "map", ""] = ""
     fields: Sequence[TableField[TypeT]] = ()

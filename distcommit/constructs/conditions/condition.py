@@ -33,6 +33,15 @@ class Condition(SettingsModel):
     {column: price, op: is_null}
     {all: [CONDITION, ...]}                 or any
     {not: CONDITION}
+
+    Attributes:
+        column: name of the compared column; None for `all`, `any` and `not`.
+        op: operator that compares the column; None without a column.
+        value: operand of a comparison; None for other forms.
+        values: operands of `in`, at least one; None for other operators.
+        all: conditions that must all be true; None for other forms.
+        any: conditions of which at least one must be true; None for other forms.
+        not: condition that must be false; None for other forms.
     """
 
     column: str | None = None

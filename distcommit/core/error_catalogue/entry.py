@@ -22,7 +22,9 @@ class ErrorEntry:
     title: str
     """At most eight words."""
     cause: str
+    """What leads to the error, in whole sentences."""
     impact: str
+    """Effect on datasets and runs until the error is resolved. Several entries may share one text."""
     action: str
     """The remedy, in the imperative. An error may carry a more specific remedy in its `todo`."""
     command: str = ""

@@ -29,6 +29,8 @@ class DatasetProblem:
     """A dataset that the source could not plan completely. Its watermark stays, and the run reports the reason.
 
     Attributes:
+        dataset_urn: URN of the dataset.
+        error: why the source could not plan it, for the report.
         remedy: a distcommit command without the job file: its name, then options as one word each (`--set=KEY=VALUE`)
             and arguments. `status` shows it; empty if only an operator can decide.
     """
@@ -43,6 +45,7 @@ class SkippedDataset:
     """A dataset that the job's settings select and a rule of the source skips. This is not a problem.
 
     Attributes:
+        dataset_urn: URN of the dataset.
         reason: the rule, and how to include the dataset.
         kind: the kind of this note. With another kind than the default, the note is about a planned dataset.
     """
@@ -54,9 +57,13 @@ class SkippedDataset:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The lag of a dataset: the number of unread records, and the age of the first one.
+    """The lag of a dataset, that is, of its unread records.
 
-    Unknown values are None. If the lag is unknown, `problem` is the reason.
+    Attributes:
+        dataset_urn: URN of the dataset.
+        records: number of unread records; None if unknown.
+        seconds: age of the first unread record in seconds; None if unknown.
+        problem: why the lag is unknown; empty if it is known.
     """
 
     dataset_urn: str
@@ -67,9 +74,11 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class GroupPositions:
-    """The next positions of a consumer group, by dataset and partition of the job.
+    """The positions of a consumer group in the partitions of the job.
 
-    `missing` describes partitions of the job for which the group has no position.
+    Attributes:
+        datasets: next position to read, by dataset URN and partition.
+        missing: descriptions of partitions of the job for which the group has no position; empty if it has all.
     """
 
     datasets: dict[str, dict[str, Position]]
@@ -168,8 +177,7 @@ class SourceState(dict[str, DatasetState]):
     @property
     def records_per_dataset(self) -> int:
         """Return how many positions of one dataset to plan at most, so that a backlog does not delay other datasets; 0
-        for all. A source that cannot count positions plans everything.
-        """
+        for all. A source that cannot count positions plans everything."""
         return 0
 
 
@@ -216,14 +224,12 @@ class Source(ConnectedSource, ABC):
     @property
     def batch_schema(self) -> pa.Schema | None:
         """Return the schema of all batches, so that constructs are checked before any record is read; None if only the
-        records determine the schema, or if schemas differ.
-        """
+        records determine the schema, or if schemas differ."""
         return None
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the settings that assign records to datasets or define what positions count in, by their names in
-        section `source` of the job file. After the first commit a store rejects other values.
-        """
+        section `source` of the job file. After the first commit a store rejects other values."""
         return {}
 
     @property
@@ -256,8 +262,7 @@ class Source(ConnectedSource, ABC):
     @property
     def false_match_hint(self) -> str:
         """Return the setting to change if `reads` takes another table for one that the source reads; empty if there
-        is none.
-        """
+        is none."""
         return ""
 
     @property
@@ -387,8 +392,7 @@ class SourceSettings(Source):
 
     staged_by: ClassVar[str] = ""
     """For a source that needs the driver's Spark session before planning: a function, as `module:function`. It receives
-    the session, the source and the job's store, and returns a context manager with the source that the run reads.
-    """
+    the session, the source and the job's store, and returns a context manager with the source that the run reads."""
 
     is_imported: ClassVar[bool] = False
     """Whether the source must import a class that the settings name. A job file is read without this import."""

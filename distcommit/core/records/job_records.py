@@ -11,7 +11,11 @@ from msgspec import Struct
 
 
 class Decide(Struct, frozen=True, array_like=True, tag="Decide"):
-    """The held sequences of `epoch` must be published."""
+    """The decision to publish the held sequences of a run. Each bucket log then executes its own.
+
+    Attributes:
+        epoch: the run whose held sequences must be published.
+    """
 
     epoch: int
 
@@ -42,7 +46,13 @@ class CutPhase(IntEnum):
 
 
 class Cut(Struct, frozen=True, array_like=True, tag="Cut"):
-    """The bucket logs' ends as a run read them after its own fences. With phase ENDED, the run has ended."""
+    """The bucket logs' ends as a run read them after its own fences.
+
+    Attributes:
+        epoch: the run that read the ends and writes this record.
+        phase: the place in the run: after recovery, or at its end.
+        heads: the end of each bucket log.
+    """
 
     epoch: int
     phase: CutPhase
@@ -50,7 +60,12 @@ class Cut(Struct, frozen=True, array_like=True, tag="Cut"):
 
 
 class Heads(Struct, frozen=True, array_like=True, tag="Heads"):
-    """The bucket logs' ends after an operator action, each above the last head of its bucket."""
+    """The bucket logs' ends after an operator action, each above the last head of its bucket.
+
+    Attributes:
+        heads: the new ends, only of buckets whose log is longer than its last head.
+        requested_by: the operator who requested the action.
+    """
 
     heads: tuple[Head, ...]
     requested_by: str
@@ -73,7 +88,12 @@ class Rebucket(Struct, frozen=True, array_like=True, tag="Rebucket"):
 
 
 class Generation(Struct, frozen=True, array_like=True, tag="Generation"):
-    """The logs of the new generation are complete and count from here on."""
+    """The logs of the new generation are complete and count from here on.
+
+    Attributes:
+        epoch: the run that has moved the logs.
+        generation: the number of the new generation, as in its `Rebucket`.
+    """
 
     epoch: int
     generation: int

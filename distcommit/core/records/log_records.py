@@ -1,5 +1,5 @@
 """Records of bucket logs, and the dataset states that result from applying them in order. `job_records` has the records
-of the job log.
+of the job log, `sequences` the sequences in the records.
 
 These structures are the stored format. `stores.logs.log_segment` writes them as MessagePack arrays, each record with
 its tag first. A field may only be added at the end, with a default. Any other change needs a new format version.
@@ -13,78 +13,21 @@ from msgspec import Struct
 
 from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.read_failure_records import ReadFailure, ReadFailures
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch, TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
 
-TargetEpochs = dict[str, tuple[int, ...]]
-"""By branch with a target of its own: the epochs that the target's ledger may have for the dataset (0: no row); empty
-if they are not known."""
-
-
-class StepBatch(Struct, frozen=True, array_like=True):
-    """Consecutive steps of one registered type, as data.
-
-    Attributes:
-        type_name: the registered type.
-        version: the version of the rows.
-        rows: the MessagePack list of the steps' rows.
-    """
-
-    type_name: str
-    version: int
-    rows: bytes
-
-
-class SealedSequence(Struct, frozen=True, array_like=True):
-    """All commit steps of one dataset in one run. Its name is (dataset_urn, epoch), at most one per dataset and run.
-
-    Attributes:
-        dataset_urn: the dataset.
-        epoch: the run that sealed the sequence.
-        low: the watermark that the run planned on.
-        high: the watermark that DONE sets.
-        steps: the steps, in execution order.
-        start: the first positions of partitions without a position in `low`.
-        skipped: ranges that the sequence skips.
-        records: the number of published records.
-        files: the number of published files.
-        partial_reason: why planned work units are missing from the sequence; empty if none is.
-        content_sum: the content sum of its files (`sinks.files.content_sum`); empty if it is not known.
-        schemas: the schema ids that the dataset's records may have from then on, by converter.
-        targets: the epochs that targets have once the sequence is done.
-        replaces: whether the sequence publishes a replacement (`stores.folders.tombstones`).
-    """
-
-    dataset_urn: str
-    epoch: int
-    low: Watermark | None
-    high: Watermark | None
-    steps: tuple[StepBatch, ...]
-    start: dict[str, Position] = {}
-    skipped: tuple[SkippedRange, ...] = ()
-    records: int = 0
-    files: int = 0
-    partial_reason: str = ""
-    content_sum: str = ""
-    schemas: SchemaIds = {}
-    targets: TargetEpochs = {}
-    replaces: bool = False
-
-
-class SequenceName(Struct, frozen=True, array_like=True):
-    """The name of a sequence.
-
-    Attributes:
-        dataset_urn: the dataset.
-        epoch: the epoch of the run that sealed it.
-    """
-
-    dataset_urn: str
-    epoch: int
+__all__ = ["PostponedSequence", "SealedSequence", "SequenceName", "StepBatch", "TargetEpochs"]
+"""Parts of records, from `sequences`, that importers of the records need."""
 
 
 class Fence(Struct, frozen=True, array_like=True, tag="Fence"):
-    """From this record on, only the run of `epoch`, whose id is `run_id`, may seal."""
+    """The start of a run in this log.
+
+    Attributes:
+        epoch: the epoch of the run that writes this record. Only this run may seal from here on.
+        run_id: the id of that run.
+    """
 
     epoch: int
     run_id: str
@@ -104,7 +47,13 @@ class Gate(Enum):
 
 
 class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
-    """Seals the sequences of a run, all or none. `gate` applies to all of them."""
+    """Seals the sequences of a run, all or none.
+
+    Attributes:
+        epoch: the run that seals.
+        sequences: the sealed sequences, with their steps.
+        gate: when their steps may run; the same for all of them.
+    """
 
     epoch: int
     sequences: tuple[SealedSequence, ...]
@@ -112,14 +61,26 @@ class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
 
 
 class Done(Struct, frozen=True, array_like=True, tag="Done"):
-    """All effects of these sequences are durable. Their watermarks move with this record."""
+    """All effects of these sequences are durable. Their watermarks move with this record.
+
+    Attributes:
+        epoch: the run that finished the sequences; a later run than theirs if it replayed them.
+        sequences: the names of the finished sequences.
+    """
 
     epoch: int
     sequences: tuple[SequenceName, ...]
 
 
 class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
-    """A run could not finish this sequence. `quarantine`: no run tries again until an operator acts."""
+    """A run could not finish this sequence.
+
+    Attributes:
+        epoch: the run that failed; each run counts once.
+        sequence: the name of the sequence.
+        quarantine: whether no run tries again until an operator acts.
+        reason: why it failed, for operators.
+    """
 
     epoch: int
     sequence: SequenceName
@@ -127,17 +88,13 @@ class Failed(Struct, frozen=True, array_like=True, tag="Failed"):
     reason: str
 
 
-class PostponedSequence(Struct, frozen=True, array_like=True):
-    """A sequence that a run left pending, and the reason."""
-
-    dataset_urn: str
-    epoch: int
-    reason: str
-
-
 class Postponed(Struct, frozen=True, array_like=True, tag="Postponed"):
-    """A run leaves these sequences pending for the next run. This is not a failed attempt. `outage`: a probe of their
-    target failed too.
+    """A run leaves these sequences pending for the next run. This is not a failed attempt.
+
+    Attributes:
+        epoch: the run that postpones.
+        sequences: the postponed sequences.
+        outage: whether a probe of their target failed, too.
     """
 
     epoch: int
@@ -146,7 +103,12 @@ class Postponed(Struct, frozen=True, array_like=True, tag="Postponed"):
 
 
 class Dropped(Struct, frozen=True, array_like=True, tag="Dropped"):
-    """The run removes held sequences of an older epoch that was never decided. None of their steps was executed."""
+    """The run removes held sequences of an older epoch that was never decided. None of their steps was executed.
+
+    Attributes:
+        epoch: the run that removes them.
+        sequences: their names, all of an older epoch.
+    """
 
     epoch: int
     sequences: tuple[SequenceName, ...]
@@ -177,8 +139,14 @@ class OperatorAction(StrEnum):
 
 
 class OperatorDecision(Struct, frozen=True, array_like=True, tag="OperatorDecision"):
-    """An operator's action on a sequence, without a fence. `skipped`: positions that an accepted sequence does not
-    publish."""
+    """An operator's action on a sequence, without a fence.
+
+    Attributes:
+        action: the action.
+        sequence: the name of the sequence.
+        requested_by: the operator who requested it.
+        skipped: the positions that an accepted sequence does not publish; empty with other actions.
+    """
 
     action: OperatorAction
     sequence: SequenceName
@@ -187,7 +155,13 @@ class OperatorDecision(Struct, frozen=True, array_like=True, tag="OperatorDecisi
 
 
 class SetWatermark(Struct, frozen=True, array_like=True, tag="SetWatermark"):
-    """An operator sets an idle dataset's watermark, forward or back."""
+    """An operator sets an idle dataset's watermark, forward or back.
+
+    Attributes:
+        dataset_urn: the dataset.
+        watermark: the new watermark; None if the next run must start as with a new dataset.
+        requested_by: the operator who requested it.
+    """
 
     dataset_urn: str
     watermark: Watermark | None
@@ -195,7 +169,12 @@ class SetWatermark(Struct, frozen=True, array_like=True, tag="SetWatermark"):
 
 
 class SetWatermarks(Struct, frozen=True, array_like=True, tag="SetWatermarks"):
-    """An operator sets the watermarks of many idle datasets, all or none."""
+    """An operator sets the watermarks of many idle datasets, all or none.
+
+    Attributes:
+        watermarks: the new watermarks by dataset URN.
+        requested_by: the operator who requested it.
+    """
 
     watermarks: dict[str, Watermark]
     requested_by: str
@@ -236,8 +215,11 @@ class OpenSequence(Struct, frozen=True, array_like=True):
 
 
 class EarlierReading(Struct, frozen=True, array_like=True):
-    """The range that was read of an earlier incarnation of a source. `origin` has its first positions, `watermark`
-    its end.
+    """The range that was read of an earlier incarnation of a source.
+
+    Attributes:
+        watermark: the end of the range, in positions of that incarnation.
+        origin: the first positions that were read, by partition.
     """
 
     watermark: Watermark
@@ -330,6 +312,11 @@ class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
 
     In the job log, without datasets: all log heads are discarded, so that the bucket logs continue from their present
     ends.
+
+    Attributes:
+        epoch: the epoch of the newest fence. No run up to this epoch can seal these datasets afterwards.
+        datasets: the new states; empty in the job log.
+        requested_by: the operator who requested it.
     """
 
     epoch: int
@@ -338,7 +325,12 @@ class Rebuilt(Struct, frozen=True, array_like=True, tag="Rebuilt"):
 
 
 class Moved(Struct, frozen=True, array_like=True, tag="Moved"):
-    """The last valid record of a bucket's log. The log continues in the next generation."""
+    """The last valid record of a bucket's log. The log continues in the next generation.
+
+    Attributes:
+        epoch: the run that moves the logs.
+        generation: the number of the next generation.
+    """
 
     epoch: int
     generation: int

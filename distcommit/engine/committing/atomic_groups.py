@@ -19,7 +19,12 @@ from distcommit.steps.step_execution import Execution, held_back_by
 
 
 class AtomicGroup(NamedTuple):
-    """The held sequences of one run in one commit group."""
+    """The held sequences of one run in one commit group.
+
+    Attributes:
+        epoch: the run that sealed the sequences.
+        group: name of the commit group (`CommitGroups.group_of`).
+    """
 
     epoch: int
     group: str

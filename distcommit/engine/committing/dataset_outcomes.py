@@ -25,7 +25,7 @@ class DatasetNotes:
     """Facts by dataset that the committer knows and the log does not contain.
 
     Attributes:
-        nothing: why this run commits nothing of the dataset, and whether the cause is a failure.
+        not_committed: why this run commits nothing of the dataset, and whether the cause is a failure.
         unpublished: with at-least-once, why the dataset could not be published. With a publisher that replaces files,
             why the replacement could not be staged.
         unfinished: why the dataset's sequence could not be finished.

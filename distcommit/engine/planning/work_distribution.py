@@ -34,7 +34,12 @@ def load_of(unit: WorkUnit) -> int:
 
 @dataclass(slots=True)
 class Loads:
-    """The amount to read: the load of each bucket, and a heap of the largest work units (load, bucket, id)."""
+    """The amount to read of a partition.
+
+    Attributes:
+        by_bucket: sum of the loads of the work units (`load_of`) by bucket.
+        largest: heap of the largest work units as (load, bucket, work unit id), at most `MAX_REPORTED_UNITS`.
+    """
 
     by_bucket: dict[int, int] = field(default_factory=dict)
     largest: list[tuple[int, int, str]] = field(default_factory=list)

@@ -38,8 +38,11 @@ class Numbers:
     """Decoder of Avro int and long, including dates and times, into a type that may be wider."""
 
     type: pa.DataType
+    """Type of the decoded column: an integer, a float, a date, a time or a timestamp."""
     is_int: bool
+    """Whether the values are encoded as int; if not, as long."""
     min_bytes: int = 1
+    """Minimum size of an encoded value in bytes."""
 
     def read(self, datums: Datums) -> pa.Array:
         values = datums.ints() if self.is_int else datums.longs()
@@ -58,7 +61,9 @@ class Reals:
     """Decoder of Avro float and double, into a type that may be wider."""
 
     type: pa.DataType
+    """Type of the decoded column, a float or a double."""
     dtype: str
+    """NumPy type of the encoded values, little-endian; its size is a value's size."""
 
     @property
     def min_bytes(self) -> int:
@@ -71,6 +76,7 @@ class Reals:
 @dataclass(frozen=True, slots=True)
 class Booleans:
     min_bytes: int = 1
+    """Size of an encoded value in bytes, which is fixed."""
 
     @property
     def type(self) -> pa.DataType:
@@ -85,7 +91,9 @@ class Texts:
     """Decoder of Avro bytes and string, into a binary or a string column."""
 
     type: pa.DataType
+    """Type of the decoded column, binary or string."""
     min_bytes: int = 1
+    """Minimum size of an encoded value in bytes: the length of an empty one."""
 
     def read(self, datums: Datums) -> pa.Array:
         return datums.texts(self.type)
@@ -94,6 +102,7 @@ class Texts:
 @dataclass(frozen=True, slots=True)
 class Fixed:
     type: pa.DataType
+    """Type of the decoded column: fixed-size binary, whose width is the size of a value."""
 
     @property
     def min_bytes(self) -> int:
@@ -107,6 +116,7 @@ class Fixed:
 @dataclass(frozen=True, slots=True)
 class Decimals:
     type: pa.DataType
+    """Type of the decoded column, with precision and scale."""
     size: int | None
     """Size of a value in bytes; None if each value has its length before it."""
 
@@ -125,6 +135,7 @@ class Symbols:
     symbols: tuple[str | None, ...]
     """The reader's symbol for each encoded number; None if the reader has neither the symbol nor a default."""
     min_bytes: int = 1
+    """Minimum size of an encoded value in bytes: a symbol's number."""
 
     @property
     def type(self) -> pa.DataType:
@@ -141,6 +152,7 @@ class Symbols:
 @dataclass(frozen=True, slots=True)
 class Nulls:
     min_bytes: int = 0
+    """Size of an encoded value in bytes: a null takes none."""
 
     @property
     def type(self) -> pa.DataType:
@@ -155,7 +167,9 @@ class Constant:
     """Column with the default of a field that is not in the writer's schema."""
 
     value: pa.Scalar
+    """The default, which every row gets."""
     min_bytes: int = 0
+    """Size in bytes: the field is not in the data."""
 
     @property
     def type(self) -> pa.DataType:
@@ -170,6 +184,7 @@ class Record:
     written: Sequence[tuple[Column, int | None]]
     """Decoders in the writer's order, each with its index in `fields`; None if the reader lacks the field."""
     fields: Sequence[pa.Field]
+    """Fields of the decoded column, in the reader's order."""
     constants: Sequence[tuple[Constant, int]]
     """Defaults of fields that are not in the writer's schema, each with its index in `fields`."""
 
@@ -200,8 +215,11 @@ class Skipped:
     """Decoder that drops a recursive record in a field that the reader lacks."""
 
     record: Record | None = None
+    """Decoder of the enclosing record of the same type; None until that decoder is built."""
     depth: int = 0
+    """Number of enclosing reads of this decoder at present; reading fails at `MAX_NESTING`."""
     min_bytes: int = 1
+    """Minimum size of an encoded value in bytes, as assumed while the record is not built."""
 
     @property
     def type(self) -> pa.DataType:
@@ -225,9 +243,11 @@ class Member:
     """Decoder of one branch of a union of several types. Its column is a struct with a field for each branch."""
 
     column: Column
+    """Decoder of the branch itself."""
     index: int
     """Index of this branch's field. All other fields are null."""
     type: pa.DataType
+    """Type of the union's column: a struct with one field for each branch but null."""
 
     @property
     def min_bytes(self) -> int:
@@ -244,7 +264,9 @@ class Union:
     branches: Sequence[Column | None]
     """Decoder of each branch; None if the reader cannot represent the branch."""
     type: pa.DataType
+    """Type of the decoded column; null rows are those of the branch null."""
     min_bytes: int = 1
+    """Minimum size of an encoded value in bytes: the branch's number."""
 
     def read(self, datums: Datums) -> pa.Array:
         chosen = datums.longs()
@@ -272,9 +294,13 @@ class Union:
 @dataclass(frozen=True, slots=True)
 class Array:
     items: Column
+    """Decoder of the items."""
     item_field: pa.Field
+    """Name, type and nullability of the items in the decoded list."""
     skip: Skip | None
+    """Function that finds the end of an encoded item without decoding it; None to decode all items in lockstep."""
     min_bytes: int = 1
+    """Minimum size of an encoded value in bytes: the end mark of an empty array."""
 
     @property
     def type(self) -> pa.DataType:
@@ -288,9 +314,13 @@ class Array:
 @dataclass(frozen=True, slots=True)
 class Map:
     values: Column
+    """Decoder of the values. Keys are text."""
     value_field: pa.Field
+    """Name, type and nullability of the values in the decoded map."""
     skip: Skip | None
+    """Function that finds the end of an encoded entry without decoding it; None to decode all entries in lockstep."""
     min_bytes: int = 1
+    """Minimum size of an encoded value in bytes: the end mark of an empty map."""
 
     @property
     def type(self) -> pa.DataType:

@@ -21,7 +21,12 @@ _MAX_LONG_BYTES = 10
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a container file."""
+    """The header of a container file.
+
+    Attributes:
+        metadata: values by key, as in the file, among them schema and codec.
+        sync: random bytes of the file, which follow each of its blocks.
+    """
 
     metadata: Mapping[bytes, bytes]
     sync: bytes

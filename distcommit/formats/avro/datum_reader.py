@@ -21,7 +21,12 @@ from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLarge
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """A schema in which all names are full names."""
+    """A schema in which all names are full names.
+
+    Attributes:
+        root: the type of the datums.
+        named: all named types of the schema and of those that it refers to, by full name.
+    """
 
     root: AvroSchema
     named: Mapping[str, AvroSchema]

@@ -70,7 +70,9 @@ class Resolution:
     """Builder of the decoders for data of a writer's type that is read as a reader's type."""
 
     written_names: Mapping[str, AvroSchema]
+    """Named types of the writer's schema, by full name."""
     read_names: Mapping[str, AvroSchema]
+    """Named types of the reader's schema, by full name."""
     expansion: Expansion
     """Counter that limits the number of columns."""
     keeps_required: bool = False

@@ -26,6 +26,7 @@ class InputFile(Struct, frozen=True):
     """A file's state in a listing.
 
     Attributes:
+        size_bytes: size of the file in bytes.
         mtime_ns: modification time, nanoseconds since 1970, rounded to the microsecond.
         etag: the file system's identifier of the contents; empty if it has none.
     """

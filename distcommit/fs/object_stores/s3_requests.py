@@ -56,6 +56,7 @@ class ObjectHead:
     """State of an object, without its bytes.
 
     Attributes:
+        size_bytes: size of the object in bytes.
         etag: ETag without quotes.
         metadata: the metadata that the writer set.
     """

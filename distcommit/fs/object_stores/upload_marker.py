@@ -15,6 +15,7 @@ MARKER_VERSION = 1
 
 class _Version(msgspec.Struct):
     version: int
+    """Format version, which is read before any other field."""
 
 
 class UploadMarker(msgspec.Struct, frozen=True):

@@ -21,7 +21,12 @@ from distcommit.pipeline.task_flow import Stage
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The converter, checker or fork that rejected an input record, and the reason."""
+    """The rejection of an input record.
+
+    Attributes:
+        construct: name of the converter, checker or fork.
+        reason: why it rejected the record.
+    """
 
     construct: str
     reason: str

@@ -152,7 +152,13 @@ class ServerSink(TableSink):
 
 
 class Driver(NamedTuple):
-    """The parts of a sink that need the database's client library."""
+    """The parts of a sink that need the database's client library.
+
+    Attributes:
+        connect: function that connects, by URL, password and TLS setting.
+        committer: class of the committer of staged rows, by sink, connection and context.
+        two_phase: class of the committer of prepared transactions, with the same arguments.
+    """
 
     connect: Callable[[str, str, Tls], Connection]
     committer: Callable[[Any, Any, CommitterContext], TableCommitter]

@@ -40,8 +40,13 @@ _TRIES = 5
 
 
 class Name(NamedTuple):
-    """The name of a prepared transaction: a hash of store, dataset and branch, the run's epoch, and the
-    attempt's id."""
+    """The name of a prepared transaction.
+
+    Attributes:
+        key: hash of store, dataset and branch.
+        epoch: the run's epoch.
+        attempt: the task attempt's id.
+    """
 
     key: str
     epoch: int

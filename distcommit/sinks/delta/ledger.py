@@ -24,14 +24,24 @@ from distcommit.sinks.table_formats.ledger_files import LEDGER_VERSION, Ledger, 
 
 
 class _File(LedgerFile, frozen=True, kw_only=True):
-    """The file that a transaction names."""
+    """The file that a transaction names.
+
+    Attributes:
+        text: text of the ledger, as `Ledgers.read` takes it.
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """The app transaction to commit, the files that were written for it, and the files that become unused then."""
+    """A change of a table's ledger that is ready to commit.
+
+    Attributes:
+        transaction: name and number of the app transaction to commit.
+        put: names of the files that were written for it, in the job's output.
+        superseded: names of the files that become unused once it is committed.
+    """
 
     transaction: tuple[str, int]
     put: tuple[str, ...]

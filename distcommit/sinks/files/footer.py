@@ -58,23 +58,31 @@ Wanted = Callable[[pa.Schema], pc.Expression | None]
 
 class _Version(msgspec.Struct):
     version: int
+    """Format version, which is read before any other field."""
 
 
 class Footer(msgspec.Struct, frozen=True, kw_only=True):
     """The origin of the records of one file.
 
     Attributes:
-        offsets: source offsets of the records, as text of `OffsetSets`; empty if the source has no offsets.
+        version: format version of the footer.
+        dataset_urn: URN of the dataset.
+        epoch: epoch of the run that wrote the file.
+        run_id: id of that run.
+        work_unit_id: id of the work unit with the records.
+        attempt: id of the task attempt that wrote the file.
         records: number of rows. If it exceeds the number of offsets, the file has a record twice, unless
             `makes_several`.
-        makes_several: whether one input record may have several output records.
-        stripped: whether the records lack the columns with their own offsets.
+        offsets: source offsets of the records, as text of `OffsetSets`; empty if the source has no offsets.
+        kind: `data`, or `rejected` for a file of the error branch.
         holes: offsets of the work unit at which the source has no record, as text of `OffsetSets`. Other files of the
             attempt may have further ones.
         incarnation: incarnation of the source that the offsets belong to (a Kafka topic id); empty if unknown.
         content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
         branch: the records' branch; for rejected records the branch that rejected them, empty if all did.
         branches: all branches of the job.
+        makes_several: whether one input record may have several output records.
+        stripped: whether the records lack the columns with their own offsets.
         filtered: offsets of filtered input records of the attempt, by branch as text of `OffsetSets`; only in one file
             of the attempt.
         filtered_by: number of records that each converter or checker filtered out.
@@ -83,6 +91,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
             records before; empty for records that were read from the source.
         publish: how the file replaces older files, which a replacement of the same epoch names
             (`stores.folders.tombstones`); empty if it does not.
+        checksum: xxh3-64 of the footer without this field, as 16 hexadecimal digits; empty in a decoded footer.
     """
 
     version: int = FOOTER_VERSION

@@ -31,9 +31,18 @@ _ROWS_PER_RUN = 8  # with fewer offsets per gap-free run, single offsets are add
 
 class _Version(msgspec.Struct):
     version: int
+    """Format version, which is read before any other field."""
 
 
 class _Text(msgspec.Struct):
+    """The stored text of `OffsetSets`.
+
+    Attributes:
+        version: format version of the text.
+        checksum: xxh3-64 of the sets, as hexadecimal digits.
+        partitions: by source partition, the roaring bitmap of its offsets in base64.
+    """
+
     version: int
     checksum: str
     partitions: dict[str, str]

@@ -40,6 +40,17 @@ def _names(provenance: Provenance) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ClosedFile:
+    """A file of an attempt that is complete and not published.
+
+    Attributes:
+        path: where the file is staged.
+        final_path: where it is published.
+        status: status of the staged file after its last byte was written.
+        checksum: xxh3-64 of its bytes.
+        records: number of rows.
+        content_sum: checksum of the records (`sinks.files.content`), as 16 hexadecimal digits.
+    """
+
     path: str
     final_path: str
     status: FileStatus

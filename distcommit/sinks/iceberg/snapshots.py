@@ -41,8 +41,15 @@ from distcommit.sinks.iceberg.catalog.tables import Change
 
 @dataclass(slots=True)
 class NewSnapshot:
-    """A snapshot that is being created on top of a table's current one. `commit` is a UUID in the names of
-    its files."""
+    """A snapshot that is being created on top of a table's current one.
+
+    Attributes:
+        table: the loaded table, whose current snapshot becomes the parent.
+        snapshot_id: id of the new snapshot.
+        commit: UUID in the names of its files.
+        written: paths of the files that were written for it. They are deleted if no version of the table has the
+            snapshot.
+    """
 
     table: Table
     snapshot_id: int

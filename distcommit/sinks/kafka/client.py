@@ -49,7 +49,10 @@ class KafkaTarget:
     Attributes:
         brokers: `host:port` of some brokers, separated by commas.
         client: settings of librdkafka; their values are masked in all messages.
+        ledger: name of the ledger topic.
         ids: number of transactional ids, and of partitions of the ledger topic.
+        transaction_timeout_s: seconds after which the brokers abort an open transaction.
+        request_timeout_s: seconds to wait for the answer to a request.
     """
 
     brokers: str

@@ -36,8 +36,16 @@ _FLUSH_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The columns for each part of a message; an empty name if the part is absent. The value is the column `value` for
-    format `bytes`, and an object of all columns that no other part names for `json`."""
+    """The columns for each part of a message.
+
+    Attributes:
+        format: how a value is encoded: `bytes` is one column, `json` an object of all columns that no other part names.
+        key: column with the key; empty for messages without keys.
+        value: column with the value, for format `bytes`; not used for `json`.
+        headers: column with the headers; empty for messages without headers.
+        timestamp: column with the timestamp; empty for the time of sending.
+        partition: column with the partition; empty to let the client choose by the key.
+    """
 
     format: Literal["bytes", "json"]
     key: str

@@ -20,6 +20,14 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class RowName(NamedTuple):
+    """The key of a row in the ledger topic.
+
+    Attributes:
+        store_id: id of the store whose job commits.
+        dataset_urn: URN of the dataset.
+        branch: branch of the records.
+    """
+
     store_id: str
     dataset_urn: str
     branch: str

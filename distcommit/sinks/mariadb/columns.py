@@ -76,8 +76,16 @@ _TYPE = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, with its type in lower case without length (`kind`), and the type's lengths or digits
-    (`sizes`)."""
+    """A column of a table.
+
+    Attributes:
+        name: name in the table.
+        kind: type in lower case, without length and attributes.
+        sizes: lengths or digits of the type; empty for none.
+        unsigned: whether numbers are unsigned.
+        nullable: whether the column takes null.
+        shown: name, declared type and `not null`, for messages.
+    """
 
     name: str
     kind: str

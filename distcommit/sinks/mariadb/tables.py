@@ -44,8 +44,17 @@ class AlterTableFirst(Exception):  # noqa: N818 - not an error
 
 @dataclass
 class Table:
-    """A table whose definition is locked until the transaction ends. All rows get the values of the tag columns
-    (`tags`)."""
+    """A table whose definition is locked until the transaction ends.
+
+    Attributes:
+        connection: connection whose transaction locks the definition.
+        shown: name of the table.
+        columns: all columns by name.
+        most_bytes: largest size of a statement in bytes (`max_allowed_packet`).
+        tags: values of the tag columns by name, which all rows get.
+        identity: random 60-bit number in the definition of a table that the sink created; 0 for other tables. A
+            recreated table has another.
+    """
 
     connection: Connection[Cursor]
     shown: str

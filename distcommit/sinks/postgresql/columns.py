@@ -83,6 +83,7 @@ class Column:
     """A column of a table.
 
     Attributes:
+        name: name in the table.
         kind: its type as in pg_type; for a domain, the underlying type.
         modifier: length or digits, as in pg_attribute; -1 for none.
         shown: name and type, for messages.

@@ -35,8 +35,16 @@ _IDENTITY = "SELECT oid::bigint, relkind, relpersistence FROM pg_catalog.pg_clas
 
 @dataclass
 class Table:
-    """A table whose definition is locked until the transaction ends. All rows get the values of the tag columns
-    (`tags`)."""
+    """A table whose definition is locked until the transaction ends.
+
+    Attributes:
+        connection: connection whose transaction locks the definition.
+        schema: schema of the table.
+        name: name of the table in the schema.
+        identity: the table's oid, which changes if it is recreated.
+        columns: all columns by name.
+        tags: values of the tag columns by name, which all rows get.
+    """
 
     connection: psycopg.Connection
     schema: str

@@ -42,6 +42,14 @@ _TAKES: Mapping[str, frozenset[Stored]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """A column of a table.
+
+    Attributes:
+        name: name in the table.
+        declared: declared type, as written; empty for none.
+        in_key: whether the column is part of the primary key.
+    """
+
     name: str
     declared: str
     in_key: bool

@@ -48,6 +48,8 @@ class Batch(Generic[NameT]):
     """The requests of one call for one table, by their index in the call.
 
     Attributes:
+        name: name of the table.
+        requests: the requests by index.
         is_atomic: whether all requests are committed or none.
         answers: outcomes by index.
         indices: indices of the requests that the current try commits.

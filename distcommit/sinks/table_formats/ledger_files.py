@@ -32,8 +32,14 @@ _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text of a ledger: either all rows, or the name of a file with all rows at the time of its commit (`base`) and
-    names of files with rows that later commits changed (`deltas`, oldest first)."""
+    """The text of a ledger, with its rows or with the names of the files that have them.
+
+    Attributes:
+        version: format version of the ledger.
+        rows: all rows, if they are in the text.
+        base: name of a file with all rows at the time of its commit; empty if the text has the rows.
+        deltas: names of files with rows that later commits changed, oldest first.
+    """
 
     version: int = LEDGER_VERSION
     rows: tuple[LedgerRow, ...] = ()
@@ -42,7 +48,14 @@ class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class LedgerFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a table and a store. The nonce is random, so that no two files have the same name."""
+    """A ledger's file. A reader checks that table and store are its own.
+
+    Attributes:
+        version: format version of the ledger.
+        table: unique id of the table.
+        store: id of the store whose job commits to the table.
+        nonce: random text, so that no two files have the same name.
+    """
 
     version: int = LEDGER_VERSION
     table: str
@@ -51,12 +64,23 @@ class LedgerFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(LedgerFile, frozen=True, kw_only=True):
+    """A file with rows of a ledger.
+
+    Attributes:
+        rows: rows of all datasets and branches in a base, changed rows in a delta.
+    """
+
     rows: tuple[LedgerRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A table's ledger, and the names of the files that it was read from."""
+    """A table's ledger.
+
+    Attributes:
+        rows: the rows by dataset and branch.
+        files: names of the files that they were read from; empty if the text has the rows.
+    """
 
     rows: Mapping[Key, LedgerRow]
     files: tuple[str, ...] = ()
@@ -64,7 +88,13 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new text of a ledger, the file that was written for it (if any), and the files that only the old text names."""
+    """A change of a ledger that is ready to commit.
+
+    Attributes:
+        text: the new text.
+        put: name of the file that was written for it; empty for none.
+        superseded: names of the files that only the old text names.
+    """
 
     text: str
     put: str = ""

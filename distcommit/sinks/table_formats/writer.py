@@ -40,7 +40,16 @@ class Stream(Connection, Protocol):
 
 @dataclass(slots=True)
 class OpenFile(Generic[PartitionT]):
-    """A data file that is being written."""
+    """A data file that is being written.
+
+    Attributes:
+        path: path of the file, as the table's metadata names it.
+        partition: partition of all its rows.
+        stream: output, which counts the bytes.
+        writer: Parquet writer on the stream.
+        rows: number of rows written so far.
+        row_groups: number of row groups written so far.
+    """
 
     path: str
     partition: PartitionT

@@ -60,8 +60,11 @@ class Dialect:
 class Patterns(NamedTuple):
     """Regular expressions of a CSV dialect.
 
-    `row` matches a row, `ended` a row with its line end (group `end`), and `column` a column with the delimiter before
-    it. `strict` matches only rows whose quotes are all in valid places. Groups `open` and `late` match unclosed quotes.
+    Attributes:
+        row: matches a row. Its group `open` or `late` matches if a quote is not closed.
+        ended: matches a row with its line end (group `end`).
+        column: matches a column with the delimiter before it.
+        strict: matches only rows whose quotes are all in valid places.
     """
 
     row: re.Pattern[bytes]

@@ -54,8 +54,10 @@ class FilesExtractor(Extractor):
 
     Attributes:
         folders: one folder for each pattern, in order.
+        format: format of all files.
         dialect: how CSV files are read.
         remembered: the number of files that a watermark names individually.
+        on_unreadable: what happens to an unreadable file: the work unit fails, or the file is skipped or diverted.
         unreadable_row_fails: whether an unreadable CSV row makes its whole file unreadable.
     """
 

@@ -20,11 +20,15 @@ _HIDDEN = (".", "_")
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A path pattern, split into the folder before the first wildcard and the parts below that folder.
+    """A path pattern.
 
     `*` and `?` match within a name, and `[...]` one character. `**` (once) matches folders at any depth. `{dataset}`
     (once) matches a part of a name. Names that begin with `.` or `_` match only a part that begins with the same
     character.
+
+    Attributes:
+        folder: absolute path or URL of the folder before the first wildcard.
+        parts: parts of the pattern below that folder, one for each level; the last one is for file names.
     """
 
     folder: str

@@ -26,7 +26,15 @@ _BEFORE_ALL = (-(2**63), 0)
 
 
 class ListedFile(Struct, frozen=True, array_like=True):
-    """A file at planning. `path` is relative to the folder of the pattern with index `pattern`."""
+    """A file at planning. The planner stores it in the work unit, and the extractor reads it.
+
+    Attributes:
+        pattern: index of the path pattern that the file matches, in the job's order.
+        path: path of the file, relative to the pattern's folder.
+        size_bytes: size of the file in bytes.
+        mtime_ns: modification time, nanoseconds since 1970.
+        etag: the file system's identifier of the contents; empty if it has none.
+    """
 
     pattern: int
     path: str
@@ -47,7 +55,13 @@ def hashed_name(pattern: int, path: str) -> int:
 
 
 class Entry(NamedTuple):
-    """A file in a position: its modification time, the hash of its name, and the hash of its size and etag."""
+    """A file in a position.
+
+    Attributes:
+        mtime_ns: modification time, nanoseconds since 1970.
+        name: hash of its path and pattern (`hashed_name`).
+        contents: hash of its size and etag.
+    """
 
     mtime_ns: int
     name: int

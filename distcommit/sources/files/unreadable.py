@@ -30,7 +30,12 @@ class UnreadableFileError(Exception):
 
 @dataclass(slots=True)
 class UnreadableFiles:
-    """Unreadable files of a work unit with their causes. A bounded number is named."""
+    """Unreadable files of a work unit.
+
+    Attributes:
+        named: names with causes, at most `MAX_NAMED_FILES`.
+        count: number of all unreadable files.
+    """
 
     named: list[str]
     count: int = 0

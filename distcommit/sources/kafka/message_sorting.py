@@ -65,7 +65,13 @@ class Buffer:
 
 @dataclass(slots=True, eq=False)
 class Range:
-    """The offsets of a partition that have not arrived: from `next_offset` to `end`, exclusive."""
+    """The offsets of a partition that have not arrived.
+
+    Attributes:
+        buffer: buffer of the work unit that the offsets belong to.
+        next_offset: first offset that has not arrived.
+        end: end of the offsets to read, exclusive.
+    """
 
     buffer: Buffer
     next_offset: int

@@ -131,7 +131,11 @@ class PartitionLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnknownTopicId:
-    """A topic id that could not be requested, with the error."""
+    """A topic id that could not be requested.
+
+    Attributes:
+        error: why it could not be requested, for messages.
+    """
 
     error: str
 

@@ -26,7 +26,12 @@ _SHOWN = 300
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Body of a response, decompressed, and the URL of `rel="next"` in its header `Link`."""
+    """A response of the server.
+
+    Attributes:
+        body: body, decompressed.
+        next_link: URL of `rel="next"` in the header `Link`; empty for none.
+    """
 
     body: bytes
     next_link: str

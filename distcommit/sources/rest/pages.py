@@ -21,7 +21,14 @@ _MOST_EMPTY_PAGES = 1000
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The list of a dataset's records on the server, and how to request it. `RestSource` explains the settings."""
+    """The list of a dataset's records on the server, and how to request it. `RestSource` explains the settings.
+
+    Attributes:
+        request: request of the first page, without parameters of watermark and paging.
+        records: dotted path of the list of records in an answer; empty if the answer is the list.
+        watermark: the watermark field, with its parameters of a request.
+        paging: how to find the next page.
+    """
 
     request: Request
     records: str

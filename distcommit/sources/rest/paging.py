@@ -13,7 +13,12 @@ from distcommit.sources.rest.responses import Answer
 
 
 class Request(BaseModel):
-    """A URL, and the parameters that are added to it."""
+    """A request by HTTP GET.
+
+    Attributes:
+        url: URL without parameters, or a link of the server with its own.
+        params: parameters that are added to the URL, by name.
+    """
 
     model_config = ConfigDict(frozen=True)
 

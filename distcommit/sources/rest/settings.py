@@ -42,7 +42,8 @@ class ListOverrides(SettingsModel):
     """Settings of one dataset that differ from the source's.
 
     Attributes:
-        records, watermark: instead of those of the source.
+        records: dotted path of the list of records, instead of the source's.
+        watermark: the watermark field, instead of the source's.
         params: added to those of the source.
     """
 

@@ -42,8 +42,7 @@ _PARENTS = sa.text(
     f"SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent AND c.relkind = 'r'{_IN_SCHEMA}"
 )
 """Selects tables that other tables inherit from. Their keys and indexes do not cover rows of the inheriting tables.
-Partitioned tables are not among them.
-"""
+Partitioned tables are not among them."""
 
 
 Source = sa.TableClause | sa.TextClause
@@ -88,7 +87,14 @@ class Reflected:
 
 @dataclass(frozen=True, slots=True)
 class FullTable:
-    """A table or query that is read whole."""
+    """A table or query that is read whole.
+
+    Attributes:
+        name: name of the table and of the dataset.
+        rules: its rules.
+        source: the FROM clause.
+        columns: columns to read.
+    """
 
     name: str
     rules: TableRules

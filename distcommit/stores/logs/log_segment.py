@@ -30,8 +30,13 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One record and its writer. `epoch` is the writer's, 0 for an operator. `checksum` is the stored one; empty
-    before.
+    """One record and its writer.
+
+    Attributes:
+        epoch: epoch of the writer; 0 for an operator.
+        writer_id: random id of the writer, in hexadecimal digits.
+        record: the record.
+        checksum: the stored checksum, as 16 hexadecimal digits; empty before the segment is stored.
     """
 
     epoch: int

@@ -21,7 +21,16 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class OpenStore:
-    """An open store of one job in this process: logs fenced for one epoch, and steps that are not sealed yet."""
+    """An open store of one job in this process.
+
+    Attributes:
+        store: the durable state of the job.
+        run_id: id under which the logs are fenced.
+        epoch: epoch that the logs are fenced for.
+        logs: logs of the buckets by number.
+        unfenced: buckets whose log was corrupt when it had to be fenced; fenced before their next use.
+        unsealed: steps that are not sealed yet, in execution order by dataset URN.
+    """
 
     store: JobStore
     run_id: str
@@ -33,7 +42,13 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True)
 class SequenceEnd:
-    """Records the end of one sealed sequence in its bucket's log."""
+    """Records the end of one sealed sequence in its bucket's log.
+
+    Attributes:
+        opened: the store, with the epoch that ends the sequence.
+        log: log of the dataset's bucket.
+        name: name of the sequence.
+    """
 
     opened: OpenStore
     log: CommitLog

@@ -25,7 +25,13 @@ REQUEST_VERSION = 1
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True):
-    """A request. `requested_by`: the user; `at_ms`: the time, in milliseconds since 1970."""
+    """A request of an operator. A command writes it, and services of the job read it.
+
+    Attributes:
+        version: format version of the file.
+        requested_by: the operator who requested it.
+        at_ms: time of the request, in milliseconds since 1970.
+    """
 
     version: int
     requested_by: str
@@ -34,8 +40,11 @@ class ScheduleRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequests:
-    """All present requests. `paused`: the request to suspend the schedule, if any; `triggers`: names of requests for
-    a run.
+    """All present requests.
+
+    Attributes:
+        paused: the request to suspend the schedule; None if the job is not suspended.
+        triggers: file names of the requests for a run.
     """
 
     paused: ScheduleRequest | None = None

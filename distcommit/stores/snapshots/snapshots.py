@@ -44,8 +44,11 @@ _TRIES = 3
 
 
 class SnapshotBucket(msgspec.Struct, frozen=True):
-    """A bucket in a snapshot. `epoch`: the run that wrote the entry, this run or an earlier one. `snapshot`: the
-    entry.
+    """A bucket in a snapshot.
+
+    Attributes:
+        epoch: the run that wrote the entry, this run or an earlier one.
+        snapshot: the entry.
     """
 
     epoch: int
@@ -282,7 +285,11 @@ def delete_snapshots(store: JobStore) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OldestSnapshot:
-    """The oldest retained snapshot, read on first use. Files of the datasets in it must not be deleted."""
+    """The oldest retained snapshot, read on first use. Files of the datasets in it must not be deleted.
+
+    Attributes:
+        store: the store whose snapshots are read.
+    """
 
     store: JobStore
     _known: dict[int, Mapping[str, int]] = field(default_factory=dict)

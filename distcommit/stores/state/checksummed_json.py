@@ -24,6 +24,7 @@ _RESTORE = "restore the file from a backup"
 
 class _Version(msgspec.Struct):
     version: int
+    """Format version, which is read before any other field."""
 
 
 def encode_document(document: msgspec.Struct) -> bytes:

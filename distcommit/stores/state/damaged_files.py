@@ -23,7 +23,13 @@ CLAIMS = {"output": "the claim of the output", "staging": "the claim of staging"
 
 
 class Unreadable(NamedTuple):
-    """A file that cannot be read. `is_damaged`: whether its bytes were altered."""
+    """A file that cannot be read.
+
+    Attributes:
+        name: name of the file, for messages.
+        error: why it cannot be read.
+        is_damaged: whether its bytes were altered; False for an unknown version or an outage.
+    """
 
     name: str
     error: str

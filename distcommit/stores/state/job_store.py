@@ -60,7 +60,13 @@ class StoreMarker(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The three folders of a job, absolute, on one file system. Steps must not touch anything outside them."""
+    """The three folders of a job, absolute, on one file system. Steps must not touch anything outside them.
+
+    Attributes:
+        store: folder of logs, states and records.
+        staging: folder of files that are not published; empty for readers, which need none.
+        output: folder of published files.
+    """
 
     store: str
     staging: str

@@ -20,6 +20,14 @@ from distcommit.stores.state.task_states import TaskStateWriter
 
 @dataclass(frozen=True, slots=True)
 class Failure:
+    """A failed attempt of a stuck work unit, to be recorded.
+
+    Attributes:
+        writer: writer to the task states of the job.
+        bucket: the bucket of the work unit's dataset.
+        state: the failed attempt to record.
+    """
+
     writer: TaskStateWriter
     bucket: int
     state: TaskState

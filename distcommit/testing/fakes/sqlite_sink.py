@@ -52,7 +52,11 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class SqliteSink(CommitterSink):
-    """Writes rows to the table `records` of the database at `path`, an absolute path that all executors can open."""
+    """Writes rows to the table `records` of a database.
+
+    Attributes:
+        path: path of the database, absolute, which all executors can open.
+    """
 
     name: ClassVar[str] = "sqlite"
     abilities: ClassVar[Abilities] = Abilities(audit=True)

@@ -114,7 +114,12 @@ def is_map(field: FieldDescriptor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckedType:
-    """Checks of a message type, and the fields whose messages are checked as well."""
+    """Checks of a message type and of its inner messages.
+
+    Attributes:
+        checks: checks of the message itself, in order; empty if only inner messages are checked.
+        fields: message fields to check as well, each with its message type.
+    """
 
     checks: tuple[Check, ...]
     fields: tuple[tuple[FieldDescriptor, Descriptor], ...]
@@ -262,7 +267,12 @@ def _may_be_set_aside(field: FieldDescriptor) -> bool:
 @dataclass(frozen=True, slots=True)
 class MisplacedValueCheck:
     """Check that the official parser treats no value of a known field as an unknown field: a number that a closed enum
-    does not have, or a map's entry with such a number or another field."""
+    does not have, or a map's entry with such a number or another field.
+
+    Attributes:
+        source: the message type.
+        numbers: numbers of the known fields whose values the parser could treat as unknown.
+    """
 
     source: Descriptor
     numbers: frozenset[int]

@@ -32,11 +32,18 @@ _SKIPPABLE = 0x184D2A5D
 
 class _Version(msgspec.Struct):
     version: int
+    """Format version, which is read before any other field."""
 
 
 class FileTail(msgspec.Struct, frozen=True):
-    """Metadata of a file: keys and values, the schema of its rows as Arrow serializes it (base64), and the xxh3-64 of
-    all other bytes."""
+    """Metadata of a file, written and read by `Frames`.
+
+    Attributes:
+        version: format version of the tail.
+        metadata: the file's metadata by key, such as its footer.
+        schema: schema of the rows as Arrow serializes it, in base64.
+        others_checksum: xxh3-64 of all other bytes of the file, as 16 hexadecimal digits.
+    """
 
     version: int
     metadata: dict[str, str]
@@ -55,7 +62,14 @@ def file_tail_of(metadata: dict[str, str], schema: pa.Schema, others_checksum: s
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """The frames of one format: each part is between `head` and `foot`, and `name` precedes the first part."""
+    """The frames of one format. Each contains one part of the metadata.
+
+    Attributes:
+        head: function that returns the bytes before a part, for the part's size in bytes.
+        foot: bytes after each part.
+        part_bytes: largest size of a part in bytes; only the first part may be smaller.
+        name: function that returns the bytes before the metadata in the first part, for the metadata's size in bytes.
+    """
 
     head: Callable[[int], bytes]
     foot: bytes = b""

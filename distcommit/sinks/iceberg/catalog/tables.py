@@ -34,8 +34,13 @@ _REMOTE_CALLS = 32
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the loaded version of a table. Some catalogs check `requirements` instead of comparing the
-    pointer."""
+    """A change of the loaded version of a table.
+
+    Attributes:
+        table: the loaded version, which the change must replace.
+        updates: the changes of its metadata, in order.
+        requirements: conditions that some catalogs check instead of comparing the pointer.
+    """
 
     table: Table
     updates: tuple[TableUpdate, ...]
@@ -44,6 +49,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
+    """The definition of a table to create.
+
+    Attributes:
+        name: namespaces and name.
+        schema: columns of the table.
+        spec: partitioning; unpartitioned without fields.
+        order: sort order of the rows in a file; unsorted without fields.
+        properties: table properties: the defaults, overridden by those of the settings.
+    """
+
     name: Identifier
     schema: Schema
     spec: PartitionSpec
