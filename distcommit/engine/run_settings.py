@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.freshness import NO_TARGETS, Freshness
-from distcommit.core.records.log_records import Gate, SealedSequence
+from distcommit.core.records.log_records import Gate
+from distcommit.core.records.sequences import SealedSequence
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.readiness import CommitPolicy, RetryPolicy

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from distcommit.core.records.job_records import Head, Rebucket
-from distcommit.core.records.log_records import (
-    Checkpoint,
-    DatasetState,
-    DatasetStatus,
-    OpenSequence,
-    SealedSequence,
-    SequenceName,
-)
+from distcommit.core.records.log_records import Checkpoint, DatasetState, DatasetStatus, OpenSequence
+from distcommit.core.records.sequences import SealedSequence, SequenceName
 
 
 class Fold:

@@ -27,15 +27,13 @@ from distcommit.core.records.log_records import (
     OperatorAction,
     OperatorDecision,
     Postponed,
-    PostponedSequence,
     Rebuilt,
     Record,
-    SealedSequence,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
 from distcommit.protocol.dataset_renaming import NamedNow, renamed

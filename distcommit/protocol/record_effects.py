@@ -27,13 +27,11 @@ from distcommit.core.records.log_records import (
     Postponed,
     Rebuilt,
     Record,
-    SealedSequence,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
-    TargetEpochs,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
+from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import merge_ranges
 from distcommit.protocol.fold import Fold

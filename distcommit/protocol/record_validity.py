@@ -30,11 +30,11 @@ from distcommit.core.records.log_records import (
     Postponed,
     Rebuilt,
     Record,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import ReadFailures
+from distcommit.core.records.sequences import SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 

@@ -24,9 +24,9 @@ from distcommit.core.records.log_records import (
     Fence,
     Rebuilt,
     Record,
-    SequenceName,
     SetWatermark,
 )
+from distcommit.core.records.sequences import SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls

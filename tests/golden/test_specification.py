@@ -10,19 +10,11 @@ import pytest
 
 from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
 from distcommit.core.records.job_records import Head
-from distcommit.core.records.log_records import (
-    DatasetState,
-    EarlierReading,
-    OpenSequence,
-    PostponedSequence,
-    Record,
-    SealedSequence,
-    SequenceName,
-    StepBatch,
-)
+from distcommit.core.records.log_records import DatasetState, EarlierReading, OpenSequence, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.run_reasons import Reason, Reasons
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import ConstructCounts, SkippedRange

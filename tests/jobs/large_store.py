@@ -15,10 +15,11 @@ from msgspec import structs
 
 from distcommit.app.jobs.job import Job
 from distcommit.core.records.job_records import CutPhase
-from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Record, SealedSequence, SequenceName
+from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold

@@ -24,16 +24,13 @@ from distcommit.core.records.log_records import (
     OperatorAction,
     OperatorDecision,
     Postponed,
-    PostponedSequence,
     Rebuilt,
     Record,
-    SealedSequence,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
-    StepBatch,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work_units import (
     MAIN_BRANCH,

@@ -23,11 +23,11 @@ from distcommit.core.records.log_records import (
     OperatorDecision,
     Rebuilt,
     Record,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import ReadFailures
+from distcommit.core.records.sequences import SequenceName
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.store import segment_number

@@ -21,15 +21,13 @@ from distcommit.core.records.log_records import (
     OperatorAction,
     OperatorDecision,
     Postponed,
-    PostponedSequence,
     Rebuilt,
     Record,
-    SealedSequence,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold

@@ -5,16 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.core.records.log_records import (
-    DatasetState,
-    Done,
-    Fence,
-    Intent,
-    SealedSequence,
-    SequenceName,
-    SetWatermark,
-    SetWatermarks,
-)
+from distcommit.core.records.log_records import DatasetState, Done, Fence, Intent, SetWatermark, SetWatermarks
+from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import positions_lost
 from distcommit.protocol.fold import Fold

@@ -11,7 +11,8 @@ from typing import Any, assert_never
 
 from distcommit.core.dataset_urn import bucket_of, folder_of
 from distcommit.core.errors import ConflictError
-from distcommit.core.records.log_records import DatasetState, SealedSequence
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult, run

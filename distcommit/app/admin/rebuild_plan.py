@@ -35,7 +35,8 @@ from distcommit.app.auditing.target_ledgers import Ledgers, open_ledgers
 from distcommit.core.errors import ConflictError, CorruptError, UnknownVersionError
 from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.source import Source
-from distcommit.core.records.log_records import DatasetState, DatasetStatus, TargetEpochs
+from distcommit.core.records.log_records import DatasetState, DatasetStatus
+from distcommit.core.records.sequences import TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow

@@ -11,7 +11,8 @@ from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.commit_step import require_success
 from distcommit.core.interfaces.committer import CommitRequest, CommitterContext, SinkCommitter
 from distcommit.core.interfaces.ledger import LedgerRow
-from distcommit.core.records.log_records import DatasetState, SealedSequence, TargetEpochs
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.sequences import SealedSequence, TargetEpochs
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.steps.sink_step import open_committer

@@ -22,12 +22,11 @@ from distcommit.core.records.log_records import (
     Postponed,
     Rebuilt,
     Record,
-    SealedSequence,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
+from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark, format_position
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply

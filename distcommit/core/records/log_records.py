@@ -13,12 +13,9 @@ from msgspec import Struct
 
 from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.read_failure_records import ReadFailure, ReadFailures
-from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch, TargetEpochs
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
-
-__all__ = ["PostponedSequence", "SealedSequence", "SequenceName", "StepBatch", "TargetEpochs"]
-"""Parts of records, from `sequences`, that importers of the records need."""
 
 
 class Fence(Struct, frozen=True, array_like=True, tag="Fence"):

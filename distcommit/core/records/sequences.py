@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from distcommit.core.watermark import Position, Watermark
-from distcommit.core.work import SchemaIds, SkippedRange
+from distcommit.core.work_units import SchemaIds, SkippedRange
 
 TargetEpochs = dict[str, tuple[int, ...]]
 """By branch with a target of its own: the epochs that the target's ledger may have for the dataset (0: no row); empty

@@ -8,8 +8,9 @@ from distcommit.core.errors import plain_text
 from distcommit.core.interfaces.commit_step import CommitStep, Lost, StepContext
 from distcommit.core.interfaces.committer import SealRequest
 from distcommit.core.interfaces.sink import Sink
-from distcommit.core.records.log_records import DatasetState, SealedSequence, SequenceName, TargetEpochs
+from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import supersedes_data
+from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.output import tombstones_among

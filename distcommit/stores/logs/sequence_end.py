@@ -8,7 +8,8 @@ from functools import partial
 
 from distcommit.core.errors import DistcommitError, LostError, add_ids, plain_text
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
-from distcommit.core.records.log_records import DatasetStatus, SequenceName
+from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.records.sequences import SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold

@@ -23,18 +23,9 @@ from distcommit.cli.terminal import Terminal
 from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError, FencedError, LostError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.records.log_records import (
-    Done,
-    Failed,
-    Fence,
-    Intent,
-    Postponed,
-    PostponedSequence,
-    Record,
-    SealedSequence,
-    SequenceName,
-)
+from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Postponed, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.launch_interface import JobFailedError

@@ -22,12 +22,11 @@ from distcommit.core.records.log_records import (
     OperatorDecision,
     Rebuilt,
     Record,
-    SealedSequence,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
+from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold

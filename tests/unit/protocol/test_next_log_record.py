@@ -20,12 +20,10 @@ from distcommit.core.records.log_records import (
     Gate,
     Intent,
     OperatorAction,
-    PostponedSequence,
     Record,
-    SealedSequence,
-    SequenceName,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold

@@ -18,10 +18,9 @@ from distcommit.core.records.log_records import (
     OperatorAction,
     OperatorDecision,
     Record,
-    SealedSequence,
-    SequenceName,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
+from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_effects import apply

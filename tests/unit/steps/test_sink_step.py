@@ -19,7 +19,7 @@ from distcommit.core.interfaces.committer import (
     FailedForGood,
     SinkCommitter,
 )
-from distcommit.core.records.log_records import StepBatch
+from distcommit.core.records.sequences import StepBatch
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.step_registry import dump_steps, load_steps

@@ -23,10 +23,10 @@ from distcommit.core.records.log_records import (
     OperatorDecision,
     Rebuilt,
     Record,
-    SealedSequence,
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import (

@@ -12,7 +12,7 @@ from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext, Verdict
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.records.log_records import SealedSequence
+from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.support.parallel import run_ahead
 from distcommit.protocol.paths.output import REJECTED_FOLDER, is_published_name, is_tombstone
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from distcommit.core.records.log_records import DatasetState, TargetEpochs
+from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.sequences import TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SkippedRange
 from distcommit.protocol.watermark_setting import earlier_readings_after, reach_after_start

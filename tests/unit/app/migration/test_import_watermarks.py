@@ -14,7 +14,8 @@ from distcommit import Job
 from distcommit.cli.main import app
 from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConflictError
-from distcommit.core.records.log_records import Intent, Record, SealedSequence
+from distcommit.core.records.log_records import Intent, Record
+from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol.fold import Fold

@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from distcommit.core.records.log_records import Failed, SealedSequence, SequenceName
+from distcommit.core.records.log_records import Failed
+from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.work_units import TaskState
 from distcommit.engine.committing.drain import drain_partition

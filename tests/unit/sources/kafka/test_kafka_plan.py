@@ -18,8 +18,9 @@ from distcommit.core.errors import SourceError, TransientError
 from distcommit.core.interfaces.source import DatasetProblem, SkippedDataset, SourceState
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import SourceFact
-from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence, SealedSequence
+from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence
 from distcommit.core.records.read_failure_records import ReadFailure
+from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.pipeline import task_attempt

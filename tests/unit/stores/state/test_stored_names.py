@@ -31,18 +31,15 @@ from distcommit.core.records.log_records import (
     OperatorAction,
     OperatorDecision,
     Postponed,
-    PostponedSequence,
     Rebuilt,
-    SealedSequence,
-    SequenceName,
     SetWatermark,
     SetWatermarks,
-    StepBatch,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
+from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange, StagedFile, TaskOutcome
