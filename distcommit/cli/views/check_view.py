@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
-from distcommit.app.checks.check import CheckProblem, CheckResult
+from distcommit.app.checks.check_result import CheckProblem, CheckResult
 from distcommit.app.checks.dry_run import DryRun, PlannedDataset
 from distcommit.app.checks.flow import FlowColumn
 from distcommit.cli.views.flow_view import COLUMNS_SHOWN, flow_view

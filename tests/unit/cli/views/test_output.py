@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
+from distcommit.app.admin.rebuild_result import RebuildResult, RebuildRow
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.audit_rows import AuditRow
 from distcommit.app.auditing.shared_positions import SharedRange
