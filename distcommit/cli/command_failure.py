@@ -20,19 +20,24 @@ _PROGRAM = "distcommit"
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An error as `--json` prints it, below the key `error`."""
+    """An error as `--json` prints it, below the key `error`.
+
+    Attributes:
+        id: stable id in the error catalogue, such as `JOB_FILE_INVALID`.
+        title: the kind of error, from the error catalogue.
+        text: the id and the error without its remedy. An unexpected error has its class name instead of an id.
+        cause: the innermost cause that the error states, or else the cause in the catalogue.
+        action: the remedy that the error states, or else the action in the catalogue.
+        command: the `distcommit` command that resolves the error or shows more; empty without such a command.
+        exit_code: exit code of the command.
+    """
 
     id: str
-    """Stable id in the error catalogue, such as `JOB_FILE_INVALID`."""
     title: str
     text: str
-    """The id and the error without its remedy. An unexpected error has its class name instead of an id."""
     cause: str
-    """The innermost cause that the error states, or else the cause in the catalogue."""
     action: str
-    """The remedy that the error states, or else the action in the catalogue."""
     command: str
-    """The `distcommit` command that resolves the error or shows more; empty if there is none."""
     exit_code: int
 
     @property
@@ -43,11 +48,15 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class FailureDocument(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The JSON document of a command that failed."""
+    """The JSON document of a command that failed.
+
+    Attributes:
+        error: the error.
+        problems: each problem of the job file, if there are several; otherwise empty.
+    """
 
     error: Failure
     problems: tuple[str, ...] = ()
-    """Each problem of the job file, if there are several."""
 
 
 def failure_of(error: BaseException) -> Failure:

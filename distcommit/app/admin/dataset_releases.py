@@ -20,7 +20,12 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """The abandoned datasets, and the reasons for buckets that were skipped, by the bucket's name."""
+    """The result of a release of many datasets.
+
+    Attributes:
+        datasets: URNs of the datasets that were abandoned or restarted.
+        unreadable: the reason for each bucket that was skipped, by the name of its log.
+    """
 
     datasets: list[str]
     unreadable: dict[str, str]

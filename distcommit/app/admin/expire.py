@@ -35,39 +35,58 @@ _LEAST_SNAPSHOTS = 2
 
 
 class ExpireRow(msgspec.Struct, frozen=True):
-    """The expired files of a dataset."""
+    """The expired files of a dataset.
+
+    Attributes:
+        dataset: dataset URN.
+        files: number of files, including error files.
+        records: records in the files, including rejected ones.
+        size_bytes: size of the files in bytes.
+        rejected: rejected records in the files; included in `records`.
+    """
 
     dataset: str
     files: int
     records: int
     size_bytes: int
     rejected: int = 0
-    """Rejected records in the expired files."""
 
 
 class ExpireResult(msgspec.Struct):
-    """The files older than `cutoff_ms` that were, or would be, deleted."""
+    """The files older than `cutoff_ms` that were, or would be, deleted.
+
+    Attributes:
+        cutoff_ms: the cutoff in milliseconds since 1970.
+        dry_run: whether nothing was changed.
+        datasets: number of datasets with expired files.
+        files: number of expired files.
+        records: records in the expired files, including rejected ones.
+        size_bytes: size of the expired files in bytes.
+        rows: the first hundred datasets with expired files. Counts include all.
+        skipped: the first hundred datasets or buckets whose files could not be expired now, with the reason. The same
+            command expires them later.
+        skipped_count: number of all such datasets and buckets.
+        epoch: epoch of the run that superseded the files; 0 without a run.
+        deleted: whether the files are deleted. If not, they stay until no kept snapshot shows them.
+        undated: live files of unknown age, which never expire: outside of time folders, on a file system without times.
+        succeeded: whether all runs of the command succeeded; true without a run.
+        rejected: rejected records in the expired files; included in `records`.
+    """
 
     cutoff_ms: int
-    """Milliseconds since 1970."""
     dry_run: bool
     datasets: int = 0
     files: int = 0
     records: int = 0
     size_bytes: int = 0
     rows: list[ExpireRow] = []
-    """The first hundred datasets. Counts include all."""
     skipped: list[str] = []
-    """Datasets whose files could not be expired now, with the reason. The same command expires them later."""
     skipped_count: int = 0
     epoch: int = 0
     deleted: bool = False
-    """Whether the files are deleted. If not, they stay until no kept snapshot shows them."""
     undated: int = 0
-    """Live files of unknown age, which never expire: outside of time folders, on a file system without times."""
     succeeded: bool = True
     rejected: int = 0
-    """Rejected records in the expired files."""
 
 
 def age_ms(text: str) -> int:

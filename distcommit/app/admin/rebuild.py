@@ -10,7 +10,8 @@ from functools import partial
 
 import msgspec
 
-from distcommit.app.admin.rebuild_plan import RebuildResult, planned
+from distcommit.app.admin.rebuild_plan import planned
+from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.auditing.target_ledgers import fence_targets
 from distcommit.core.errors import ConflictError, StaleStoreError
 from distcommit.core.records.log_records import DatasetState

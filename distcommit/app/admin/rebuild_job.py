@@ -8,7 +8,7 @@ import msgspec
 
 from distcommit.app.admin.heartbeat import signs_of_life
 from distcommit.app.admin.rebuild import accept_store, plan_keeping, plan_rebuild, rebuild_store, stored_states
-from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.admin.repair_store_files import repair_files
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from distcommit.app.admin.rebuild_result import RebuildResult, RebuildRow
 from distcommit.app.auditing.files.published_files import PublishedFile, PublishedFolder, may_lack
 from distcommit.app.auditing.files.replaced_files import ReplacedFiles, replaced_in
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
@@ -37,7 +38,7 @@ from distcommit.core.interfaces.ledger import LedgerRow
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.records.sequences import TargetEpochs
-from distcommit.core.watermark import Position, Watermark
+from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.dataset_renaming import renamed
@@ -49,50 +50,21 @@ from distcommit.stores.state.job_store import JobStore
 _LISTED = 100
 
 
-class RebuildRow(msgspec.Struct, frozen=True):
-    """A dataset whose state the rebuild changes."""
-
-    dataset: str
-    positions_before: dict[str, Position]
-    positions_after: dict[str, Position]
-    files: int
-    files_set_aside: int
-    records_in_gaps: int
-    """Offsets between the dataset's files that no file covers."""
-    incarnation: str = ""
-    """Incarnation of the new positions, such as a Kafka topic id; empty if unknown."""
-    earlier: list[str] = []
-    """The incarnations before the dataset's source was recreated."""
-
-
-class RebuildResult(msgspec.Struct):
-    """The changes of a rebuild, done or planned. If there are `problems`, nothing was written. Lists have at most
-    100 entries.
-    """
-
-    epoch: int = 0
-    """Epoch of the rebuild, which is above all others in the folders."""
-    written: bool = False
-    datasets: int = 0
-    rows: list[RebuildRow] = []
-    set_aside: list[str] = []
-    set_aside_count: int = 0
-    gaps: list[str] = []
-    problems: list[str] = []
-    problems_count: int = 0
-    repaired: list[str] = []
-    """Damaged files that were written again, including a job log whose unreadable part was set aside."""
-
-
 @dataclass(slots=True)
 class Plan:
-    """The planned changes of a rebuild."""
+    """The planned changes of a rebuild.
+
+    Attributes:
+        states: the new states, without their closing epoch.
+        set_aside: paths of files to move out of the output, because the next run reads their records again.
+        revoked: paths of files of sequences that are being abandoned, to move out of the output.
+        newest_epoch: the newest epoch in markers, files and ledgers; 0 for an empty output.
+        result: the changes to report.
+    """
 
     states: list[DatasetState] = field(default_factory=list)
-    """The new states, without their closing epoch."""
     set_aside: list[str] = field(default_factory=list)
     revoked: list[str] = field(default_factory=list)
-    """Files of sequences that are being abandoned."""
     newest_epoch: int = 0
     result: RebuildResult = field(default_factory=RebuildResult)
 

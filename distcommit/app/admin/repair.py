@@ -21,26 +21,38 @@ damaged logs.
 
 
 class RepairRow(msgspec.Struct, frozen=True):
-    """A problem and its repair."""
+    """A problem and its repair.
+
+    Attributes:
+        finding: the observed facts, as in `Problem.finding`.
+        command: the command that resolves the problem, or shows more if an operator must decide.
+        outcome: `done`, `would be` (dry run) or `failed: REASON`; empty if an operator or the next run must act.
+        id: id of the problem.
+    """
 
     finding: str
     command: str
     outcome: str = ""
-    """`done`, `would be` (dry run) or `failed: REASON`; empty if an operator or the next run must act."""
     id: str = ""
-    """Id of the problem."""
 
 
 class RepairResult(msgspec.Struct):
-    """The result of a repair."""
+    """The result of a repair.
+
+    Attributes:
+        job: name of the job.
+        dry_run: whether nothing was changed.
+        rows: the problems before the repair.
+        remaining: the problems after the repair; in a dry run, the same problems.
+        problems: violations that `distcommit store verify` reports after the repair; at most 100.
+        problems_count: number of all such violations.
+    """
 
     job: str
     dry_run: bool
     rows: list[RepairRow]
-    """The problems before the repair."""
     remaining: list[Problem]
     problems: list[str]
-    """Violations that `distcommit store verify` reports after the repair; at most 100."""
     problems_count: int
 
     @property

@@ -23,16 +23,21 @@ class ServiceRequest(StrEnum):
 
 
 class ServiceRequestResult(msgspec.Struct, frozen=True):
-    """The result of a request."""
+    """The result of a request.
+
+    Attributes:
+        job: name of the job.
+        request: the request.
+        was_in_effect: whether the job already had the requested state.
+        is_started: whether a service has begun the run that a trigger requested.
+        paused_by: the user who paused the job; empty if the job is not paused.
+    """
 
     job: str
     request: ServiceRequest
     was_in_effect: bool
-    """Whether the job already had the requested state."""
     is_started: bool
-    """Whether a service has begun the run that a trigger requested."""
     paused_by: str
-    """The user who paused the job; empty if the job is not paused."""
 
 
 def request_service(

@@ -20,6 +20,24 @@ from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of
 class AuditRow(msgspec.Struct, frozen=True):
     """The audit of a source partition in a branch. Offsets from `first` to `watermark` (exclusive) are expected, except
     the skipped, filtered, replaced and expired ones, and holes.
+
+    Attributes:
+        dataset: dataset URN.
+        partition: partition of the source.
+        first: first position that was ever read.
+        watermark: end of the committed positions (exclusive).
+        published: input records in this range that the branch published.
+        rejected: input records in this range that the branch rejected.
+        duplicates: input records with more than one outcome, or published more than once.
+        gaps: input records in this range without a recorded outcome.
+        past_watermark: input records outside this range that the branch published or rejected.
+        skipped: offsets in this range that were skipped because their records are lost.
+        holes: offsets in this range at which the source has no record.
+        branch: branch of the flow; `main` without a fork.
+        filtered: input records in this range that constructs filtered, or that were read before the branch existed.
+        replaced: input records in this range whose output a replacing publisher replaced.
+        expired: input records in this range whose files `distcommit dataset expire` deleted.
+        incarnation: id of the source, if it was recreated later; empty for the current source.
     """
 
     dataset: str
@@ -38,13 +56,23 @@ class AuditRow(msgspec.Struct, frozen=True):
     replaced: int = 0
     expired: int = 0
     incarnation: str = ""
-    """Id of the source, if it was recreated later."""
 
 
 @dataclass(slots=True)
 class AuditedRecords:
-    """The input records of a dataset and incarnation by finding. A record that several branches lack or rejected counts
-    once.
+    """The input records of a dataset and incarnation by finding, over all branches. A record that several branches lack
+    or rejected counts once.
+
+    Attributes:
+        duplicates: offsets that a branch published more than once, or that have two outcomes.
+        gaps: offsets below the watermark without an outcome in a branch.
+        past_watermark: offsets with an outcome beyond the watermark.
+        rejected: offsets that a branch rejected.
+        skipped: offsets that were skipped because their records are lost.
+        holes: offsets at which the source has no record.
+        filtered: offsets that constructs filtered, or that were read before the branch existed.
+        replaced: offsets whose output a replacing publisher replaced.
+        expired: offsets in files that `distcommit dataset expire` deleted.
     """
 
     duplicates: OffsetSets = field(default_factory=OffsetSets)
@@ -61,15 +89,19 @@ class AuditedRecords:
 class CountedRow(msgspec.Struct, frozen=True):
     """The rejected and filtered records of a branch of a dataset without offsets, counted from its files. The expected
     number of records is unknown.
+
+    Attributes:
+        dataset: dataset URN.
+        branch: branch of the flow.
+        rejected: number of rejected records, including those rejected before the fork.
+        filtered_by: number of filtered records by construct. Records that were filtered before the fork count in each
+            branch.
     """
 
     dataset: str
     branch: str
     rejected: int = 0
     filtered_by: dict[str, int] = {}
-    """Number of filtered records by construct. Records that were filtered or rejected before the fork count in each
-    branch.
-    """
 
     @property
     def filtered(self) -> int:

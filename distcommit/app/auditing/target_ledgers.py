@@ -21,7 +21,12 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class BranchLedger:
-    """The ledger row of a dataset and branch, with the committer of the target."""
+    """The ledger row of a dataset and branch, with the committer of the target.
+
+    Attributes:
+        row: the ledger row.
+        committer: committer of the target, which counts visible rows.
+    """
 
     row: LedgerRow
     committer: SinkCommitter
@@ -39,11 +44,15 @@ class BranchLedger:
 
 @dataclass(slots=True)
 class Ledgers:
-    """The ledger rows of a store at all targets, by dataset and branch. Usable within `open_ledgers`."""
+    """The ledger rows of a store at all targets, by dataset and branch. Usable within `open_ledgers`.
+
+    Attributes:
+        unreadable: the error of each ledger that could not be read.
+        branches: branches of the flow that commit at a target.
+    """
 
     unreadable: list[str] = field(default_factory=list)
     branches: list[str] = field(default_factory=list)
-    """Branches of the flow that commit at a target."""
     _rows: dict[str, dict[str, BranchLedger]] = field(default_factory=dict)
 
     def add(self, ledger: BranchLedger) -> None:

@@ -35,7 +35,12 @@ _VISIBLE_IN_PART = "not atomic: readers may see a part of a dataset while it is 
 
 
 class FlowColumn(msgspec.Struct, frozen=True):
-    """A column by name and type. The type is `?` if only records determine it."""
+    """A column of records.
+
+    Attributes:
+        name: name of the column.
+        type: the type, with `not null` if values are required; `?` if only records determine it.
+    """
 
     name: str
     type: str
@@ -64,8 +69,12 @@ class FlowPart(msgspec.Struct, frozen=True):
 
 
 class FlowBranch(msgspec.Struct, frozen=True):
-    """The constructs of a branch, in order. Without a fork there is one branch. If an `optional` branch fails, the
-    other branches are committed.
+    """The constructs of a branch. Without a fork there is one branch.
+
+    Attributes:
+        name: name of the branch; `main` without a fork.
+        parts: converters and row checkers in order, then the sink and the task checkers.
+        optional: whether the other branches are committed if this one fails.
     """
 
     name: str
@@ -74,8 +83,15 @@ class FlowBranch(msgspec.Struct, frozen=True):
 
 
 class FlowDescription(msgspec.Struct, frozen=True):
-    """A job's task flow: the constructs before branches, the source first; the fork, if any; the branches; and the
-    error branch, if records are diverted."""
+    """A job's task flow.
+
+    Attributes:
+        job: name of the job.
+        parts: the source, and the constructs before branches in order.
+        fork: the fork; None if there is one branch only.
+        branches: the branches in the order of the job file.
+        errors: the error branch; None if no record can be diverted to it.
+    """
 
     job: str
     parts: list[FlowPart]

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from distcommit.app.checks.check_result import CheckedPart, CheckFailedError, CheckProblem, CheckResult
 from distcommit.app.checks.dry_run import DryRun, PlannedDataset, plan_dry_run
 from distcommit.app.checks.flow_description import FlowDescription, describe_flow
 from distcommit.app.checks.folder_check import check_folder
@@ -35,7 +34,6 @@ from distcommit.core.errors import (
 )
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.redaction import redacted
-from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.sources.plan_error import PlanError
@@ -53,76 +51,6 @@ _ADDRESSES = ("brokers", "url", "path", "paths", "location", "catalog", "class",
 
 _MISSING = {"SOURCE_TOPIC_MISSING": "source.topics", "SOURCE_TABLE_MISSING": "source.tables"}
 """Ids of errors of listed datasets that do not exist, with the setting that lists them."""
-
-
-class CheckedPart(msgspec.Struct, frozen=True):
-    """One check. `outcome` is `passed`, `failed` or `skipped`; `found` has details, or the reason for skipping."""
-
-    name: str
-    outcome: str
-    found: str = ""
-
-
-class CheckProblem(msgspec.Struct, frozen=True):
-    """A problem that a run would meet.
-
-    Attributes:
-        check: the check that found it.
-        text: the problem.
-        remedy: one imperative clause; empty if the text has it.
-        setting: the setting's dotted key; empty if none is known.
-        file: the job file.
-        line: the line of the setting or of the nearest section around it, from 1; 0 if unknown.
-        exit_code: the exit code of a run that meets this problem alone.
-    """
-
-    check: str
-    text: str
-    remedy: str = ""
-    setting: str = ""
-    file: str = ""
-    line: int = 0
-    exit_code: int = 2
-
-
-class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The result of `distcommit check`.
-
-    Attributes:
-        job: the job's name; empty if the job file can't be read.
-        passed: whether no problem was found.
-        checks: the checks in order.
-        problems: all problems.
-        flow: the task flow; None if the settings are invalid.
-        plan: the datasets that a run would read; None without `--plan`, or if the check failed.
-    """
-
-    job: str
-    passed: bool
-    checks: list[CheckedPart]
-    problems: list[CheckProblem]
-    flow: FlowDescription | None = None
-    plan: DryRun | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code of the command: the smallest code of the problems, so that a wrong setting (2) comes first."""
-        return min((problem.exit_code for problem in self.problems), default=0)
-
-
-class CheckFailedError(ConfigurationError):
-    """Several checks failed before a run. `problems` has them with positions and remedies."""
-
-    id = "CHECK_FAILED"
-
-    problems: tuple[CheckProblem, ...] = ()
-
-    def __init__(self, failure: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
-        super().__init__(failure, **details)
-        self.problems = tuple(problems)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return *super().__reduce__(), {"problems": self.problems}
 
 
 def check_file(path: Path, overrides: Sequence[str] = (), *, connect: bool = True, plan: bool = False) -> CheckResult:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from distcommit.app.checks.job_check import CheckProblem, check_file
+from distcommit.app.checks.check_result import CheckProblem
+from distcommit.app.checks.job_check import check_file
 from distcommit.app.job_file.built_in_types import Section, types_of
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import ConfigurationError
@@ -40,7 +41,12 @@ paths:                                  # relative to this file, absolute, or UR
 
 
 class NewJobFile(msgspec.Struct, frozen=True):
-    """A job file that was written, and the problems that its check without connecting found."""
+    """A job file that was written.
+
+    Attributes:
+        job_file: path of the file.
+        problems: the problems that a check without connecting found; empty if the file is valid.
+    """
 
     job_file: str
     problems: list[CheckProblem]

@@ -68,7 +68,28 @@ commit:
 
 
 class DemoResult(msgspec.Struct):
-    """The result of the demo. Checksums are hexadecimal. `exact` requires a kill, a replay and equal counts."""
+    """The result of the demo. Records in published files are counted without the product.
+
+    Attributes:
+        exact: whether `problems` is empty. This requires a kill, a replay and equal counts.
+        problems: the differences from an exact ingestion, and missing conditions such as the kill.
+        records_produced: records produced to the broker.
+        records_published: records in the published files, including duplicates.
+        duplicates: records that are published in addition to their first copy.
+        missing: produced records that are not published.
+        checksum_produced: checksum of the produced records, 16 hexadecimal digits.
+        checksum_published: checksum of the published records, 16 hexadecimal digits.
+        killed_mid_commit: whether the second run was killed with published and staged files.
+        sequences_pending_at_kill: sealed sequences that were not closed at the kill.
+        files_published_at_kill: files of these sequences that were published at the kill.
+        files_staged_at_kill: files of these sequences that were in staging at the kill.
+        sequences_replayed: sequences that the third run replayed.
+        datasets: number of audited datasets.
+        files: number of published files.
+        audit_exact: whether `distcommit audit --deep` reports exactly-once output.
+        seconds: duration of each step in seconds, by the name of the step.
+        folder: absolute path of the folder with the job file and all folders of the job.
+    """
 
     exact: bool = False
     problems: list[str] = []

@@ -133,16 +133,23 @@ class RunProcess:
 
 @dataclass(frozen=True, slots=True)
 class CommitSnapshot:
-    """The pending sequences of a frozen run, and the locations of their files."""
+    """The pending sequences of a frozen run, and the locations of their files.
+
+    Attributes:
+        pending: number of sequences, one for each dataset.
+        published: number of published files.
+        staged: number of files in staging.
+        half_published: number of datasets with some files published and some staged.
+        untouched: number of datasets without a published file.
+        watermarks_unchanged: whether no watermark has moved since the sequences were planned.
+    """
 
     pending: int
     published: int
     staged: int
     half_published: int
-    """Number of datasets with some files published and some staged."""
     untouched: int
     watermarks_unchanged: bool
-    """Whether no watermark has moved since the sequences were planned."""
 
     def is_mid_commit(self, least_share: float) -> bool:
         """Return whether a kill now would leave work for a replay, with at least `least_share` of the files

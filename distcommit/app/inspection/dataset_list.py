@@ -47,33 +47,43 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Selects and orders the datasets that a list shows."""
+    """Selects and orders the datasets that a list shows.
+
+    Attributes:
+        statuses: statuses to include, see `Status`; empty for all.
+        match: pattern of dataset URNs in which `*` and `?` are wildcards; case-sensitive.
+        sort: sort key of the rows.
+        max_rows: maximum number of rows; 0 for no limit.
+        read: whether rows include the dataset's outcome in the newest run.
+    """
 
     statuses: tuple[str, ...] = ()
     match: str = "*"
     sort: SortBy = SortBy.NAME
     max_rows: int = 0
-    """Maximum number of rows; 0 for no limit."""
     read: bool = False
-    """Whether rows include the dataset's outcome in the newest run."""
 
 
 class DatasetRow(msgspec.Struct, frozen=True):
-    """A dataset with its state and, if requested, its lag."""
+    """A dataset with its state and, if requested, its lag.
+
+    Attributes:
+        state: state in the bucket log.
+        committed_ms: end of the run that last committed the dataset, in milliseconds since 1970; 0 if unknown.
+        lag_records: unread records at the source; None if unknown or not requested.
+        lag_seconds: age of the first unread record in seconds; None if unknown or not requested.
+        lag_problem: why the source could not report the lag of this dataset.
+        last_run: outcome in the newest run; None if that run did not include the dataset, or its table has expired.
+        target_s: freshness target in seconds; 0 if the dataset has none.
+    """
 
     state: DatasetStatusRow
     committed_ms: int = 0
-    """End of the run that last committed the dataset, in milliseconds since 1970; 0 if unknown."""
     lag_records: int | None = None
-    """Unread records at the source; None if unknown or not requested."""
     lag_seconds: float | None = None
-    """Age of the first unread record in seconds; None if unknown or not requested."""
     lag_problem: str = ""
-    """Why the source could not report the lag of this dataset."""
     last_run: RunDatasetRow | None = None
-    """Outcome in the newest run; None if that run did not include the dataset, or its table has expired."""
     target_s: float = 0
-    """Freshness target in seconds; 0 if the dataset has none."""
 
     @property
     def times_behind(self) -> float:
@@ -82,15 +92,22 @@ class DatasetRow(msgspec.Struct, frozen=True):
 
 
 class DatasetsResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The datasets that match a query."""
+    """The datasets that match a query.
+
+    Attributes:
+        job: name of the job.
+        datasets: the matching datasets, in the order of the query.
+        matching: number of matching datasets, including those beyond `max_rows`.
+        unreadable: the error of each unreadable log or file, by its name; datasets of such a log are missing.
+        last_epoch: epoch of the run that `last_run` of the rows describes; 0 if not requested.
+        lag_unknown: why the source reported no lag at all; empty if it reported some, or was not asked.
+    """
 
     job: str
     datasets: list[DatasetRow]
     matching: int
-    """Number of matching datasets, including those beyond `max_rows`."""
     unreadable: dict[str, str]
     last_epoch: int = 0
-    """Epoch of the run that `last_run` of the rows describes; 0 if not requested."""
     lag_unknown: str = ""
 
 

@@ -40,74 +40,105 @@ class NextRun(StrEnum):
 
 
 class DatasetStatusRow(msgspec.Struct, frozen=True):
-    """The state of a dataset in its bucket log."""
+    """The state of a dataset in its bucket log.
+
+    Attributes:
+        dataset: dataset URN.
+        status: `stopped` if too many runs in a row could not read the dataset; otherwise the status in the bucket log.
+        positions: committed positions by partition; empty if nothing was committed.
+        incarnation: incarnation of `positions`, such as a Kafka topic id; empty if the source has none.
+        done_epoch: epoch of the newest published sequence; 0 without one.
+        pending_epoch: epoch of the sealed sequence that is not closed; 0 without one.
+        pending_records: records in that sequence.
+        failed_runs: runs that could not replay the sealed sequence; without a sequence, runs that could not read the
+            dataset.
+        reason: why the sequence is not closed, or the dataset could not be read; empty if neither applies.
+        positions_lost: number of positions that were skipped as lost.
+        outage: whether `reason` is an outage of the target or source. Outages do not count as failed runs.
+        next_run: effect of the next run on the sealed sequence.
+        published_in: location of the dataset's records; empty if the sink reports none.
+        schemas: ids of the current schemas, by converter.
+        extract: the table that the dataset is an extract of, as the job file describes it; None for other datasets.
+        done_records: records in the sequence of `done_epoch`.
+        done_files: files in the sequence of `done_epoch`.
+        is_set_since_run: whether, since the newest run began, an operator has set the watermark or abandoned the
+            sequence.
+        skipped: the first hundred ranges of positions that were skipped as lost, each with the reason.
+    """
 
     dataset: str
     status: str
-    """`stopped` if too many runs in a row could not read the dataset; otherwise the status in the bucket log."""
     positions: dict[str, Position]
     incarnation: str
     done_epoch: int
     pending_epoch: int
     pending_records: int
     failed_runs: int
-    """Runs that could not replay the sealed sequence; without a sequence, runs that could not read the dataset."""
     reason: str
     positions_lost: int
     outage: bool = False
-    """Whether `reason` is an outage of the target or source. Outages do not count as failed runs."""
     next_run: NextRun = NextRun.NOTHING
     published_in: str = ""
-    """Location of the dataset's records, if the sink reports one."""
     schemas: SchemaIds = {}
     extract: Extract | None = None
-    """The table that the dataset is an extract of, as the job file describes it."""
     done_records: int = 0
     done_files: int = 0
     is_set_since_run: bool = False
-    """Whether, since the newest run began, an operator has set the watermark or abandoned the sequence."""
     skipped: list[str] = []
-    """The first hundred ranges of positions that were skipped as lost, each with the reason."""
 
 
 class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The status of a job."""
+    """The status of a job.
+
+    Attributes:
+        job: name of the job.
+        store: path of the store.
+        buckets: number of buckets in the current generation.
+        epoch: epoch of the newest run; 0 before the first run, or if the job log is unreadable.
+        run_id: id of the newest run; empty if `epoch` is 0.
+        datasets: all datasets; without `idle`, only those that are not idle or could not be read.
+        unreadable: errors by the name of a log or file: unreadable ones, and logs that lost their newest segments.
+        last_run: end record of the newest run; None if it is missing or unreadable.
+        no_record: why `last_run` is None although a run has begun; empty otherwise.
+        generation: generation of the bucket logs, which starts at 0 and grows with each move to other buckets.
+        moving_to: number of buckets to which an unfinished `distcommit store rebucket` moves the job; 0 otherwise.
+        is_job_level: whether a run publishes all datasets or none.
+        counts: number of datasets by status, including those that are not listed.
+        positions_lost: number of positions that were skipped as lost, of all datasets.
+        runs: the newest recorded runs, newest first.
+        failed_in_a_row: how many of the newest runs failed, at most 20.
+        problems: present problems of the job, the most blocking first.
+        datasets_omitted: datasets that are not idle and missing in `datasets`.
+        is_unfinished: whether the newest run has no end record because it has not ended.
+        damaged: names in `unreadable` whose files exist and are damaged.
+        paused_by: user who suspended scheduled runs; empty if they are not suspended.
+        expiry_request: the newest request to expire files; None without one.
+        datasets_unreadable: idle datasets that the newest run could not read.
+    """
 
     job: str
     store: str
     buckets: int
     epoch: int
-    """Epoch of the newest run; 0 if there is none or the job log is unreadable."""
     run_id: str
     datasets: list[DatasetStatusRow]
-    """All datasets; without `idle`, only those that are not idle or could not be read."""
     unreadable: dict[str, str]
-    """Errors by the name of a log or file: unreadable ones, and logs that lost their newest segments."""
     last_run: RunRecord | None = None
     no_record: str = ""
-    """Why `last_run` is None although a run has begun."""
     generation: int = 0
     moving_to: int = 0
-    """Number of buckets to which an unfinished `distcommit store rebucket` moves the job; 0 if there is none."""
     is_job_level: bool = False
-    """Whether a run publishes all datasets or none."""
     counts: dict[str, int] = {}
     positions_lost: int = 0
     runs: list[RunRow] = []
     failed_in_a_row: int = 0
-    """How many of the newest runs failed, at most 20."""
     problems: list[Problem] = []
     datasets_omitted: int = 0
-    """Datasets that are not idle and missing in `datasets`."""
     is_unfinished: bool = False
-    """Whether the newest run has no end record because it has not ended."""
     damaged: list[str] = []
-    """Names in `unreadable` whose files exist and are damaged."""
     paused_by: str = ""
-    """User who suspended scheduled runs; empty if they are not suspended."""
     expiry_request: ExpiryRequest | None = None
     datasets_unreadable: int = 0
-    """Idle datasets that the newest run could not read."""
 
 
 JOB_LOG = "job log"

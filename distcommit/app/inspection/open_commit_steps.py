@@ -19,31 +19,50 @@ _ASKED_LATER = "its target is asked at the commit"
 
 
 class StepRow(msgspec.Struct, frozen=True):
-    """A commit step."""
+    """A commit step.
+
+    Attributes:
+        kind: registered type of the step.
+        subject: the step in words, such as the file that it publishes.
+        state: DONE, PENDING, LOST, or UNKNOWN if the step can't be read or verified.
+        reason: for LOST, the expected and the actual state; for UNKNOWN, the error; for PENDING, when the step is
+            verified. Otherwise empty.
+        target_missing: for LOST: whether the target is missing as well as the staged file.
+        is_permanent: whether the type of the step does not allow its sequence to be abandoned.
+        replaces: whether the step publishes a tombstone, which names the files that the sequence replaces.
+    """
 
     kind: str
     subject: str
     state: str
-    """DONE, PENDING, LOST, or UNKNOWN if the step can't be read or verified."""
     reason: str = ""
-    """For LOST, the expected and the actual state; for UNKNOWN, the error."""
     target_missing: bool = False
-    """For LOST: whether the target is missing as well as the staged file."""
     is_permanent: bool = False
-    """Whether the type of the step does not allow its sequence to be abandoned."""
     replaces: bool = False
-    """Whether the step publishes a tombstone, which names the files that the sequence replaces."""
 
 
 class SequenceSteps(msgspec.Struct, frozen=True):
-    """The sealed sequence of a dataset."""
+    """The sealed sequence of a dataset.
+
+    Attributes:
+        dataset: dataset URN.
+        bucket: number of the bucket.
+        epoch: epoch of the run that sealed the sequence.
+        status: status of the dataset.
+        held: whether the sequence waits for the decision of its run to publish all datasets or none.
+        records: records in the sequence.
+        files: files in the sequence.
+        failed_runs: number of runs that failed to replay the sequence.
+        reason: why the last run did not close the sequence; empty if no run has tried.
+        counts: number of steps by `StepRow.state`; states without a step are missing.
+        steps: the steps in the order of the seal.
+    """
 
     dataset: str
     bucket: int
     epoch: int
     status: str
     held: bool
-    """Whether the sequence waits for the decision of its run to publish all datasets or none."""
     records: int
     files: int
     failed_runs: int
@@ -53,7 +72,14 @@ class SequenceSteps(msgspec.Struct, frozen=True):
 
 
 class StepsResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The sealed sequences that are not closed."""
+    """The sealed sequences that are not closed.
+
+    Attributes:
+        job: name of the job.
+        sequences: the sequences, by dataset URN.
+        unreadable: the error of each unreadable bucket log, by its name.
+        sequences_omitted: number of sequences beyond the limit of the request.
+    """
 
     job: str
     sequences: list[SequenceSteps]

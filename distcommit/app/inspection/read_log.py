@@ -38,22 +38,35 @@ _GATES = {Gate.OPEN: "", Gate.HELD: " (held)", Gate.PASSED: " (published already
 
 
 class LogLine(msgspec.Struct):
-    """A segment of a log."""
+    """A segment of a log.
+
+    Attributes:
+        number: number of the segment in the log.
+        epoch: epoch of the run that wrote the segment; 0 for an operator.
+        writer: id of the process that wrote the segment; empty if it is unreadable.
+        record: type of the record, such as `Done`; empty if the segment is unreadable.
+        summary: the content of the record in one line.
+        ignored: why the record has no effect; empty if it has one.
+        unreadable: error of an unreadable segment. Whether later segments have an effect is then unknown.
+    """
 
     number: int
     epoch: int = 0
-    """Epoch of the run that wrote the segment; 0 for an operator."""
     writer: str = ""
     record: str = ""
     summary: str = ""
     ignored: str = ""
-    """Why the record has no effect; empty if it has one."""
     unreadable: str = ""
-    """Error of an unreadable segment. Whether later segments have an effect is then unknown."""
 
 
 class LogResult(msgspec.Struct):
-    """The segments of a log, oldest first; for one dataset, only the segments that concern it."""
+    """The segments of a log, oldest first; for one dataset, only the segments that concern it.
+
+    Attributes:
+        log: path of the folder of the log.
+        dataset: URN of the dataset to which the result is limited; empty for the whole log.
+        lines: the segments.
+    """
 
     log: str
     dataset: str

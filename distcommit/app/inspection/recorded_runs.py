@@ -40,71 +40,99 @@ class RunStatus(StrEnum):
 
 
 class RunRow(msgspec.Struct, frozen=True):
-    """A run. Times are milliseconds since 1970; 0 if unknown."""
+    """A recorded run.
+
+    Attributes:
+        epoch: epoch of the run; 0 if it has none yet, or died before it had one.
+        run_id: id of the run, which sorts by time; empty if its begin record is missing.
+        status: state or outcome of the run.
+        command: command that started the run, such as `expire 90d`; empty if unknown.
+        requested_by: user or service that started the run; empty if unknown.
+        host: host name of the driver; empty if unknown.
+        began_ms: start in milliseconds since 1970; 0 if unknown.
+        ended_ms: end in milliseconds since 1970; 0 while the run is alive, or if it died.
+        datasets_published: number of datasets that the run published.
+        datasets_unpublished: number of datasets that failed, were skipped, held back or postponed.
+        records_published: records in published datasets.
+        records_rejected: records rejected to error branches, in all attempts; 0 while the run is alive, or if it died.
+        reason: why the run has its status; empty if the status explains itself.
+        is_renewal_late: whether the run counts as alive although its lease was not renewed in time.
+        is_dead: whether the driver is dead and has not recorded the end of the run.
+        unreadable: whether the run's record is unreadable, so that its outcome is unknown.
+    """
 
     epoch: int
-    """0 if the run has no epoch yet, or died before it had one."""
     run_id: str
     status: RunStatus
     command: str = ""
     requested_by: str = ""
-    """User or service that started the run."""
     host: str = ""
     began_ms: int = 0
     ended_ms: int = 0
-    """0 while the run is alive, or if it died."""
     datasets_published: int = 0
     datasets_unpublished: int = 0
     records_published: int = 0
-    """Records in published datasets."""
     records_rejected: int = 0
-    """Records rejected to error branches, in all attempts; 0 while the run is alive, or if it died."""
     reason: str = ""
     is_renewal_late: bool = False
-    """Whether the run counts as alive although its lease was not renewed in time."""
     is_dead: bool = False
-    """Whether the driver is dead and has not recorded the end of the run."""
     unreadable: bool = False
-    """Whether the run's record is unreadable, so that its outcome is unknown."""
 
 
 class RunsResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The recorded runs of a job, newest first."""
+    """The recorded runs of a job, newest first.
+
+    Attributes:
+        job: name of the job.
+        store: path of the store.
+        runs: the runs without an epoch, then the others.
+        failed_in_a_row: how many of the newest runs failed; cancelled and live runs are not counted.
+    """
 
     job: str
     store: str
     runs: list[RunRow]
     failed_in_a_row: int
-    """How many of the newest runs failed; cancelled and live runs are not counted."""
 
 
 class RunDatasetRow(msgspec.Struct, frozen=True):
-    """The outcome of a dataset in a run."""
+    """The outcome of a dataset in a run.
+
+    Attributes:
+        dataset: dataset URN.
+        bucket: number of the bucket; -1 if the run recorded no outcome.
+        outcome: outcome in the run; `read` if the run recorded none.
+        counts: counters of the dataset, summed over all attempts.
+        kind: kind of the failure that `reason` describes; empty without a failure.
+        reason: why the dataset was not published; empty if it was.
+    """
 
     dataset: str
     bucket: int
-    """-1 if the run recorded no outcome."""
     outcome: DatasetOutcome
-    """`read` if the run recorded no outcome."""
     counts: RunCounts
     kind: str = ""
-    """Kind of the failure that `reason` describes; empty if there is none."""
     reason: str = ""
 
 
 class RecordedRun(msgspec.Struct, frozen=True):
-    """Everything that is recorded of a run."""
+    """Everything that is recorded of a run.
+
+    Attributes:
+        run: summary of the run.
+        beginning: begin record; None if it is missing or unreadable.
+        record: end record; None if it is missing or unreadable.
+        datasets: the datasets of the run, those with a failure first.
+        missing_datasets_reason: why `datasets` is empty or incomplete; empty if it is complete.
+        unreadable: error of the first unreadable file of the run's table or task states; empty if all are readable.
+    """
 
     run: RunRow
     beginning: RunBeginning | None
-    """Begin record; None if it is missing or unreadable."""
     record: RunRecord | None
-    """End record; None if it is missing or unreadable."""
     datasets: list[RunDatasetRow]
     missing_datasets_reason: str = ""
-    """Why `datasets` is empty or incomplete."""
     unreadable: str = ""
-    """Error of the first unreadable file of the run's table or task states."""
 
 
 def read_runs(store: JobStore, clock: Clock, *, newest: int = 0) -> RunsResult:
@@ -197,12 +225,8 @@ def read_datasets(
         urn: RunDatasetRow(urn, row.bucket, row.outcome, row.counts + attempts.get(urn, empty), row.kind, row.reason)
         for urn, row in outcomes.items()
     }
-    read_only = {
-        urn: RunDatasetRow(urn, -1, DatasetOutcome.READ, counts)
-        for urn, counts in attempts.items()
-        if urn not in outcomes
-    }
-    return datasets | read_only, next(iter(problems), "")
+    read_only = {urn: RunDatasetRow(urn, -1, DatasetOutcome.READ, counts) for urn, counts in attempts.items()}
+    return read_only | datasets, next(iter(problems), "")
 
 
 def newest_epoch(store: JobStore, clock: Clock) -> int:
@@ -327,10 +351,7 @@ def _of_ended(record: RunRecord) -> tuple[RunStatus, str]:
         case RunOutcome.INCOMPLETE if _all_was_read(record):
             return RunStatus.SUCCESSFUL, record.error or "not all could be committed: the next run replays it"
         case RunOutcome.HELD_BACK:
-            return (
-                RunStatus.FAILED,
-                record.error or "not all datasets of the all-or-nothing job could be published",
-            )
+            return RunStatus.FAILED, record.error or "not all datasets of the all-or-nothing job could be published"
         case RunOutcome.FENCED:
             return RunStatus.FAILED, "a newer run took over"
     reasons = record.reasons.entries

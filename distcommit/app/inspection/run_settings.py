@@ -26,14 +26,19 @@ class SettingRow(msgspec.Struct, frozen=True):
 
 
 class RunSettingsResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The settings that a run ran with, without secrets."""
+    """The settings that a run ran with, without secrets.
+
+    Attributes:
+        job: name of the job.
+        epoch: epoch of the run.
+        compared_epoch: epoch of the compared run; 0 without a comparison.
+        settings: all settings of the run; with a comparison, the settings that differ.
+    """
 
     job: str
     epoch: int
     compared_epoch: int
-    """Epoch of the compared run; 0 without a comparison."""
     settings: list[SettingRow]
-    """All settings of the run; with a comparison, the settings that differ."""
 
 
 def read_run_settings(store: JobStore, epoch: int, clock: Clock, *, compared_epoch: int = 0) -> RunSettingsResult:

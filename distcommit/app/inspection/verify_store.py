@@ -25,25 +25,40 @@ _NAMED = 100
 
 
 class StoreProblem(msgspec.Struct, frozen=True):
-    """A violation of a rule."""
+    """A violation of a rule.
+
+    Attributes:
+        location: name of the log, file or run that violates the rule.
+        finding: the violation, with the expected and the actual state.
+    """
 
     location: str
     finding: str
 
 
 class VerifyResult(NotebookTable, msgspec.Struct, frozen=True):
-    """The violations in a store, and what was verified."""
+    """The violations in a store, and what was verified.
+
+    Attributes:
+        job: name of the job.
+        store: path of the store.
+        logs: number of logs.
+        records: number of records in the logs.
+        ignored: records without an effect: zombies and late twins wrote them.
+        datasets: number of datasets in readable bucket logs.
+        runs: number of recorded runs.
+        problems: the first hundred violations.
+        problems_count: number of all violations.
+    """
 
     job: str
     store: str
     logs: int
     records: int
     ignored: int
-    """Records without an effect: zombies and late twins wrote them."""
     datasets: int
     runs: int
     problems: list[StoreProblem]
-    """The first hundred violations."""
     problems_count: int
 
     @property

@@ -36,8 +36,19 @@ class JobConfig(FlowSettings):
 
     Attributes:
         job: the job's name. Store, staging and output belong to the job of this name.
-        on_rejected: what becomes of a record that a converter or the fork rejects: its work unit fails (`fail`), or the
-            record goes to the error branch (`divert`).
+        paths: folders of the store, of staging and of the output.
+        commit: how datasets are committed.
+        replay: when replay gives up on a dataset.
+        task: how often work units are tried, in a run and by later runs.
+        limits: limits of a run.
+        lock: lease of the lock that excludes concurrent runs.
+        retention: how many runs are recorded.
+        alerts: when alerts are sent, and to which hooks.
+        readers: snapshots for readers.
+        schedule: when a service runs the job; None if no service does.
+        freshness: freshness targets; None without the section.
+        telemetry: where metrics, traces, lineage and logs of runs go.
+        spark: the Spark session.
     """
 
     job: str = Field(min_length=1, max_length=200)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from distcommit.app.admin.dataset_releases import Abandoned, abandon_all, not_published
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_job import rebuild_job
-from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.admin.repair_store_files import set_run_records_aside
 from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult, request_service

@@ -26,19 +26,33 @@ _TEXT = 200
 
 
 class ShownTable(msgspec.Struct, frozen=True):
-    """The first records of a dataset in a branch."""
+    """The first records of a dataset in a branch.
+
+    Attributes:
+        dataset: dataset URN.
+        branch: name of the branch; empty for records that were rejected before the fork.
+        kind: `data` for accepted records, `rejected` for rejected ones.
+        records: number of all records, including those that are not in `rows`.
+        columns: names of the columns that the shown records have.
+        rows: the first records, each with its values as text in the order of `columns`; null is empty.
+    """
 
     dataset: str
     branch: str
     kind: str
-    """`data` for accepted records, `rejected` for rejected ones."""
     records: int
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 class PreviewResult(msgspec.Struct, frozen=True):
-    """The result of a preview."""
+    """The result of a preview.
+
+    Attributes:
+        run: the result of the run.
+        tables: one table for each dataset, branch and kind, up to a limit.
+        tables_omitted: number of tables beyond the limit.
+    """
 
     run: RunResult
     tables: tuple[ShownTable, ...]

@@ -22,11 +22,18 @@ from distcommit.stores.state.job_store import JobStore
 
 
 class CompareRow(msgspec.Struct, frozen=True):
-    """One partition: the next position on each side, and the number of records by which ours is ahead (negative:
-    behind).
+    """The comparison of one partition. Counts of offsets are 0 unless outputs are compared, and include only offsets
+    that both sides have passed.
 
-    If outputs are compared, also how many offsets both, only we, or only they have published, among those that both
-    have passed.
+    Attributes:
+        dataset: dataset URN.
+        partition: partition of the source.
+        position: our next position; None if we have none.
+        other_position: the next position of the other side; None if it has none.
+        ahead: number of records by which ours is ahead (negative: behind); 0 if a position is missing or not an offset.
+        positions_in_both: offsets that both sides have published.
+        positions_only_here: offsets that only we have published.
+        positions_only_there: offsets that only the other side has published.
     """
 
     dataset: str
@@ -40,12 +47,20 @@ class CompareRow(msgspec.Struct, frozen=True):
 
 
 class CompareResult(NotebookTable, msgspec.Struct):
-    """The result of a comparison."""
+    """The result of a comparison.
+
+    Attributes:
+        is_equal: whether all positions are equal. If outputs are compared: whether both have the same datasets and have
+            published the same offsets, among those that both have passed, of which there must be some.
+        other: description of the other side, such as `job NAME`.
+        is_by_files: whether outputs are compared, not only positions.
+        partitions: number of compared partitions.
+        differing: number of partitions that differ.
+        rows: the compared partitions, by dataset URN.
+        unreadable: files and ledgers that could not be read, or unused entries of the positions, each with the reason.
+    """
 
     is_equal: bool
-    """Whether all positions are equal. If outputs are compared: whether both have the same datasets and have published
-    the same offsets, among those that both have passed, of which there must be some.
-    """
     other: str
     is_by_files: bool
     partitions: int

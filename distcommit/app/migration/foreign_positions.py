@@ -27,18 +27,24 @@ _TOPICS = "kafka"
 
 @dataclass(frozen=True, slots=True)
 class ForeignPositions:
-    """The next position to read, by dataset and partition."""
+    """Positions of another system.
+
+    Attributes:
+        origin: description of the other system or file, for messages.
+        datasets: the next position to read, by dataset URN and partition.
+        skipped: unused entries with the reason.
+        incarnations: the incarnation of the source (such as a topic id) that the positions refer to, by dataset, if
+            known.
+        source_facts: identity of the source, as the other job's store recorded it.
+        lines: line numbers in the file that have the positions of a dataset.
+    """
 
     origin: str
     datasets: dict[str, dict[str, Position]]
     skipped: list[str] = field(default_factory=list)
-    """Unused entries with the reason."""
     incarnations: dict[str, str] = field(default_factory=dict)
-    """The incarnation of the source (such as a topic id) that the positions refer to, by dataset, if known."""
     source_facts: dict[str, str] = field(default_factory=dict)
-    """Identity of the source, as the other job's store recorded it."""
     lines: dict[str, str] = field(default_factory=dict)
-    """Line numbers in the file that have the positions of a dataset."""
 
 
 def read_positions(config: JobConfig, file: Path | None, group: str | None) -> ForeignPositions:

@@ -18,26 +18,38 @@ _NAMED = 20
 
 
 class ImportRow(msgspec.Struct, frozen=True):
-    """The import of one dataset."""
+    """The import of one dataset.
+
+    Attributes:
+        dataset: dataset URN.
+        positions_before: stored positions by partition; empty without a stored watermark.
+        positions_after: imported positions by partition.
+        action: `set` (in a dry run: would be set), `same` (the dataset has this watermark already), or `kept` (it has
+            another one).
+    """
 
     dataset: str
     positions_before: dict[str, Position]
     positions_after: dict[str, Position]
     action: str
-    """`set` (in a dry run: would be set), `same` (the dataset has this watermark already), or `kept` (it has another
-    one).
-    """
 
 
 class ImportResult(msgspec.Struct):
-    """The result of an import."""
+    """The result of an import.
+
+    Attributes:
+        origin: description of the origin of the positions.
+        dry_run: whether nothing was changed.
+        datasets_set: number of datasets whose watermark was set, or would be.
+        rows: the imported datasets, by URN.
+        skipped: positions that belong to no dataset of this job, or are invalid.
+    """
 
     origin: str
     dry_run: bool
     datasets_set: int
     rows: list[ImportRow]
     skipped: list[str]
-    """Positions that belong to no dataset of this job, or are invalid."""
 
 
 def import_watermarks(

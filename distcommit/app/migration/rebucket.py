@@ -17,23 +17,31 @@ from distcommit.stores.state.job_store import MAX_BUCKETS, JobStore, open_store
 
 
 class RebucketResult(msgspec.Struct, frozen=True):
-    """The result of `store rebucket`."""
+    """The result of `store rebucket`.
+
+    Attributes:
+        job: name of the job.
+        buckets_before: number of buckets before the move.
+        buckets: number of buckets after the move.
+        generation: generation of the current bucket logs.
+        epoch: epoch of the move; 0 if nothing had to be changed.
+        datasets: number of datasets in the new logs.
+        is_resumed: whether the command finished a move that an interrupted command had begun.
+        old_logs: absolute path of the old logs, which are no longer read; empty if nothing had to be changed.
+        job_file: the change that the operator must make in the job file; empty if it already fits.
+        settings: new values of the changed fixed settings, by key.
+    """
 
     job: str
     buckets_before: int
     buckets: int
     generation: int
     epoch: int = 0
-    """Epoch of the move; 0 if nothing had to be changed."""
     datasets: int = 0
     is_resumed: bool = False
-    """Whether the command finished a move that an interrupted command had begun."""
     old_logs: str = ""
-    """Absolute path of the old logs, which are no longer read."""
     job_file: str = ""
-    """The change that the operator must make in the job file; empty if there is none."""
     settings: dict[str, str] = {}
-    """The changed settings with their new values."""
 
 
 def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -> RebucketResult:

@@ -25,9 +25,12 @@ _NO_USE = ("!=", "not in")
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A comparison of a column (`=`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`) with a JSON value, or with several.
+    """A comparison of a column with one value or several. As in SQL, a comparison is never true for null.
 
-    As in SQL, a comparison is never true for null.
+    Attributes:
+        column: name of the column.
+        compared: the operator: `=`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`.
+        value: the JSON value; a list of values for `in` and `not in`.
     """
 
     column: str
@@ -53,7 +56,11 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True)
 class RowFilters:
-    """Filters that a record must all pass. Without filters every record passes."""
+    """Filters that a record must all pass.
+
+    Attributes:
+        all_of: the filters; if empty, every record passes.
+    """
 
     all_of: tuple[RowFilter, ...] = ()
 

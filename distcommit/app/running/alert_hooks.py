@@ -31,27 +31,43 @@ _TEXT = 300
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """The JSON document that a hook receives."""
+    """The JSON document that a hook receives.
+
+    Attributes:
+        job: name of the job.
+        trigger: condition that caused the alert: `failed runs`, `quarantine` or `records lost`.
+        text: the finding in one line.
+        epoch: epoch of the run; 0 if it had none.
+        run_id: id of the run; empty if it had no epoch.
+        status: status of the run, as in `distcommit runs`.
+        reason: why the run has its status; empty if the status explains itself.
+        failed_in_a_row: number of newest runs that failed without a success between them.
+        quarantined: the first datasets that the run quarantined.
+        quarantined_count: number of all datasets that the run quarantined.
+        host: host name of the driver.
+        store: path or URL of the store of the job.
+        commands: shell commands that show more.
+        id: id of the problem, as in `distcommit status`.
+        severity: severity of the problem.
+        title: name of the kind of problem, in at most eight words.
+        impact: the effect on the job and its readers.
+        action: the remedy.
+    """
 
     job: str
     trigger: str
-    """Setting that caused the alert: `failed runs`, `quarantine` or `records lost`."""
     text: str
-    """The finding in one line."""
     epoch: int
     run_id: str
     status: str
     reason: str
     failed_in_a_row: int
     quarantined: list[str]
-    """The first datasets that the run quarantined."""
     quarantined_count: int
     host: str
     store: str
     commands: list[str]
-    """Shell commands that show more."""
     id: str = ""
-    """Id of the problem, as in `distcommit status`."""
     severity: str = ""
     title: str = ""
     impact: str = ""

@@ -16,15 +16,19 @@ _EVERY_S = 0.5
 
 
 class CancelResult(msgspec.Struct, frozen=True):
-    """The result of a cancellation."""
+    """The result of a cancellation.
+
+    Attributes:
+        job: name of the job.
+        runs: the cancelled runs with their present status.
+        ended: whether no run of the job is alive.
+        pending: whether a live run could not be cancelled, because it has no epoch yet.
+    """
 
     job: str
     runs: list[RunRow]
-    """The cancelled runs with their present status."""
     ended: bool
-    """Whether no run of the job is alive."""
     pending: bool = False
-    """Whether a live run could not be cancelled, because it has no epoch yet."""
 
 
 def cancel_runs(

@@ -46,7 +46,11 @@ class Timetable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A firing every `every_ms` milliseconds by the steady clock, the first one at once."""
+    """A firing at a fixed interval by the steady clock, the first one at once.
+
+    Attributes:
+        every_ms: interval in milliseconds.
+    """
 
     every_ms: int
 

@@ -16,14 +16,22 @@ from distcommit.spark.session_settings import SparkSettings
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A job file in the folder."""
+    """A job file in the folder.
+
+    Attributes:
+        name: file name.
+        content_hash: BLAKE2b hash of the content, with which a changed file is detected; empty if the file could not be
+            read.
+        job: the job; None if it cannot be served.
+        plan: the schedule; None if the job cannot be served.
+        problem: why the job cannot be served; empty if it can.
+    """
 
     name: str
     content_hash: bytes
     job: Job | None = None
     plan: Plan | None = None
     problem: str = ""
-    """Why the job can't be served. If empty, `job` and `plan` are set."""
 
 
 def read_job_files(

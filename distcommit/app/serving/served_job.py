@@ -53,7 +53,12 @@ class Outcome(StrEnum):
 class ScheduleCheck:
     """Message with the operator requests in a job's store.
 
-    `began_ms`: the time at which this machine first observed the newest run, in milliseconds since 1970.
+    Attributes:
+        name: name of the job file.
+        requests: the open requests; none if they could not be read.
+        began_ms: start of the newest recorded run when the store was first read, in milliseconds since 1970; None
+            before the first run.
+        problem: why the requests could not be read; empty if they were.
     """
 
     name: str
@@ -64,14 +69,23 @@ class ScheduleCheck:
 
 @dataclass(frozen=True, slots=True)
 class TriggerTaken:
-    """Message that the job's thread has begun to execute an order to run, because its storage responds."""
+    """Message that the job's thread has begun to execute an order to run, because its storage responds.
+
+    Attributes:
+        name: name of the job file.
+    """
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunBegun:
-    """Message that a run has its epoch."""
+    """Message that a run has its epoch.
+
+    Attributes:
+        name: name of the job file.
+        epoch: epoch of the run.
+    """
 
     name: str
     epoch: int
@@ -79,7 +93,12 @@ class RunBegun:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """Message that the thread of a job died, with the reason, and was restarted."""
+    """Message that the thread of a job died and was restarted.
+
+    Attributes:
+        name: name of the job file.
+        reason: the error that ended the thread.
+    """
 
     name: str
     reason: str
@@ -87,7 +106,15 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Message that a run has ended. `epoch`: 0 if the run did not get one."""
+    """Message that an ordered run has ended, or did not begin.
+
+    Attributes:
+        name: name of the job file.
+        outcome: how the run ended, or why it did not begin.
+        epoch: epoch of the run; 0 if it did not get one.
+        seconds: duration in seconds; 0 if the run did not begin.
+        text: what the run published, or the error.
+    """
 
     name: str
     outcome: Outcome

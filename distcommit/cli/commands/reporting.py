@@ -42,7 +42,11 @@ class ReportResult(msgspec.Struct, frozen=True):
 
 
 class UiResult(msgspec.Struct, frozen=True):
-    """The URL at which the pages are served."""
+    """The result of `distcommit ui`.
+
+    Attributes:
+        url: URL at which the pages are served.
+    """
 
     url: str
 

@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.console import RenderableType
 
-from distcommit.app.checks.job_check import CheckFailedError
+from distcommit.app.checks.check_result import CheckFailedError
 from distcommit.app.inspection.dataset_list import Query, SortBy
 from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
 from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult

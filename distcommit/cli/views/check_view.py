@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
+from distcommit.app.checks.check_result import CheckProblem, CheckResult
 from distcommit.app.checks.dry_run import DryRun, PlannedDataset
 from distcommit.app.checks.flow_description import FlowColumn
-from distcommit.app.checks.job_check import CheckProblem, CheckResult
 from distcommit.cli.views.flow_view import COLUMNS_SHOWN, flow_view
 from distcommit.cli.views.view_parts import (
     LISTED,

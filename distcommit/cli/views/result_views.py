@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
+from distcommit.app.admin.rebuild_result import RebuildResult, RebuildRow
 from distcommit.app.inspection.read_log import LogResult
 from distcommit.app.migration.compare_outputs import CompareResult
 from distcommit.app.migration.import_watermarks import ImportResult

@@ -46,12 +46,19 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobLag:
-    """How far a job is behind its source: the sum over its datasets, and the largest age of an unread record."""
+    """How far a job is behind its source.
+
+    Attributes:
+        records: unread records of all datasets; None if unknown.
+        seconds: the largest age of an unread record, in seconds; None if unknown.
+        behind_target: datasets that are further behind than their freshness targets.
+        unknown: why the lag is unknown; empty if it is known.
+        by_dataset: the lag of each dataset, by URN.
+    """
 
     records: int | None = None
     seconds: float | None = None
     behind_target: int = 0
-    """Datasets that are further behind than their freshness targets."""
     unknown: str = ""
     by_dataset: Mapping[str, Lag] = field(default_factory=dict)
 

@@ -27,13 +27,19 @@ def altered(footer: Footer, records: pa.Table) -> str:
 
 @dataclass(slots=True)
 class SequenceContent:
-    """The content of the files of a dataset's newest done sequence, by their footers."""
+    """The content of the files of a dataset's newest done sequence, by their footers.
+
+    Attributes:
+        state: stored state of the dataset, with the counts and the sum of the sealed sequence.
+        is_whole: whether all files of the sequence must exist: none was superseded.
+        is_counted: whether all records of the sequence are in files, none only at targets.
+        records: number of records in the files.
+        sums: content sum of each file; empty text for a file without one.
+    """
 
     state: DatasetState
     is_whole: bool = False
-    """Whether all files of the sequence must exist: none was superseded."""
     is_counted: bool = False
-    """Whether all records of the sequence are in files, none only at targets."""
     records: int = 0
     sums: list[str] = field(default_factory=list)
 

@@ -26,23 +26,32 @@ from distcommit.stores.folders.tombstones import (
 
 @dataclass(frozen=True, slots=True)
 class AuditedFolder:
-    """The content of a dataset's output and error folders."""
+    """The content of a dataset's output and error folders.
+
+    Attributes:
+        name: name of the folder, which encodes the dataset URN.
+        files: live files by path, each with its content or the reason why it is foreign.
+        misplaced: damaged or unexpected tombstones, by path with the reason.
+        replaced: input records whose output was replaced, from the tombstones of replacements.
+        superseded_count: number of superseded files and tombstones that are not deleted yet, without the tombstones in
+            `replacements`.
+        replacements: epochs of the newest valid replacements.
+        superseded_epochs: epochs that published superseded files.
+        paths: paths of all files, relative to the output.
+        superseded_paths: paths of superseded files, relative to the output, deleted or not.
+        is_read: whether all tombstones are readable. If not, missing files cannot be distinguished from superseded
+            ones.
+    """
 
     name: str
     files: list[tuple[str, AuditedFile | str]]
-    """Live files by path, each with its content or the reason why it is foreign."""
     misplaced: list[tuple[str, str]]
-    """Damaged or unexpected tombstones, by path with the reason."""
     replaced: list[ReplacedRecords]
-    """Input records whose output was replaced, from the tombstones of replacements."""
     superseded_count: int
     replacements: list[int]
-    """Epochs of the newest valid replacements."""
     superseded_epochs: set[int]
     paths: set[str]
-    """Paths of all files, relative to the output."""
     superseded_paths: set[str]
-    """Paths of superseded files, relative to the output, deleted or not."""
     is_read: bool
 
 

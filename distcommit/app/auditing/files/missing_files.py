@@ -45,15 +45,21 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class LoggedFiles:
-    """The files and tombstones that a log names for a dataset: epochs by path relative to the output."""
+    """The files and tombstones that a log names for a dataset. Paths are relative to the output.
+
+    Attributes:
+        files: epoch of each published file, by path.
+        stones: epoch of each published tombstone, by path.
+        accepted: paths of files in sequences that an operator accepted; they may be missing.
+        epochs: epochs whose files are all named.
+        unreadable: epochs with commit steps of an unknown version, whose files are not named.
+    """
 
     files: dict[str, int] = field(default_factory=dict)
     stones: dict[str, int] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
     epochs: set[int] = field(default_factory=set)
-    """Epochs whose files are all named."""
     unreadable: list[int] = field(default_factory=list)
-    """Epochs with commit steps of an unknown version, whose files are not named."""
 
     def is_foreign(self, path: str) -> bool:
         """Return whether the file's name has an epoch whose attempts are all known, but no known attempt."""
@@ -66,7 +72,12 @@ class LoggedFiles:
 
 @dataclass(frozen=True, slots=True)
 class MissingFile:
-    """A missing published file: its path relative to the output, and the epoch that published it."""
+    """A missing published file.
+
+    Attributes:
+        path: path relative to the output.
+        epoch: epoch that published the file.
+    """
 
     path: str
     epoch: int

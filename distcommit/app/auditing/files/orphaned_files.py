@@ -18,7 +18,12 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(frozen=True, slots=True)
 class OrphanedFile:
-    """A file, or an attempt's folder or note, relative to the staging root. `reason`: why the next run keeps it."""
+    """A file, or an attempt's folder or note, that no sequence needs.
+
+    Attributes:
+        path: path relative to the staging root.
+        reason: why the next run keeps it; empty if the next run deletes it.
+    """
 
     path: str
     reason: str = ""

@@ -14,13 +14,19 @@ from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 
 @dataclass(frozen=True, slots=True)
 class AuditedFile:
-    """The content of a published file."""
+    """The content of a published file.
+
+    Attributes:
+        footer: the footer.
+        offsets: offsets of the input records in the file, from the footer.
+        holes: offsets without a source record that the footer names.
+        altered: how the records differ from the written ones; empty if they do not, or were not read.
+    """
 
     footer: Footer
     offsets: OffsetSets
     holes: OffsetSets
     altered: str = ""
-    """How the records differ from the written ones; empty if they do not, or were not read."""
 
 
 def audited_file(fs: FileSystem, path: str, provenance: Provenance | None, *, deep: bool) -> AuditedFile | str:

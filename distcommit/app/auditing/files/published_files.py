@@ -39,7 +39,14 @@ DATASETS_AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """A published file with its footer."""
+    """A published file with its footer.
+
+    Attributes:
+        path: path of the file, including the output folder.
+        footer: the footer.
+        offsets: offsets of the input records in the file, from the footer.
+        holes: offsets without a source record that the footer names.
+    """
 
     path: str
     footer: Footer
@@ -57,8 +64,14 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFolder:
-    """The published files in the folders of a dataset, its tombstones by path, and unusable files with the reason.
-    Foreign files are skipped.
+    """The published files of a dataset, in its output and error folders. Foreign files are skipped.
+
+    Attributes:
+        name: name of the folders, which encodes the dataset URN.
+        output: path of the output folder of the job.
+        files: files with a readable footer.
+        tombstones: readable tombstones, by path.
+        unusable: files and tombstones that cannot be read or belong to another dataset, each with the reason.
     """
 
     name: str

@@ -28,11 +28,11 @@ class ReplacedFiles:
 
     Attributes:
         appended: files with records that were read from the source.
-        whole: files of complete replacements by epoch.
+        complete: reprocessed files by epoch, of epochs that are complete.
         aside: paths of the files and tombstones of an epoch that may be incomplete.
-        newest_epoch: the newest published epoch; 0 if nothing was replaced.
-        taken: input records whose output was replaced.
-        taken_epoch: epoch of the replacement that names `taken`; 0 if there is none.
+        newest_epoch: the newest published epoch; 0 if nothing was reprocessed or replaced.
+        records: input records whose output was replaced.
+        taken_epoch: epoch of the newest complete replacement; 0 without one.
     """
 
     appended: list[PublishedFile] = field(default_factory=list)

@@ -23,7 +23,17 @@ _File = tuple[int, str, str, int]
 
 @dataclass(slots=True)
 class BranchCoverage:
-    """The input records that a branch has, by outcome."""
+    """The input records of a dataset and incarnation in a branch, by outcome.
+
+    Attributes:
+        published: offsets whose records the branch published.
+        rejected: offsets that were rejected in the branch, or before the fork.
+        filtered: offsets that constructs filtered.
+        replaced: offsets whose output a replacing publisher replaced.
+        expired: offsets in files that `distcommit dataset expire` deleted.
+        duplicates: offsets that were published more than once, or both published and rejected.
+        elsewhere: offsets that a flow without this branch read.
+    """
 
     published: OffsetSets = field(default_factory=OffsetSets)
     rejected: OffsetSets = field(default_factory=OffsetSets)

@@ -30,8 +30,13 @@ from distcommit.stores.state.job_store import JobStore
 
 @dataclass(slots=True)
 class JoinedRecords:
-    """The records of one incarnation in all branches: those with a known outcome in each branch and holes, and those
-    that only some branches have.
+    """The records of one incarnation in all branches.
+
+    Attributes:
+        covered: offsets with a known outcome in each branch, and holes.
+        half: offsets with a known outcome in some branches only.
+        holes: offsets without a source record.
+        missing: offsets of `half` that a branch lacks, by branch; only branches that lack some.
     """
 
     covered: OffsetSets
@@ -42,7 +47,13 @@ class JoinedRecords:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """A dataset's files of epochs that are not known as done, its ledger rows, and its replaced records."""
+    """The content of all branches of a dataset.
+
+    Attributes:
+        files: published files. A rebuild takes those of epochs that are not known as done.
+        rows: ledger rows of the branches that commit at a target.
+        replaced: input records whose output was replaced.
+    """
 
     files: Sequence[PublishedFile]
     rows: Sequence[LedgerRow]
@@ -55,7 +66,7 @@ class Branches:
 
     @property
     def newest_epoch(self) -> int:
-        """The newest epoch in files and ledgers; 0 if there is none."""
+        """The newest epoch in files and ledgers; 0 for an empty output."""
         return max(self.ledger_epoch, *(file.footer.epoch for file in self.files), 0)
 
     def without(self, epoch: int) -> Branches:

@@ -24,20 +24,25 @@ from distcommit.sinks.files.offset_sets import OffsetSets
 
 @dataclass(frozen=True, slots=True)
 class EpochFiles:
-    """The files of one dataset and epoch."""
+    """The files of one dataset and epoch.
+
+    Attributes:
+        epoch: epoch that published the files.
+        incarnation: the incarnation of the source that `covered` and `named` count in.
+        covered: offsets that need not be read again.
+        paths: paths of the files; empty if the offsets come from ledgers.
+        skipped: ranges that the sequence of these files skips, if the store knows the sequence.
+        named: offsets that the files mention in any branch.
+        may_lack: whether files may be missing without a gap in the offsets.
+    """
 
     epoch: int
     incarnation: str
-    """The incarnation of the source that `covered` and `named` count in."""
     covered: OffsetSets
-    """Offsets that need not be read again."""
     paths: tuple[str, ...] = ()
     skipped: tuple[SkippedRange, ...] = ()
-    """Ranges that the sequence of these files skips, if the store knows the sequence."""
     named: OffsetSets = field(default_factory=OffsetSets)
-    """Offsets that the files mention in any branch."""
     may_lack: bool = False
-    """Whether files may be missing without a gap in the offsets."""
 
 
 @dataclass(slots=True)

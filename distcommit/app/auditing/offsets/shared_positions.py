@@ -16,14 +16,21 @@ from distcommit.sinks.files.offset_sets import OffsetSets
 
 
 class SharedRange(msgspec.Struct, frozen=True):
-    """Offsets [low, high) of one source partition that two datasets have published."""
+    """A range of one source partition that two datasets have published.
+
+    Attributes:
+        datasets: URNs of the two datasets.
+        partition: partition of the source.
+        low: first offset.
+        high: end of the offsets (exclusive).
+        incarnation: the offset space (a Kafka topic id); empty if no file names it.
+    """
 
     datasets: tuple[str, str]
     partition: str
     low: int
     high: int
     incarnation: str = ""
-    """The offset space (a Kafka topic id), if a file names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,11 @@ class _Published:
 
 @dataclass(slots=True)
 class SharedPositions:
-    """A set of published offsets for each source partition, filled dataset by dataset."""
+    """A set of published offsets for each source partition, filled dataset by dataset.
+
+    Attributes:
+        provenance: determines which datasets have the same offset space.
+    """
 
     provenance: Provenance
     _by_name: dict[str, list[_Published]] = field(default_factory=dict)

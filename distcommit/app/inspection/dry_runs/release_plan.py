@@ -22,7 +22,15 @@ def remedy_of(reason: str) -> Release | None:
 
 
 class ReleaseRow(msgspec.Struct, frozen=True):
-    """The effect of a release on a dataset."""
+    """The effect of a release on a dataset.
+
+    Attributes:
+        dataset: dataset URN.
+        status: the dataset's status in its bucket log, or `stopped`.
+        records: records in the sealed sequence; 0 without one.
+        effect: the effect in words, or why the release is refused or has none.
+        changes_dataset: whether the release changes the dataset.
+    """
 
     dataset: str
     status: str
@@ -32,13 +40,19 @@ class ReleaseRow(msgspec.Struct, frozen=True):
 
 
 class ReleasePlan(msgspec.Struct, frozen=True):
-    """The effects of a `dataset release` command."""
+    """The effects of a `dataset release` command.
+
+    Attributes:
+        job: name of the job.
+        release: the kind of release.
+        rows: the selected datasets, by URN.
+        unreadable: why the command would skip a log, by the name of the log.
+    """
 
     job: str
     release: Release
     rows: list[ReleaseRow]
     unreadable: dict[str, str]
-    """Reasons by the names of logs that the command would skip."""
 
 
 def plan_release(

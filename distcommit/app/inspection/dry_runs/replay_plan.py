@@ -25,7 +25,18 @@ class Replay(StrEnum):
 
 
 class ReplayRow(msgspec.Struct, frozen=True):
-    """The effect of a replay on one sequence."""
+    """The effect of a replay on one sequence.
+
+    Attributes:
+        dataset: dataset URN.
+        epoch: epoch of the run that sealed the sequence.
+        outcome: the effect.
+        steps_to_execute: commit steps that the replay would execute; 0 unless it closes the sequence.
+        steps_done: commit steps that are done.
+        records: records in the sequence.
+        reason: why the replay does not close the sequence, or when it verifies the steps; empty if the
+            outcome explains itself.
+    """
 
     dataset: str
     epoch: int
@@ -37,15 +48,21 @@ class ReplayRow(msgspec.Struct, frozen=True):
 
 
 class ReplayPlan(msgspec.Struct, frozen=True):
-    """The effects of a replay now."""
+    """The effects of a replay now.
+
+    Attributes:
+        job: name of the job.
+        rows: one row for each sealed sequence that is not closed.
+        counts: number of sequences by `outcome`; outcomes without a sequence are missing.
+        unreadable: why a log could not be recovered, by the name of the log.
+        succeeds: whether `distcommit recover` would end with exit code 0.
+    """
 
     job: str
     rows: list[ReplayRow]
     counts: dict[str, int]
     unreadable: dict[str, str]
-    """Reasons by the names of logs that the replay could not recover."""
     succeeds: bool = True
-    """Whether `distcommit recover` would end with exit code 0."""
 
 
 def plan_replay(status: StatusResult, steps: StepsResult, unrecoverable: Mapping[str, str] = {}) -> ReplayPlan:

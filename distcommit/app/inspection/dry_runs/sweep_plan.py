@@ -28,17 +28,23 @@ _NAMED = 1000
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """Files that the next run would delete. Its replays and checkpoints may make more files deletable."""
+    """Files that the next run would delete. Its replays and checkpoints may make more files deletable.
+
+    Attributes:
+        job: name of the job.
+        counts: number of files by kind, such as `staged files`; kinds without a file are missing.
+        files: the first thousand paths.
+        files_count: number of all files.
+        at_targets: aborted attempts whose data at a sink's target the sink is asked to delete.
+        unreadable: errors by the name of a file or folder that can't be read; it is not deleted.
+    """
 
     job: str
     counts: dict[str, int]
     files: list[str]
-    """The first thousand paths."""
     files_count: int
     at_targets: int
-    """Aborted attempts whose data at a sink's target the sink is asked to delete."""
     unreadable: dict[str, str]
-    """Errors by the name of a file or folder that can't be read; it is not deleted."""
 
 
 def show_sweeps(store: JobStore, retention: Retention, kept_snapshots: int) -> SweepResult:

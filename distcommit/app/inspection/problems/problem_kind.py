@@ -27,25 +27,30 @@ class Severity(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem of a job."""
+    """A problem of a job.
+
+    Attributes:
+        id: stable id of the kind, such as `RUN_STALLED`.
+        finding: the observed facts, with the names and numbers of this job.
+        command: the command that resolves the problem. If an operator must decide, the command that shows more.
+        datasets: number of affected datasets; 0 if the job as a whole is affected.
+        repair: the action of `distcommit store repair` (records, rebucket, rebuild, abandon, recover) with its words;
+            empty if an operator or the next run must act.
+        severity: severity of the problem.
+        title: name of the kind, in at most eight words.
+        impact: the effect on the job and its readers.
+        action: the remedy of the quoted reason if it has one, otherwise that of the kind.
+    """
 
     id: str
-    """Stable id of the kind, such as `RUN_STALLED`."""
     finding: str
-    """The observed facts, with the names and numbers of this job."""
     command: str
-    """The command that resolves the problem. If an operator must decide, the command that shows more."""
     datasets: int = 0
-    """Number of affected datasets; 0 if the job as a whole is affected."""
     repair: tuple[str, ...] = ()
-    """The action of `distcommit store repair` (records, rebucket, rebuild, abandon, recover) with its words; empty if
-    an operator or the next run must act.
-    """
     severity: Severity = Severity.ERROR
     title: str = ""
     impact: str = ""
     action: str = ""
-    """The remedy of the quoted reason if it has one, otherwise that of the kind."""
 
     @property
     def line(self) -> str:
@@ -55,20 +60,30 @@ class Problem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """A catalogue entry. `status`, `--json`, alerts and the reference page are generated from the entries."""
+    """A catalogue entry. `status`, `--json`, alerts and the reference page are generated from the entries.
+
+    Attributes:
+        id: stable id, such as `RUN_STALLED`.
+        severity: severity of each problem of the kind.
+        title: name of the kind, in at most eight words.
+        finding: template of the observed facts.
+        cause: why the problem occurs.
+        impact: the effect on the job and its readers.
+        action: the remedy, unless a quoted reason has its own.
+        command: template of the command, without the job file.
+        more: template of the finding that counts the datasets beyond those that are reported one by one.
+        more_command: template of the command for `more`, without the job file.
+    """
 
     id: str
     severity: Severity
     title: str
-    """At most eight words."""
     finding: str
     cause: str
     impact: str
     action: str
     command: str
-    """Template of the command, without the job file."""
     more: str = ""
-    """Template of the finding that counts the datasets beyond those that are reported one by one."""
     more_command: str = ""
 
     def report(

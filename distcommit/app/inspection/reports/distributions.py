@@ -11,8 +11,11 @@ _UP_TO_MS = (50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_00
 
 
 class Bin(msgspec.Struct, frozen=True):
-    """A histogram bin: the number of values up to `up_to_ms` and above the previous bin; None: the last bin, without
-    a limit.
+    """A histogram bin.
+
+    Attributes:
+        up_to_ms: upper limit in milliseconds (inclusive); None for the last bin, which has no limit.
+        count: number of values up to `up_to_ms` and above the previous bin.
     """
 
     up_to_ms: int | None
@@ -20,7 +23,16 @@ class Bin(msgspec.Struct, frozen=True):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Percentiles and a histogram of durations, in milliseconds."""
+    """Percentiles and a histogram of durations.
+
+    Attributes:
+        count: number of durations.
+        p50_ms: median in milliseconds.
+        p90_ms: 90th percentile in milliseconds.
+        p99_ms: 99th percentile in milliseconds.
+        max_ms: the longest duration in milliseconds.
+        bins: histogram from the shortest durations, without empty bins at the end.
+    """
 
     count: int
     p50_ms: int
@@ -31,7 +43,16 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Skew(msgspec.Struct, frozen=True):
-    """The largest of `count` values, which belongs to `subject`, beside their median."""
+    """The largest of several values beside their median.
+
+    Attributes:
+        measure: the kind of subject, such as `a task`.
+        unit: unit of the values, such as `ms busy` or `records`.
+        count: number of values.
+        median: median of the values.
+        max: the largest value.
+        subject: name of the task, executor or dataset with the largest value.
+    """
 
     measure: str
     unit: str

@@ -28,50 +28,98 @@ MOST_DATASETS, MOST_TIMELINES, SLOWEST = 5000, 64, 10
 
 
 class Slow(msgspec.Struct, frozen=True):
-    """A slow dataset or work unit."""
+    """A slow dataset or work unit.
+
+    Attributes:
+        subject: dataset URN.
+        ms: duration in milliseconds.
+        count: records in the dataset or work unit.
+        part: id of the work unit; empty for a whole dataset.
+    """
 
     subject: str
     ms: int
     count: int
-    """Records in the dataset or work unit."""
     part: str = ""
-    """Id of the work unit; empty for a whole dataset."""
 
 
 class ReportedDataset(msgspec.Struct, frozen=True):
-    """The outcome and the times of a dataset in a run."""
+    """The outcome and the times of a dataset in a run.
+
+    Attributes:
+        dataset: dataset URN.
+        outcome: outcome in the run, see `DatasetOutcome`.
+        records: published records.
+        files: published files.
+        bytes_read: payload bytes read in all attempts.
+        rejected: records rejected to error branches in all attempts.
+        attempts: number of attempts at work units.
+        failed: number of attempts that failed completely or in part.
+        read_ms: duration of all attempts together, in milliseconds.
+        commit_ms: milliseconds from seal to publication; None if unknown.
+        visible_ms: milliseconds from the end of the last work unit to publication; None if unknown.
+        requests: file system requests; 0 if unknown.
+        lag_records: unread records at the source now; None if unknown or not requested.
+        lag_seconds: age of the first unread record in seconds; None if unknown or not requested.
+        kind: kind of the failure that `reason` describes; empty without a failure.
+        reason: why the dataset was not published; empty if it was.
+        checks_failed: number of failed attempts by task checker.
+    """
 
     dataset: str
     outcome: str
     records: int
     files: int
     bytes_read: int
-    """Payload bytes read in all attempts."""
     rejected: int
-    """Records rejected to error branches in all attempts."""
     attempts: int
     failed: int
-    """Attempts that failed completely or in part."""
     read_ms: int
-    """Milliseconds of all attempts together."""
     commit_ms: int | None = None
-    """Milliseconds from seal to publication; None if unknown."""
     visible_ms: int | None = None
-    """Milliseconds from the end of the last work unit to publication; None if unknown."""
     requests: int = 0
-    """File system requests; 0 if unknown."""
     lag_records: int | None = None
-    """Unread records at the source now; None if unknown or not requested."""
     lag_seconds: float | None = None
-    """Age of the first unread record in seconds; None if unknown or not requested."""
     kind: str = ""
-    """Kind of the failure that `reason` describes; empty if there is none."""
     reason: str = ""
     checks_failed: dict[str, int] = {}
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """The report of a run. Times are milliseconds since 1970."""
+    """The report of a run.
+
+    Attributes:
+        job: name of the job.
+        store: path of the store.
+        created_ms: time of the report in milliseconds since 1970.
+        run: summary of the run.
+        beginning: begin record; None if it is missing or unreadable.
+        record: end record; None if it is missing or unreadable.
+        began_ms: left end of the time axis, in milliseconds since 1970.
+        ended_ms: right end of the time axis, in milliseconds since 1970.
+        task_timelines: the busiest tasks.
+        task_timelines_omitted: number of tasks that are not in `task_timelines`.
+        visible: times from the end of a dataset's last work unit to its publication; None if unknown.
+        waited: times from the start of a dataset's first work unit to its publication; None if unknown.
+        slowest_reads: attempts with the longest time to read a work unit.
+        slowest_commits: datasets with the longest time from seal to publication.
+        slowest_visible: datasets with the longest time from the end of their last work unit to publication.
+        skew: the largest value of each kind beside the median.
+        outcomes: number of datasets by outcome.
+        bytes_read: payload bytes read in all attempts.
+        rejected: records rejected to error branches in all attempts.
+        requests: file system requests of all tasks.
+        requests_unattributed: requests that served several datasets at once; included in `requests`.
+        datasets: datasets that were not published first, then the largest.
+        datasets_omitted: number of datasets that are not in `datasets`.
+        missing_datasets_reason: why `datasets` is empty or incomplete; empty if it is complete.
+        missing_times_reason: why task times are missing; empty if they are not.
+        lag_unknown: why the source reported no lag; empty if it reported some, or was not asked.
+        is_lag_requested: whether the source was asked for lags.
+        progress: progress counters of a running run; None if the run has ended or recorded none.
+        problems: present problems of the job; empty unless this is its newest run.
+        killed: the open work of the run; None unless its driver died.
+    """
 
     job: str
     store: str
@@ -80,47 +128,29 @@ class RunReport(msgspec.Struct, frozen=True):
     beginning: RunBeginning | None
     record: RunRecord | None
     began_ms: int
-    """Left end of the time axis."""
     ended_ms: int
-    """Right end of the time axis."""
     task_timelines: list[TaskTimeline]
-    """The busiest tasks."""
     task_timelines_omitted: int
     visible: Spread | None
-    """Times from the end of a dataset's last work unit to its publication."""
     waited: Spread | None
-    """Times from the start of a dataset's first work unit to its publication."""
     slowest_reads: list[Slow]
     slowest_commits: list[Slow]
-    """Datasets with the longest time from seal to publication."""
     slowest_visible: list[Slow]
-    """Datasets with the longest time from the end of their last work unit to publication."""
     skew: list[Skew]
     outcomes: dict[str, int]
     bytes_read: int
-    """Payload bytes read in all attempts."""
     rejected: int
-    """Records rejected to error branches in all attempts."""
     requests: int
-    """File system requests of all tasks."""
     requests_unattributed: int
-    """Requests that served several datasets at once; included in `requests`."""
     datasets: list[ReportedDataset]
-    """Datasets that were not published first, then the largest."""
     datasets_omitted: int
     missing_datasets_reason: str = ""
-    """Why `datasets` is empty or incomplete."""
     missing_times_reason: str = ""
-    """Why task times are missing."""
     lag_unknown: str = ""
-    """Why the source reported no lag, if it was asked."""
     is_lag_requested: bool = False
-    """Whether the source was asked for lags."""
     progress: Progressed | None = None
     problems: list[Problem] = []
-    """Present problems of the job, if this is its newest run."""
     killed: KilledRun | None = None
-    """The open work of the run, if its driver died."""
 
 
 def make_report(

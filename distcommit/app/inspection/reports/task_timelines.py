@@ -11,19 +11,30 @@ from distcommit.stores.history.run_table import RowKind, TaskIdentity, TaskRows
 
 
 class TaskTimeline(msgspec.Struct, frozen=True):
-    """An attempt at a task. Times are milliseconds since 1970."""
+    """An attempt at a task.
+
+    Attributes:
+        phase: phase of the run; empty if the attempt died or is still alive: then only its reads are known.
+        task: number of the task in its phase; -1 if `phase` is empty.
+        host: host name of the executor; empty if `phase` is.
+        daemon_pid: process id from which the Python worker was forked, one per executor; 0 if unknown.
+        began_ms: start in milliseconds since 1970; 0 if unknown.
+        ended_ms: end, or end of the last read if the attempt has no end, in milliseconds since 1970; 0 if unknown.
+        reads: start and end of each work unit that the attempt read, in milliseconds since 1970.
+        commits: start and end of each period in which the attempt committed, in milliseconds since 1970.
+        failed: number of attempts at work units that failed.
+        records: records read.
+        bytes_read: payload bytes read.
+        datasets: number of datasets that the attempt committed.
+    """
 
     phase: str
-    """Phase of the run; empty if the attempt died or is still alive: then only its reads are known."""
     task: int
-    """Number of the task in its phase; -1 if `phase` is empty."""
     host: str
     daemon_pid: int
-    """Process id from which the Python worker was forked; one per executor."""
     began_ms: int
     ended_ms: int
     reads: tuple[tuple[int, int], ...] = ()
-    """Start and end of each work unit that the attempt read."""
     commits: tuple[tuple[int, int], ...] = ()
     failed: int = 0
     records: int = 0

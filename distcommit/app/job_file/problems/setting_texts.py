@@ -53,7 +53,14 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """An invalid setting by its keys. The other fields are as in `SettingProblem`."""
+    """An invalid setting.
+
+    Attributes:
+        keys: keys and list indexes from the top of the job file to the setting.
+        required: the requirement, as in `SettingProblem`.
+        found: the actual value; empty if it is not shown.
+        remedy: one imperative clause; empty if `required` suffices.
+    """
 
     keys: Key
     required: str

@@ -46,7 +46,14 @@ def _branch_name(name: str) -> str:
 
 
 class ChainSettings(SettingsModel, arbitrary_types_allowed=True):
-    """Converters, row checkers, sink and task checkers: of a branch, or of a job without branches."""
+    """The constructs of a branch, or of a job without branches.
+
+    Attributes:
+        converters: converters in the order of execution.
+        row_checkers: row checkers, which check the converted records, in order.
+        sink: where records are published; files without this setting.
+        task_checkers: task checkers, which check the result of an attempt.
+    """
 
     converters: tuple[ConverterSection, ...] = ()
     row_checkers: tuple[RowCheckerSection, ...] = ()
@@ -86,11 +93,13 @@ class BranchSettings(ChainSettings):
 
 
 class ForkSettings(SettingsModel, arbitrary_types_allowed=True):
-    """The fork operator, and the branches.
+    """A fork and its branches.
 
     Attributes:
+        operator: the fork operator, which selects the branches of a record.
         unmatched: records that the operator sends to no branch are rejected (`reject`), filtered and counted as such
             (`drop`), or go to the branch of this name. The operator cannot send other records to this branch.
+        branches: the branches by name.
     """
 
     operator: Annotated[ForkOperator, PlainValidator(partial(validated, "fork"))]
@@ -171,7 +180,14 @@ ForkSection = Annotated[ForkSettings, PlainValidator(partial(_fork, "fork"))]
 
 
 class FlowSettings(ChainSettings):
-    """A job's flow. With a fork each branch has its own sink and task checkers; the job's constructs come first."""
+    """A job's flow. With a fork each branch has its own sink and task checkers; the job's constructs come first.
+
+    Attributes:
+        source: where records are read.
+        on_rejected: what becomes of a record that a converter or the fork rejects: its work unit fails (`fail`), or the
+            record goes to the error branch (`divert`).
+        fork: the fork and its branches; None without a fork.
+    """
 
     source: SourceSection
     on_rejected: OnRejected = "fail"

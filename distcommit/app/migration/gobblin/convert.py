@@ -85,16 +85,23 @@ _DEFAULTS = {
 
 
 class ConvertResult(msgspec.Struct, frozen=True):
-    """A converted job."""
+    """A converted job.
+
+    Attributes:
+        job: name of the job.
+        job_file: text of the job file.
+        path: path of the written job file; empty if it was printed.
+        translated: properties with a setting, in the order of conversion.
+        untranslated: properties without a setting, by name.
+        assumptions: settings that were assumed because their properties are missing.
+    """
 
     job: str
     job_file: str
     path: str
-    """Path of the written job file; empty if it was printed."""
     translated: list[TranslatedProperty]
     untranslated: list[UntranslatedProperty]
     assumptions: list[str]
-    """Settings that were assumed because their properties are missing."""
 
 
 def convert_job(

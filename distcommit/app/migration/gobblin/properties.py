@@ -19,7 +19,14 @@ _INCLUDE = "include"
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property with its file and line (from 1)."""
+    """One property of a Gobblin job.
+
+    Attributes:
+        name: the key.
+        value: the value, with its defined variables replaced.
+        file: path of the properties file.
+        line: line in the file, from 1.
+    """
 
     name: str
     value: str

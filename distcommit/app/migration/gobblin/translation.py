@@ -13,8 +13,13 @@ _TRUTHS = {"true": True, "false": False}
 
 
 class TranslatedProperty(msgspec.Struct, frozen=True):
-    """A property with its location, and its setting as `key: value`. `note`: how the setting differs from the
-    property.
+    """A property with a setting.
+
+    Attributes:
+        name: name of the property.
+        location: file name and line, as `FILE:LINE`.
+        setting: the setting, as `key: value`.
+        note: how the setting differs from the property; empty if it does not.
     """
 
     name: str
@@ -24,7 +29,13 @@ class TranslatedProperty(msgspec.Struct, frozen=True):
 
 
 class UntranslatedProperty(msgspec.Struct, frozen=True):
-    """A property without a setting, its location, and the reason."""
+    """A property without a setting.
+
+    Attributes:
+        name: name of the property.
+        location: file name and line, as `FILE:LINE`.
+        reason: why the property has no setting.
+    """
 
     name: str
     location: str

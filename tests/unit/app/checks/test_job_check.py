@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from distcommit.app.checks.job_check import CheckFailedError, CheckResult, check_before_run, check_file
+from distcommit.app.checks.check_result import CheckFailedError, CheckResult
+from distcommit.app.checks.job_check import check_before_run, check_file
 from distcommit.app.jobs.job import Job
 from distcommit.cli.main import app
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from distcommit.app.admin.rebuild_plan import RebuildResult, RebuildRow
+from distcommit.app.admin.rebuild_result import RebuildResult, RebuildRow
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.auditing.partition_audit import AuditRow

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.demo.demo_run import DemoResult
 from distcommit.app.inspection.dataset_list import DatasetsResult

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
-from distcommit.app.admin.rebuild_plan import RebuildResult
+from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.stores.folders.ownership import Marker, read_claim
 from distcommit.stores.state.job_store import open_store
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -1,0 +1,89 @@
+"""The result of the check of a job, and the error of a check that failed before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from distcommit.app.checks.dry_run import DryRun
+from distcommit.app.checks.flow_description import FlowDescription
+from distcommit.core.errors import ConfigurationError
+from distcommit.core.support.notebook import NotebookTable
+
+
+class CheckedPart(msgspec.Struct, frozen=True):
+    """One check of a job.
+
+    Attributes:
+        name: the subject of the check, such as `source`.
+        outcome: `passed`, `failed` or `skipped`.
+        found: details of a passed check, or the reason for skipping; empty if the check failed.
+    """
+
+    name: str
+    outcome: str
+    found: str = ""
+
+
+class CheckProblem(msgspec.Struct, frozen=True):
+    """A problem that a run would meet.
+
+    Attributes:
+        check: the check that found it.
+        text: the problem.
+        remedy: one imperative clause; empty if the text has it.
+        setting: the setting's dotted key; empty if none is known.
+        file: the job file.
+        line: the line of the setting or of the nearest section around it, from 1; 0 if unknown.
+        exit_code: the exit code of a run that meets this problem alone.
+    """
+
+    check: str
+    text: str
+    remedy: str = ""
+    setting: str = ""
+    file: str = ""
+    line: int = 0
+    exit_code: int = 2
+
+
+class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
+    """The result of `distcommit check`.
+
+    Attributes:
+        job: the job's name; empty if the job file can't be read.
+        passed: whether no problem was found.
+        checks: the checks in order.
+        problems: all problems.
+        flow: the task flow; None if the settings are invalid.
+        plan: the datasets that a run would read; None without `--plan`, or if the check failed.
+    """
+
+    job: str
+    passed: bool
+    checks: list[CheckedPart]
+    problems: list[CheckProblem]
+    flow: FlowDescription | None = None
+    plan: DryRun | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command: the smallest code of the problems, so that a wrong setting (2) comes first."""
+        return min((problem.exit_code for problem in self.problems), default=0)
+
+
+class CheckFailedError(ConfigurationError):
+    """Several checks failed before a run. `problems` has them with positions and remedies."""
+
+    id = "CHECK_FAILED"
+
+    problems: tuple[CheckProblem, ...] = ()
+
+    def __init__(self, failure: str, *, problems: Sequence[CheckProblem] = (), **details: Any) -> None:
+        super().__init__(failure, **details)
+        self.problems = tuple(problems)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"problems": self.problems}
