@@ -54,7 +54,7 @@ def source_of_spark_called_by_a_program(folder: Path, by: str) -> Drilled:
     for name in ("plan.py", "open.py"):
         printed.refused(
             f"python {name}",
-            "SPARK_ROWS_NOT_STAGED: the rows that Spark reads are not staged.*with `distcommit run`, or",
+            "SPARK_ROWS_NOT_STAGED: the Spark source was called outside of a run.*with `distcommit run`, or",
             1,
         )
     if situation.output.exists():

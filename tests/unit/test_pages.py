@@ -24,6 +24,7 @@ TRANSFORMS = DOCS / "guides" / "transforms.md"
 FORKS = DOCS / "guides" / "forks.md"
 TASK_FLOW = sorted((DOCS / "reference").glob("task-flow*.md"))
 SINKS = DOCS / "connectors" / "sinks.md"
+CONNECTORS = [*sorted(DOCS.glob("connectors/source-*.md")), *sorted(DOCS.glob("connectors/sink-*.md"))]
 IDEMPOTENCY = DOCS / "design" / "idempotency.md"
 PAGES = [
     page
@@ -69,6 +70,15 @@ def object_at(dotted: str) -> Any:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_link_targets_of_a_page_exist(page: Path) -> None:
     assert list(broken_links(page)) == []
+
+
+@pytest.mark.parametrize("page", CONNECTORS, ids=lambda page: page.stem)
+def test_connector_page_follows_the_template(page: Path) -> None:
+    headings = re.findall(r"^## (.+)$", re.sub(r"^```.*?^```", "", text_of(page), flags=re.M | re.S), re.M)
+    assert [heading for heading in headings if heading not in {"How it reads", "How it commits"}] == [
+        *("Quick example", "Settings", "Guarantees", "Limits", "Troubleshooting")
+    ]
+    assert "```yaml" in "\n".join(text_of(page).splitlines()[:20]), "the example is on the first screen"
 
 
 def test_pages_are_short_and_have_no_broken_links() -> None:

@@ -256,10 +256,10 @@ ENTRIES = (
     ErrorEntry(
         id="SPARK_ROWS_NOT_STAGED",
         error="SourceError",
-        title="Rows of the Spark source are not staged",
-        cause="The source was called outside of a run, which stages the rows that Spark reads.",
+        title="The Spark source was called outside a run",
+        cause="A program called the source itself. Only a run has rows to read: it asks Spark and stages the rows.",
         impact=NO_RUN_BEGINS,
-        action="Read the source by `distcommit run` or `Job.run`.",
+        action="Start a run by `distcommit run`, or in Python by `Job.run`. Do not call the source yourself.",
         command=_RUN,
     ),
 )

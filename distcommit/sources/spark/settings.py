@@ -168,8 +168,8 @@ def extract_by(reader: str, watermark: str, urn: str) -> Extract:
 
 def _not_staged() -> SourceError:
     return SourceError(
-        "the rows that Spark reads are not staged",
+        "the Spark source was called outside of a run, so no rows are staged for it",
         id="SPARK_ROWS_NOT_STAGED",
-        expected="a run in progress",
+        expected="a call by a run, which asks Spark for the rows and stages them first",
         todo="read the source with `distcommit run`, or Job.run",
     )

@@ -291,5 +291,5 @@ def test_positions_that_can_be_set_are_validated(tmp_path: Path) -> None:
     assert list(snapshots.position_problems({"t": {"": -4}}))
     assert list(ranges.position_problems({"t": {"": "noon"}}))
     assert len(list(ranges.position_problems({"u": {"0": 1}}))) == 2
-    with pytest.raises(SourceError, match="the rows that Spark reads are not staged"):
+    with pytest.raises(SourceError, match="the Spark source was called outside of a run"):
         snapshots.open()
