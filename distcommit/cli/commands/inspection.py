@@ -47,8 +47,7 @@ def status(
     look = partial(job.status, idle=show_all or terminal.as_json)
     for result in terminal.watched(look, every_s=watch):
         shown = result if terminal.as_json else listed(result, show_all=show_all, most=LISTED)
-        rejected = None if terminal.as_json else _rejected(job)
-        terminal.show(shown, lambda shown, rejected=rejected: page(status_view(shown), rejected))
+        terminal.show(shown, lambda shown: page(status_view(shown), _rejected(job)))
     return 5 if result.unreadable else 0
 
 
@@ -72,8 +71,7 @@ def datasets(
     """
     query = Query(tuple(status or ()), match, sort, limit, last_run or sort is SortBy.REJECTED)
     for result in terminal.watched(partial(job.datasets, query, lag=lag), every_s=watch):
-        rejected = None if terminal.as_json else _rejected(job)
-        terminal.show(result, lambda shown, rejected=rejected: page(datasets_view(shown), rejected))
+        terminal.show(result, lambda shown: page(datasets_view(shown), _rejected(job)))
 
 
 def _rejected(job: StoredJob) -> RenderableType | None:
