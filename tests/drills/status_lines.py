@@ -229,7 +229,8 @@ def skipped_file_that_is_repaired(folder: Path) -> Drilled:
     situation.write(source={**source, "on_unreadable_file": "skip"}, commit={"buckets": 2})
     situation.run(0)
     printed = Printed(situation)
-    printed.type(printed.problem(f"INPUT_PROBLEM_REPORTED: .* clicks: {path}, EOFError")["command"])
+    noted = f"clicks: 1 unreadable file skipped, not published: {path}, EOFError"
+    printed.type(printed.problem(f"INPUT_PROBLEM_REPORTED: .* {noted}")["command"])
     path.write_bytes(data)
     situation.given.update(lines)
     situation.run(0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +66,7 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
     """
     file = str(path)
     try:
-        tree = load_yaml(Path(path).read_text(encoding="utf-8"))
+        tree = load_yaml(_text_of(file, Path(path).read_bytes()))
     except OSError as error:
         remedy = "name an existing file that this user may read"
         raise _file_error(file, "cannot be read", error.strerror or type(error).__name__, remedy) from error
@@ -72,7 +74,7 @@ def load_tree(path: str | Path, overrides: Sequence[str] = ()) -> dict[str, Any]
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         raise _file_error(file, "must be valid YAML", _fault(error), line=line, column=column) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         raise _file_error(file, "must be valid YAML", _fault(error)) from None
     if not isinstance(tree, dict):
         raise _file_error(file, "must be a mapping of settings", "nothing" if tree is None else type(tree).__name__)
@@ -186,6 +188,29 @@ def _positioned(problems: Sequence[Invalid], file: Path, overrides: Sequence[str
         values = (invalid.required, invalid.found, invalid.remedy)
         results.append(SettingProblem(key, *values, str(file), line, column, override))
     return sorted(results, key=lambda problem: (problem.line, problem.column))
+
+
+def _text_of(file: str, data: bytes) -> str:
+    """Return the text of a job file. Raises JobFileError if it is not encoded in UTF-8."""
+    required, encoding = "must be encoded in UTF-8", _other_encoding(data)
+    if encoding:
+        remedy = f"save it as UTF-8, for example: iconv -f {encoding} -t UTF-8 {shlex.quote(file)} > utf-8.yaml"
+        raise _file_error(file, required, encoding, remedy)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        actual = f"byte 0x{data[error.start]:02x}, as in ISO-8859-1 or windows-1252"
+        raise _file_error(file, required, actual, "save it as UTF-8 in the editor", line=line) from None
+
+
+def _other_encoding(data: bytes) -> str:
+    """Return the encoding that the byte order mark, or the NUL bytes of the first characters, show; empty for UTF-8."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "UTF-32"
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    return {b"\0": "UTF-16BE"}.get(data[:1]) or {b"\0": "UTF-16LE"}.get(data[1:2], "")
 
 
 def _file_error(

@@ -10,18 +10,21 @@ from functools import partial
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
 
 from distcommit.app.inspection.dataset_list import Query, SortBy, Status
 from distcommit.app.inspection.job_status import listed
 from distcommit.app.inspection.recorded_runs import RunStatus, filter_runs
+from distcommit.app.inspection.rejected_records import newest_rejected
 from distcommit.app.inspection.run_settings import read_run_settings
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.command_options import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
+from distcommit.cli.views.run_lines import rejected_view
 from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view, runs_view
 from distcommit.cli.views.status_view import status_view
-from distcommit.cli.views.view_parts import LISTED
+from distcommit.cli.views.view_parts import LISTED, page
 from distcommit.core.errors import ConfigurationError
 from distcommit.engine.system_clock import SystemClock
 
@@ -44,7 +47,7 @@ def status(
     look = partial(job.status, idle=show_all or terminal.as_json)
     for result in terminal.watched(look, every_s=watch):
         shown = result if terminal.as_json else listed(result, show_all=show_all, most=LISTED)
-        terminal.show(shown, status_view)
+        terminal.show(shown, lambda shown: page(status_view(shown), _rejected(job)))
     return 5 if result.unreadable else 0
 
 
@@ -66,9 +69,15 @@ def datasets(
 
     Reads only; safe beside a live run.
     """
-    query = Query(tuple(status or ()), match, sort, limit, last_run)
+    query = Query(tuple(status or ()), match, sort, limit, last_run or sort is SortBy.REJECTED)
     for result in terminal.watched(partial(job.datasets, query, lag=lag), every_s=watch):
-        terminal.show(result, datasets_view)
+        terminal.show(result, lambda shown: page(datasets_view(shown), _rejected(job)))
+
+
+def _rejected(job: StoredJob) -> RenderableType | None:
+    """Return the rejected records of the newest run that rejected any; None if there is none."""
+    rejected = newest_rejected(job.open_store(create=False), SystemClock())
+    return rejected_view(rejected, f"{job.command('dataset reprocess')} --all") if rejected is not None else None
 
 
 @on_stored_job

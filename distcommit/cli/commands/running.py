@@ -7,12 +7,13 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from distcommit.app.checks.check_result import CheckFailedError
-from distcommit.app.inspection.dataset_list import Query, SortBy
 from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
 from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
+from distcommit.app.inspection.rejected_records import newest_rejected
 from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.preview import PreviewResult, run_preview
 from distcommit.cli.command_help import RECORDS_LOST
@@ -23,18 +24,18 @@ from distcommit.cli.views.check_view import problems_view
 from distcommit.cli.views.datasets_view import replay_plan_view
 from distcommit.cli.views.expire_view import expiry_view
 from distcommit.cli.views.result_views import (
-    REJECTED_SHOWN,
     recover_view,
-    rejected_view,
+    reprocess_view,
     run_or_preview_view,
-    run_view,
 )
+from distcommit.cli.views.run_lines import rejected_view
 from distcommit.cli.views.runs_view import cancel_view
 from distcommit.cli.views.verify_view import repair_view, sweep_view
 from distcommit.cli.views.view_parts import page
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.work_units import INPUT_PROBLEM
 from distcommit.engine.driver.run import RunResult
-from distcommit.protocol.paths.output import REJECTED_FOLDER
+from distcommit.engine.system_clock import SystemClock
 
 
 @on_job
@@ -49,18 +50,21 @@ def run(terminal: Terminal, job: Job) -> int:
     except CheckFailedError as error:
         terminal.err.print(problems_view(error.problems))
         raise
-    terminal.show(result, lambda shown: page(run_or_preview_view(shown), _rejected(job, shown)))
+    terminal.show(result, lambda shown: page(run_or_preview_view(shown), _after_run(job, shown)))
     return exit_code_of(result) if isinstance(result, RunResult) else 0 if result.succeeded else 1
 
 
-def _rejected(job: Job, result: RunResult | PreviewResult) -> RenderableType | None:
-    """Return the counts of rejected records and the folder of their files; None if no record was rejected."""
-    if not isinstance(result, RunResult) or not result.totals.records_rejected:
+def _after_run(job: Job, result: RunResult | PreviewResult) -> RenderableType | None:
+    """Return where a run's rejected records and unreadable files are shown; None if there are none."""
+    if not isinstance(result, RunResult):
         return None
-    rows = job.datasets(Query(sort=SortBy.REJECTED, max_rows=REJECTED_SHOWN, read=True)).datasets
-    counts = {row.state.dataset: row.last_run.counts.records_rejected for row in rows if row.last_run is not None}
-    folder, again = f"{job.config.paths.output}/{REJECTED_FOLDER}", f"{job.command('dataset reprocess')} --all"
-    return rejected_view(result.totals.records_rejected, counts, folder, again)
+    lines: list[RenderableType] = []
+    rejected = newest_rejected(job.open_store(create=False), SystemClock()) if result.totals.records_rejected else None
+    if rejected is not None and rejected.epoch == result.epoch:
+        lines.append(rejected_view(rejected, f"{job.command('dataset reprocess')} --all"))
+    if any(note.kind == INPUT_PROBLEM for note in result.notes):
+        lines.append(Text(f"unreadable files are listed by {job.command('runs')} {result.epoch}", style="yellow"))
+    return Group(*lines) if lines else None
 
 
 def exit_code_of(result: RunResult) -> int:
@@ -127,7 +131,8 @@ def reprocess(
         )
     with shown_progress(terminal.err) as shown:
         result = job.reprocess(dataset, shown) if dataset else job.reprocess_all(shown)
-    terminal.show(result, run_view)
+    again = f"{job.command('dataset reprocess')} {dataset or '--all'}"
+    terminal.show(result, lambda shown: reprocess_view(shown, again))
     return 0 if result.succeeded else 1
 
 

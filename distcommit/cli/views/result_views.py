@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from distcommit.app.jobs.preview import PreviewResult, ShownTable
     from distcommit.app.migration.gobblin.convert import ConvertResult
 
-REJECTED_SHOWN = 5
-"""Maximum number of datasets that are named with their rejected records."""
+_REPROCESSED = (
+    "The published records are visible now, and their old error files no longer count. Watermarks did not move: the"
+    " next run continues at the source where the last run ended."
+)
 _SHOWN = 300
 """Maximum characters of one log record in the table; --json has all."""
 
@@ -55,7 +57,7 @@ def run_view(result: RunResult) -> RenderableType:
     elif not result.succeeded:
         verdict = bad_verdict(
             "incomplete",
-            f"{totals.datasets_published:,} datasets were committed; the next run retries the others",
+            f"{totals.datasets_published:,} datasets committed; {_not_completed(totals)}",
         )
     elif totals.positions_lost:
         verdict = bad_verdict("committed, with losses", "the source had deleted records before they were read")
@@ -69,11 +71,15 @@ def run_view(result: RunResult) -> RenderableType:
     if not result.decided:
         held_note = f"{totals.datasets_held:,} datasets were held back and are read again"
         verdict = bad_verdict("not published", f"the run publishes all datasets or none, and some failed; {held_note}")
+    return page(verdict, *_facts_and_details(result))
+
+
+def _facts_and_details(result: RunResult) -> tuple[RenderableType | None, ...]:
+    totals = result.totals
     facts = {
         "run": f"{escape(result.run_id)}, epoch {result.epoch}",
         "datasets": _datasets(totals),
-        "records": f"{totals.records_published:,} published"
-        + (f", {totals.records_rejected:,} of them rejected" if totals.records_rejected else ""),
+        "records": _records(totals),
         "files": f"{totals.files_published:,}",
         "replayed": _replayed(totals),
         **positions_lost(totals.positions_lost),
@@ -81,24 +87,32 @@ def run_view(result: RunResult) -> RenderableType:
         **_notes(result.notes),
         "seconds": seconds_spent(result.seconds),
     }
-    return page(verdict, fact_table(facts), flow_table(totals.flow), reasons_table(result.reasons))
+    return fact_table(facts), flow_table(totals.flow), reasons_table(result.reasons)
 
 
-def rejected_view(records: int, by_dataset: Mapping[str, int], folder: str, command: str) -> RenderableType:
-    """Show how many records a run has rejected, of which datasets, and the folder that has them.
+def reprocess_view(result: RunResult, command: str) -> RenderableType:
+    """Show what `dataset reprocess` did, and what happens next to the records.
 
     Args:
-        records: number of rejected records.
-        by_dataset: numbers of the first datasets.
-        folder: folder of the error files.
-        command: command that processes the records again.
+        result: the result of its run.
+        command: command that processes the remaining rejected records again.
     """
-    named = [f"{dataset} ({count:,})" for dataset, count in by_dataset.items() if count]
-    of = f" of {', '.join(named)}{', ...' if len(named) == REJECTED_SHOWN else ''}" if named else ""
-    return Group(
-        Text(f"rejected: {'1 record' if records == 1 else f'{records:,} records'}{of}, in {folder}", style="yellow"),
-        Text(f"after a correction, process them again: {command}"),
-    )
+    totals = result.totals
+    if not result.succeeded or not result.decided:
+        return page(
+            run_view(result), Text(f"records of datasets that failed stay in their error files; repeat: {command}")
+        )
+    if not totals.records_read:
+        return page(good_verdict("nothing to reprocess", "no error file has records that were not read again since"))
+    verdict = good_verdict("reprocessed", f"{totals.records_read:,} records of error files were read again")
+    return page(verdict, *_facts_and_details(result), Text(_REPROCESSED), _rejected_again(totals, command))
+
+
+def _rejected_again(totals: RunCounts, command: str) -> RenderableType | None:
+    if not totals.records_rejected:
+        return None
+    text = f"records rejected again are in new error files; after a correction, process them again: {command}"
+    return Text(text, style="yellow")
 
 
 def recover_view(result: RecoverResult) -> RenderableType:
@@ -325,6 +339,32 @@ def _datasets(totals: RunCounts) -> str:
     return ", ".join(
         f"[{style}]{n:,} {name}[/]" if n and style else f"{n:,} {name}" for name, (n, style) in counts.items()
     )
+
+
+def _not_completed(totals: RunCounts) -> str:
+    """Return how many datasets an incomplete run did not complete, and which of them the next run retries."""
+    numbers = {
+        "failed": totals.datasets_failed,
+        "skipped": totals.datasets_skipped,
+        "left pending": totals.sequences_postponed,
+        "quarantined": totals.datasets_quarantined,
+    }
+    counts = ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
+    listed = f"{counts}, listed below" if counts else "the reasons are listed below"
+    return f"{listed}; the next run retries all datasets that are not stopped or quarantined"
+
+
+def _records(totals: RunCounts) -> str:
+    """Return the numbers of published and rejected records. Totals count the rejected records of all attempts, so the
+    difference is exact only if each work unit was read once and nothing was replayed or left out.
+    """
+    published, rejected = totals.records_published, totals.records_rejected
+    if not rejected:
+        return f"{published:,} published"
+    is_exact = totals.attempts == totals.work_units and not (totals.failures or totals.sequences_replayed)
+    if is_exact and not totals.datasets_held and published >= rejected:
+        return f"{published - rejected:,} published, {rejected:,} rejected to error files"
+    return f"{published:,} published, error files included; {rejected:,} rejected in all attempts"
 
 
 def _replayed(totals: RunCounts) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
 from distcommit.app.inspection.job_status import StatusResult
 from distcommit.app.inspection.recorded_runs import RunStatus
+from distcommit.app.inspection.rejected_records import RejectedRecords
 from distcommit.cli.views.view_parts import ExplainedTable
 from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
 from distcommit.core.records.run_counts import FlowCounts
@@ -84,6 +85,23 @@ def _largest(cause: DeferredCause) -> str:
     return ", ".join(named) + (", ..." if cause.datasets > len(named) else "")
 
 
+def rejected_view(rejected: RejectedRecords, command: str) -> RenderableType:
+    """Show how many records a run has rejected, of which datasets, and the folder of their error files.
+
+    Args:
+        rejected: the counts.
+        command: command that processes the records again.
+    """
+    named = [f"{dataset} ({count:,})" for dataset, count in rejected.largest.items()]
+    of = f" of {', '.join(named)}{', ...' if rejected.datasets > len(named) else ''}" if named else ""
+    records = "1 record" if rejected.records == 1 else f"{rejected.records:,} records"
+    where = f"not published, but in error files below {rejected.folder} until they are reprocessed"
+    return Group(
+        Text(f"rejected by the run of epoch {rejected.epoch}: {records}{of}, {where}", style="yellow"),
+        Text(f"after a correction, process them again: {command}"),
+    )
+
+
 def positions_lost(positions: int) -> dict[str, str]:
     """Return the number of lost positions as a fact for a table; empty if it is 0."""
     if not positions:
@@ -94,7 +112,8 @@ def positions_lost(positions: int) -> dict[str, str]:
 def _ended(record: RunRecord) -> str:
     counts = {
         "datasets published": record.totals.datasets_published,
-        "records": record.totals.records_published,
+        f"records{' (with rejected ones)' if record.totals.records_rejected else ''}": record.totals.records_published,
+        "records rejected": record.totals.records_rejected,
         "sequences replayed": record.totals.sequences_replayed,
         "held back": record.totals.datasets_held,
         "quarantined": record.totals.datasets_quarantined,

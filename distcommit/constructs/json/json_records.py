@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +22,7 @@ import pyarrow.json as pj
 
 from distcommit.constructs.calendar_times import OUTSIDE_CALENDAR, are_uniform_utc_times, are_within_calendar
 from distcommit.constructs.json.json_to_arrow import exact_value, python_type
+from distcommit.constructs.json.unfit_values import located
 from distcommit.core.support.decoding import json_decoder
 from distcommit.schemas.column_types import stored_type
 from distcommit.schemas.type_tables import contains_type, inner_fields, replace_types
@@ -102,7 +104,7 @@ class JsonReader:
                 records.append(exact_value(record, self._struct) if self._is_exact else record)
                 rows.append(row)
             except _BY_RECORD as error:
-                rejected[row] = rejection_reason(error, value)
+                rejected[row] = self._rejection_reason(error, value)
         try:
             array = _within_calendar(records, self._stored)
         except _BY_RECORD:
@@ -112,10 +114,22 @@ class JsonReader:
                     _within_calendar([record], self._stored)
                     valid.append((row, record))
                 except _BY_RECORD as error:
-                    rejected[row] = rejection_reason(error, values[row].as_py())
+                    rejected[row] = self._rejection_reason(error, values[row].as_py())
             rows = [row for row, _ in valid]
             array = pa.array([record for _, record in valid], self._stored)
         return JsonRecords(array.flatten(), pa.array(rows, pa.int64()) if rejected else None, rejected)
+
+    def _rejection_reason(self, error: Exception, value: bytes | str) -> str:
+        """Return why a record is rejected: the first unfit value with its path, and the record's first 100 bytes."""
+        return f"{located(value, self._struct, self._unfit_reason) or error}: record {value[:100]!r}"
+
+    def _unfit_reason(self, value: msgspec.Raw, kind: pa.DataType) -> str:
+        try:
+            decoded = _decoder_of(kind, self._exact_floats).decode(value)
+            _within_calendar([exact_value(decoded, kind)], stored_type(kind))
+        except _BY_RECORD as error:
+            return str(error)
+        return ""
 
     def _at_once(self, values: pa.Array, expected: pa.Schema | None = None) -> list[pa.Array] | None:
         """Read all values by Arrow's reader. Return None if its result might differ from the decoder's.
@@ -170,6 +184,12 @@ class JsonReader:
         return [_typed(_single_chunk(read.column(f.name)), f.type) for f in self._schema]
 
 
+@lru_cache(256)
+def _decoder_of(kind: pa.DataType, exact_floats: bool) -> msgspec.json.Decoder[Any]:
+    decoded = python_type(kind, exact_floats)
+    return json_decoder(decoded if decoded is msgspec.Raw else decoded | None)
+
+
 class _MightDifferError(Exception):
     """Arrow's reader accepted a value that the decoder might reject or convert to another value."""
 
@@ -184,11 +204,6 @@ def _within_calendar(records: list[Any], kind: pa.DataType) -> pa.Array:
     if not are_within_calendar(array):
         raise ValueError(OUTSIDE_CALENDAR)
     return array
-
-
-def rejection_reason(error: Exception, value: object) -> str:
-    """Return a rejection reason with the first 100 characters of the value."""
-    return f"{error}: {value[:100]!r}" if isinstance(value, bytes | str) else f"{error}: {str(value)[:100]}"
 
 
 def _text(value: bytes | str) -> str:

@@ -22,6 +22,7 @@ from distcommit.sources.files.plan import FILES, LISTED, SKIPPED, SKIPPED_WATERM
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.readers import VALUE, FileFormat, batches, csv_stream
 from distcommit.sources.files.unreadable import (
+    OUTCOMES,
     GuardedStream,
     OnUnreadableFile,
     UnreadableFileError,
@@ -90,7 +91,7 @@ class FilesExtraction(Extraction):
         self._low = as_offset(low[self._partition])
         self._rows = self._bytes = 0
         self._open: ListedFile | None = None
-        self._unreadable = UnreadableFiles([])
+        self._unreadable, self._has_failed = UnreadableFiles([]), False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for number, file in enumerate(self._files):
@@ -106,6 +107,7 @@ class FilesExtraction(Extraction):
                 # Rows of a begun file may be published already, so that it can't be left out any more.
                 if self._extractor.on_unreadable == "fail" or self._at.half == file.entry.name:
                     self._check(self._files[number + 1 :])
+                    self._has_failed = True
                     raise self._unreadable.error(self._extractor.format) from error
                 yield from self._skip(file, error)
             else:
@@ -128,7 +130,7 @@ class FilesExtraction(Extraction):
         return self._bytes
 
     def problems(self) -> Sequence[str]:
-        return self._unreadable.texts()
+        return self._unreadable.notes(OUTCOMES["fail"] if self._has_failed else OUTCOMES[self._extractor.on_unreadable])
 
     def _rows_of(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
         # The plan has no file that is remembered unchanged, except the partly read one.

@@ -14,6 +14,12 @@ from distcommit.core.errors import SourceError, reason_text
 from distcommit.core.interfaces.constructs import Converted, Converter
 
 OnUnreadableFile = Literal["fail", "skip", "divert"]
+OUTCOMES: dict[OnUnreadableFile, str] = {
+    "fail": "of a failed work unit",
+    "skip": "skipped, not published",
+    "divert": "put into the error branch, not published",
+}
+"""The outcome of unreadable files by the setting."""
 UNREADABLE = pa.field("_unreadable", pa.large_string())
 """Column of the record that stands for a diverted file, with the reason. Its type marks it: no file has such a
 column.
@@ -51,6 +57,11 @@ class UnreadableFiles:
         if self.count > len(self.named):
             texts.append(f"{self.count - len(self.named):,} more files of the work unit")
         return texts
+
+    def notes(self, outcome: str) -> list[str]:
+        """Return the texts for the run's report. The first one begins with the number of files and their outcome."""
+        files = "1 unreadable file" if self.count == 1 else f"{self.count:,} unreadable files"
+        return [f"{files} {outcome}: {text}" if not at else text for at, text in enumerate(self.texts())]
 
     def error(self, format_: str) -> SourceError:
         one = self.count == 1

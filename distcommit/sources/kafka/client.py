@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import re
+import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -36,6 +37,7 @@ _READER_DEFAULTS = {
 }
 _SECRET_KEY = re.compile(r"pass|secret|token|key|user|jaas|oauth|sasl", re.IGNORECASE)
 _FIRST_TRY_S = 2.0
+_CONNECT_TIMEOUT_S = 1.0
 CLOSE_TIMEOUT_S = 10.0
 """Time limit for closing a consumer, which normally takes milliseconds."""
 
@@ -116,13 +118,30 @@ class KafkaConnection:
                     todo="correct the security settings in source.client (sasl.mechanism, sasl.username, sasl.password;"
                     " ssl.ca.location, a file on the driver and each executor), then run again",
                 )
+        actual = f"{text}; {notes.last}" if notes.last else text
+        todo = "check source.brokers, the network and the security settings in source.client, then run again"
+        if open_port := self._open_port():
+            actual += f"; {open_port} accepts connections, but does not respond as a Kafka broker"
+            todo = (
+                "check that source.brokers has the port of a Kafka listener, that security.protocol in source.client is"
+                " that of the listener, and that the broker works; then run again"
+            )
         raise kind(
             "the Kafka brokers can't be reached",
             brokers=self.brokers,
             expected=f"a response within {self.request_timeout_s:g} s",
-            found=f"{text}; {notes.last}" if notes.last else text,
-            todo="check source.brokers, the network and the security settings in source.client, then run again",
+            found=actual,
+            todo=todo,
         )
+
+    def _open_port(self) -> str:
+        """Return the first broker address that accepts a TCP connection; empty if there is none."""
+        for address in self.brokers.split(","):
+            host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+            with suppress(OSError, ValueError, OverflowError):
+                socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+                return address.strip()
+        return ""
 
     @contextmanager
     def _accepted(self) -> Iterator[None]:

@@ -278,9 +278,9 @@ def _end_of_times(
     if at_or_past(position_of(Kind.TIME, newest), end):
         return end
     note(
-        f"the first run ends at {end}, after the greatest value of {table.rules.watermark},"
-        f" {position_of(Kind.TIME, newest)}: rows that are inserted later with times between the two are never read. If"
-        " there can be such rows, set source.times_end to newest before they come"
+        f"if a row is inserted later with a time of {table.rules.watermark} after {position_of(Kind.TIME, newest)} (the"
+        f" greatest value) and before {end} (the end of the first run), no run reads it. If there can be such rows, set"
+        " source.times_end to newest before the first run"
     )
     return end
 

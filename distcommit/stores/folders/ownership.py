@@ -114,7 +114,8 @@ def wrong_owner_error(root: str, owner: Owner, job: str, store: str = "no store"
         path=root,
         expected=f"a folder that belongs to job {job!r}",
         found=f"job {owner.job!r}, with its store at {owner.store}",
-        todo="give each job its own paths.output and paths.staging; they may be side by side in one folder",
+        todo="if this job is new, set paths.output and paths.staging to folders of its own (they may be beside the"
+        f" other job's); if it is job {owner.job!r}, set job to {owner.job!r} and paths.store to {owner.store}",
     )
 
 

@@ -168,7 +168,8 @@ def open_store(
             path=roots.store,
             expected=f"job {job!r}",
             found=f"job {marker.job!r}",
-            todo="give each job its own paths.store",
+            todo=f"if this job is new, set paths.store to a folder of its own, or add `--set=paths.store=FOLDER` to the"
+            f" command; if it is job {marker.job!r}, set job to {marker.job!r}",
         )
     store = _in_current_generation(JobStore(fs, roots, job, marker.buckets, marker.store_id, groups))
     _require_buckets(store, buckets)

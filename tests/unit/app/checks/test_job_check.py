@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import socket
+import socketserver
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -39,6 +42,17 @@ paths:
   store: state/store
   staging: state/staging
   output: state/output
+"""
+
+
+KAFKA = """\
+job: shop
+source:
+  type: kafka
+  brokers: 127.0.0.1:{port}
+  topics: [orders]
+  request_timeout_s: 1
+paths: {{store: s, staging: t, output: o}}
 """
 
 
@@ -117,19 +131,43 @@ def test_unreachable_brokers_are_noticed_within_seconds(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    path = written(
-        tmp_path,
-        "job: shop\nsource:\n  type: kafka\n  brokers: 127.0.0.1:{port}\n  topics: [orders]\n"
-        "  request_timeout_s: 1\n"
-        "paths: {{store: s, staging: t, output: o}}\n",
-        port=port,
-    )
+    path = written(tmp_path, KAFKA, port=port)
     result = check_file(path)
     assert found(result) == [("source.brokers", 4)]
+    assert "accepts connections" not in result.problems[0].text
     assert result.exit_code == 4
     with pytest.raises(SourceUnavailableError, match=r"no dataset could be planned.*job\.yaml:4.*brokers can't be"):
         check_before_run(Job.from_file(path)._folders, needs_java=False)
     assert not (tmp_path / "s").exists()
+
+
+class HttpServer(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class ServerThatHangsUp(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(100)
+
+
+class PostgresqlServer(ServerThatHangsUp):
+    def finish(self) -> None:
+        self.request.sendall(b"E\0\0\0\x40SFATAL\0unsupported frontend protocol\0")
+
+
+@pytest.mark.parametrize("handler", [HttpServer, ServerThatHangsUp, PostgresqlServer])
+def test_port_of_another_service_is_named_as_one_that_is_not_kafka_s(
+    tmp_path: Path, handler: type[socketserver.BaseRequestHandler]
+) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_address[1]}"
+        (problem,) = check_file(written(tmp_path, KAFKA, port=server.server_address[1])).problems
+        server.shutdown()
+    assert problem.setting == "source.brokers"
+    assert f"{address} accepts connections, but does not respond as a Kafka broker" in problem.text
+    assert problem.remedy.startswith("check that source.brokers has the port of a Kafka listener")
 
 
 def test_offline_check_connects_to_nothing(tmp_path: Path) -> None:

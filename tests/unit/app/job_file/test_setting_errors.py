@@ -331,3 +331,22 @@ def test_sections_with_types_are_found_by_their_validators() -> None:
         tree = {f"{section}s": [{"type": name}]}
         assert models_at(JobConfig, tree, (f"{section}s", 0)) == [settings_class(section, name)]
     assert all(issubclass(model, SettingsModel) for model in models())
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE", "UTF-16BE", "UTF-32", "ISO-8859-1"])
+def test_job_file_in_another_encoding_is_rejected_with_its_name_and_the_remedy(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(("\n".join(DEFAULTS.values()) + "\n# für\n").encode(encoding))
+    (problem,) = job_file_problems(path)
+    assert problem.required == "must be encoded in UTF-8"
+    if encoding == "ISO-8859-1":
+        assert (problem.line, problem.found) == (4, "byte 0xfc, as in ISO-8859-1 or windows-1252")
+    else:
+        assert problem.found == encoding
+        assert problem.remedy.endswith(f"iconv -f {encoding} -t UTF-8 {path} > utf-8.yaml")
+
+
+def test_job_file_with_a_byte_order_mark_of_utf_8_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("\n".join(DEFAULTS.values()), encoding="utf-8-sig")
+    assert load_config(path).job == "j"

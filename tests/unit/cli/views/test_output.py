@@ -14,6 +14,7 @@ from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.offsets.shared_positions import SharedRange
 from distcommit.app.auditing.partition_audit import AuditRow
 from distcommit.app.demo.demo_run import DemoResult
+from distcommit.app.inspection.rejected_records import RejectedRecords
 from distcommit.app.migration.compare_outputs import CompareResult, CompareRow
 from distcommit.app.migration.import_watermarks import ImportResult, ImportRow
 from distcommit.cli.progress_display import Rate, Target, describe, describe_speed, shown_progress
@@ -23,9 +24,9 @@ from distcommit.cli.views.result_views import (
     demo_view,
     import_view,
     rebuild_view,
-    rejected_view,
     run_view,
 )
+from distcommit.cli.views.run_lines import rejected_view
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.run import RunResult
@@ -56,6 +57,7 @@ def test_run_result_with_reasons_fits_80_columns() -> None:
     assert max(map(len, shown.splitlines())) <= 80
     for text in (
         "2 committed, 0 unchanged, 1 failed",
+        "incomplete: 2 datasets committed; 1 failed, listed below; the next run",
         "1,234",
         "some.topic",
         "a.topic, b.topic",
@@ -166,9 +168,26 @@ def test_progress_without_a_terminal_is_a_line_every_30_seconds(monkeypatch: pyt
 
 
 def test_rejected_records_are_shown_with_datasets_folder_and_command() -> None:
-    shown = rendered(rejected_view(12, {"orders": 10, "clicks": 2, "none": 0}, "/out/_rejected", "distcommit x"))
-    assert "rejected: 12 records of orders (10), clicks (2), in /out/_rejected" in shown
+    rejected = RejectedRecords(7, 13, 3, {"orders": 10, "clicks": 2}, "/out/_rejected")
+    shown = " ".join(rendered(rejected_view(rejected, "distcommit x")).split())
+    assert "rejected by the run of epoch 7: 13 records of orders (10), clicks (2), ..., not published" in shown
+    assert "in error files below /out/_rejected until they are reprocessed" in shown
     assert "process them again: distcommit x" in shown
+
+
+@pytest.mark.parametrize(
+    ("totals", "expected"),
+    [
+        (RunCounts(records_published=5), "5 published"),
+        (RunCounts(records_published=5, records_rejected=2, attempts=3, work_units=3), "3 published, 2 rejected to"),
+        (
+            RunCounts(records_published=5, records_rejected=2, attempts=4, work_units=3),
+            "5 published, error files included; 2 rejected in all attempts",
+        ),
+    ],
+)
+def test_rejected_records_are_not_counted_as_published(totals: RunCounts, expected: str) -> None:
+    assert f"records {expected}" in " ".join(rendered(run_view(RunResult("r", 4, True, True, {}, totals, []))).split())
 
 
 def test_speed_and_time_shares_are_described_in_one_line() -> None:

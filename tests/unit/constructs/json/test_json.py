@@ -138,6 +138,31 @@ def test_value_that_is_not_a_json_object_is_rejected(value: bytes) -> None:
     assert len(result.rejected[1]) < 1000
 
 
+@pytest.mark.parametrize(
+    ("field", "text", "where", "value"),
+    [
+        ("int64", '"abc"', "$.x", '"abc"'),
+        ("int32", "99999999999", "$.x", "99999999999"),
+        ({"n": "decimal(5, 2)"}, '{"n": 123456.789}', "$.x.n", "123456.789"),
+        ([{"n": "decimal(5, 2)"}], '[{"n": 1}, {"n": 1234.5}]', "$.x[1].n", "1234.5"),
+        ([{"n": "int32"}], '[{"n": 1}, 7]', "$.x[1]", "7"),
+        ({"*": "date"}, '{"good": "2024-01-01", "bad": "soon"}', "$.x['bad']", '"soon"'),
+        ("timestamp", '"0001-01-01T00:00:00+14:00"', "$.x", '"0001-01-01T00:00:00+14:00"'),
+    ],
+)
+def test_rejection_reason_names_the_field_and_the_value_beyond_the_shown_part_of_the_record(
+    field: Any, text: str, where: str, value: str
+) -> None:
+    record = f'{{"before": "{"b" * 200}", "x": {text}}}'
+    (reason,) = converted(converter({"x": field}), record.encode()).rejected.values()
+    assert f' - at `{where}`, value {value.encode()!r}: record b\'{{"before"' in reason
+
+
+def test_shown_value_of_a_rejection_reason_is_bounded() -> None:
+    assert len(read_one("int64", f'"{"y" * 100_000}"').rejected[0]) < 400
+    assert len(read_one({"*": "int64"}, f'{{"{"k" * 100_000}": "no"}}').rejected[0]) < 400
+
+
 def test_values_that_only_together_form_objects_are_rejected() -> None:
     for values in (
         [b'{"count": 1}{"count": 2}', b""],

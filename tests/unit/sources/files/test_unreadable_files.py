@@ -71,6 +71,7 @@ def test_one_run_names_all_unreadable_files_of_a_dataset_and_publishes_the_other
     assert notes.count(inbox) == 3
     if bytes_per_work_unit > 1:
         assert reason.text.count(inbox) == 3
+        assert notes.startswith("3 unreadable files of a failed work unit: ")
 
 
 @pytest.mark.parametrize("bytes_per_work_unit", [1, 1 << 30])
@@ -86,6 +87,8 @@ def test_skipped_files_are_reported_not_published_in_part_and_not_read_again(
     assert sorted(ids(machine, "a/")) == [("0.csv", 0), ("0.csv", 1), ("4.csv", 0), ("4.csv", 1)]
     notes = " ".join(note.text for note in result.notes if note.kind == "input problem")
     assert [name for name in NAMES if name in notes] == ["1.csv.gz", "2.csv", "3.csv"]
+    skipped = "3 unreadable files skipped, not published: " if bytes_per_work_unit > 1 else "1 unreadable file skipped"
+    assert notes.count(skipped) == (1 if bytes_per_work_unit > 1 else 3)
     assert is_exact(world, machine)
     again = run(world, machine, source)
     assert (again.succeeded, again.totals.records_read, list(again.notes)) == (True, 0, [])
@@ -111,6 +114,8 @@ def test_diverted_file_is_one_record_of_the_error_branch(folder: Folder, on_reje
     source = messy(folder, on_unreadable_file="divert")
     result = run(world, machine, source)
     assert result.succeeded
+    files = "3 unreadable files" if on_rejected == "fail" else "2 unreadable files"
+    assert result.notes.entries[0].text.startswith(f"{files} put into the error branch, not published: ")
     rejected = tables(machine, "/_rejected/")
     reasons = {Path(row["_file"]).name: row["error_reason"] for row in rejected}
     assert f"{folder.folder}/in/a/1.csv.gz, EOFError" in reasons["1.csv.gz"]

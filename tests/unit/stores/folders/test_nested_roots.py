@@ -50,6 +50,20 @@ def test_folder_shared_by_two_jobs_is_refused(tmp_path: Path, first_folder: str,
         job(tmp_path, "second", **{second_folder: Path(getattr(first.roots, first_folder))})
 
 
+@pytest.mark.parametrize(("folder", "setting"), [("store", "paths.store"), ("output", "paths.output")])
+def test_refused_folder_of_another_job_names_both_jobs_and_each_way_on(
+    tmp_path: Path, folder: str, setting: str
+) -> None:
+    first = job(tmp_path, "first")
+    with pytest.raises(ConfigurationError) as caught:
+        job(tmp_path, "second", **{folder: Path(getattr(first.roots, folder))})
+    text = str(caught.value)
+    assert caught.value.id == "FOLDER_OF_ANOTHER_JOB"
+    assert "job 'second'; found job 'first'" in text
+    assert f"if this job is new, set {setting}" in text
+    assert "if it is job 'first', set job to 'first'" in text
+
+
 def test_nested_jobs_created_at_the_same_time_are_refused_at_the_next_run(tmp_path: Path) -> None:
     """Neither job saw the other's claim when it created its store."""
     outer = job(tmp_path, "outer")
