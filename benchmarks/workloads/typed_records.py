@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
 from benchmarks.workloads.topics import FIRST_DAY_MS
+from distcommit.avro import container_reader
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
-from distcommit.formats.avro import container_reader
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 
 NOISE = "noise"

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.schemas.evolution import is_narrower
-from distcommit.schemas.policy import list_reasons
+from distcommit.schemas.evolution_policy import list_reasons
 from distcommit.schemas.type_tables import is_text
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from distcommit.formats.avro import container_writer
+from distcommit.avro import container_writer
 from distcommit.fs.object_stores.upload_marker import encode_marker
 from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY

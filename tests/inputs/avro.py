@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from distcommit.avro.container_reader import read_batches
+from distcommit.avro.containers import block_bytes, header_bytes
+from distcommit.avro.datum_reader import AvroReader, parse
+from distcommit.avro.datums import Datums
 from distcommit.constructs.converters.json import JsonConverter
 from distcommit.constructs.converters.registry_formats.json_schema import _JsonSchemaDecoder
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
-from distcommit.formats.avro.container_reader import read_batches
-from distcommit.formats.avro.containers import block_bytes, header_bytes
-from distcommit.formats.avro.datum_reader import AvroReader, parse
-from distcommit.formats.avro.datums import Datums
 from tests.inputs.case import Case
 
 ORDER = "tests/unit/pipeline/branches/test_source_order.py"
@@ -168,7 +168,7 @@ CASES: list[Case] = [
         "avro-file",
         "a block that decompresses to 3 GB",
         "rejected, with the bound",
-        test="tests/unit/formats/test_avro_containers.py::test_block_that_decompresses_to_gigabytes_is_rejected_within_the_bound",
+        test="tests/unit/avro/test_avro_containers.py::test_block_that_decompresses_to_gigabytes_is_rejected_within_the_bound",
     ),
     Case("json-schema", '{"const": 5}', "5", json_schema({"const": 5}, "5")),
     Case("json-schema", "a property {}", '{"b": [1.50]}', json_schema({}, '{"b": [1.50]}')),

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError, SourceError
-from distcommit.sources.files import readers
+from distcommit.sources.files import format_readers
 from distcommit.sources.files.csv_dialect import Dialect
 from tests.inputs.case import Case
 from tests.unit.app.job_file.test_loops import APART, LOOPS, parsed
@@ -148,7 +148,7 @@ def _csv(data: bytes, dialect: Dialect) -> Callable[[Path], str]:
 
 def _lines(data: bytes) -> Callable[[Path], str]:
     def run(_: Path) -> str:
-        batches = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
+        batches = format_readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
         return str([value for batch in batches for value in batch.column("value").to_pylist()])
 
     return run

@@ -29,9 +29,9 @@ from distcommit.schemas.limits import MAX_COLUMNS, MAX_NESTING
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.hostile_registry import HostileRegistry, hostile_registry
 from tests.servers.registered_records import framed
+from tests.unit.avro.test_avro_containers import file_of
 from tests.unit.constructs.registry.protobuf.test_hostile_protobuf import POLYGLOT, doubling
 from tests.unit.constructs.registry.test_hostile_schemas import doubled
-from tests.unit.formats.test_avro_containers import file_of
 
 RECORDS = 50
 MAX_RUN_S = 60

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.sections.job_sections import RunLimits
+from distcommit.avro import containers
 from distcommit.constructs.registry import registry_client, registry_converter
-from distcommit.formats.avro import containers
 from distcommit.pipeline.limits import watchdog
 from distcommit.schemas import limits
 

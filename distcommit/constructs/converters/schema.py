@@ -13,7 +13,7 @@ from distcommit.constructs.construct_settings import ConverterSettings, matching
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.schemas.coercion import convert_to_pinned
 from distcommit.schemas.columns import Columns, check_unique_names
-from distcommit.schemas.policy import DatasetSchemas, EvolutionPolicy
+from distcommit.schemas.evolution_policy import DatasetSchemas, EvolutionPolicy
 
 
 class DatasetEvolutionPolicy(EvolutionPolicy):

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.support.installation import install_command
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
-from distcommit.fs.response_limit import ResponseTimeError, call_within
+from distcommit.fs.response_time_limit import ResponseTimeError, call_within
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.schemas.limits import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 

@@ -12,9 +12,9 @@ from distcommit.constructs.registry.registry_client import PinnedSchema
 from distcommit.core.errors import RecordError
 from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.schemas.evolution import compare_schemas
+from distcommit.schemas.evolution_policy import EvolutionPolicy
 from distcommit.schemas.history import SchemaHistory
 from distcommit.schemas.limits import MAX_COLUMNS, MAX_SCHEMAS
-from distcommit.schemas.policy import EvolutionPolicy
 
 
 class EvolutionSettings(EvolutionPolicy, populate_by_name=True):

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from xxhash import xxh3_64_hexdigest
 
+from distcommit.avro.containers import read_header as read_avro_header
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.support.decoding import from_json
 from distcommit.core.work_units import MAIN_BRANCH
-from distcommit.formats.avro.containers import read_header as read_avro_header
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.formats.orc_container import read_metadata as orc_metadata
 from distcommit.sinks.files.formats.orc_container import read_table as read_orc
@@ -181,9 +181,9 @@ def read_records(fs: FileSystem, path: str) -> pa.Table:
         raise ValueError(f"{path!r} must have the ending of a published file")
     with _corrupt_if_unreadable(path), _open(fs, path) as file:
         if form == "avro":
-            from distcommit.formats.avro import container_reader  # noqa: PLC0415 - of this format alone
+            from distcommit.avro.container_reader import read_table  # noqa: PLC0415 - of this format alone
 
-            return container_reader.read_table(file)
+            return read_table(file)
         if form == "orc":
             return read_orc(file)
         if form == "parquet":

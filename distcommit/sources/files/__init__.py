@@ -1,7 +1,7 @@
 """Source of files that arrive in folders. Must not change or move them.
 
-Start reading at `source`, then `progress` (which files have been read), `plan` and `extractor`. `patterns` lists files,
-`readers` reads them.
+Start reading at `source`, then `progress` (which files have been read), `plan` and `extractor`. `path_patterns` lists
+files, `format_readers` reads them.
 """
 
 SETTINGS = "settings:FilesSource"

@@ -29,7 +29,8 @@ from distcommit.fs.fsspec_based.input_files import InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
-from distcommit.sources.files.patterns import PathPattern, check_folder, listed
+from distcommit.sources.files.format_readers import VALUE, FileFormat
+from distcommit.sources.files.path_patterns import PathPattern, check_folder, listed
 from distcommit.sources.files.plan import (
     FILES,
     LISTED,
@@ -40,8 +41,7 @@ from distcommit.sources.files.plan import (
     plan_dataset,
 )
 from distcommit.sources.files.progress import ListedFile
-from distcommit.sources.files.readers import VALUE, FileFormat
-from distcommit.sources.files.unreadable import OnUnreadableFile, RejectFiles
+from distcommit.sources.files.unreadable_files import OnUnreadableFile, RejectFiles
 
 _OTHER_PATHS = (
     "restore the old source.paths in their order, because watermarks identify files by the number of their pattern and"

@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError, InvalidHeader
 from urllib3.util import Retry
 
 from distcommit.core.errors import DistcommitError, SourceError, TransientError, plain_text
-from distcommit.fs.response_limit import ResponseTimeError, call_within
+from distcommit.fs.response_time_limit import ResponseTimeError, call_within
 from distcommit.sources.rest.paging import Request
 
 _MAX_BODY_BYTES = 256 << 20

@@ -10,7 +10,7 @@ from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import ConflictError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.fs.dry_run import DryRunDeletes
+from distcommit.fs.dry_run_file_system import DryRunDeletes
 from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.logs.log_anchors import many_by_hand, require_intact, require_published

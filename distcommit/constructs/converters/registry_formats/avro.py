@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
+from distcommit.avro.datum_reader import AvroReader, parse
+from distcommit.avro.datums import Datums
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed
-from distcommit.formats.avro.datum_reader import AvroReader, parse
-from distcommit.formats.avro.datums import Datums
 
 
 class _AvroDecoder:

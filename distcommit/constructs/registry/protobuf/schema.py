@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from distcommit.constructs.bisection import convert_or_bisect
 from distcommit.constructs.registry.protobuf.batches import BatchParser
-from distcommit.constructs.registry.protobuf.files import file_of
+from distcommit.constructs.registry.protobuf.descriptor_files import file_of
 from distcommit.constructs.registry.protobuf.layout import Columns
 from distcommit.constructs.registry.protobuf.pinned_types import PinnedType
 from distcommit.constructs.registry.registry_client import RegisteredSchema

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_64
 
+from distcommit.avro.compression import AvroCodec
+from distcommit.avro.container_writer import write_table as write_avro
+from distcommit.avro.schemas_from_arrow import avro_schema
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import StagedWriter
-from distcommit.formats.avro.compression import AvroCodec
-from distcommit.formats.avro.container_writer import write_table as write_avro
-from distcommit.formats.avro.schemas_from_arrow import avro_schema
 from distcommit.sinks.files.formats.orc_container import check_columns as check_orc_columns
 from distcommit.sinks.files.formats.orc_container import write_table as orc_bytes
 from distcommit.sinks.files.formats.parquet_dictionaries import leaves, rarely_repeating_columns

@@ -18,7 +18,7 @@ from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
 from distcommit.engine.planning.loop_check import LoopCheck
-from distcommit.sources.files.patterns import PathPattern
+from distcommit.sources.files.path_patterns import PathPattern
 from tests.unit.sources.retried_ranges import states_of
 
 KAFKA = {"type": "kafka", "brokers": "broker1:9092,Broker2:9093"}

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from distcommit.avro.datum_reader import AvroReader, parse
+from distcommit.avro.datums import Datums
 from distcommit.constructs.registry.registry_client import Registry, RegistrySettings, UnknownSchemaError
 from distcommit.core.errors import TransientError
-from distcommit.formats.avro.datum_reader import AvroReader, parse
-from distcommit.formats.avro.datums import Datums
-from tests.unit.formats.test_avro_datums import datum, record
+from tests.unit.avro.test_avro_datums import datum, record
 
 
 @dataclass

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from distcommit.avro.datum_reader import AvroReader, parse
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import MAX_UNKNOWN
 from distcommit.constructs.registry.registry_schema_policy import AdmittedSchemas, EvolutionSettings
 from distcommit.core.errors import RecordError
-from distcommit.formats.avro.datum_reader import AvroReader, parse
 from distcommit.schemas.evolution import nullable
 from distcommit.schemas.limits import MAX_SCHEMAS, SchemaTooLargeError
+from tests.unit.avro.test_avro_datums import record
 from tests.unit.constructs.registry.test_registry_schema_policy import Dicts, batch_of, converter, message
-from tests.unit.formats.test_avro_datums import record
 
 POLICY = EvolutionSettings()
 

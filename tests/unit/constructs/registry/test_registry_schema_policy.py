@@ -15,8 +15,8 @@ from distcommit.constructs.registry.registry_client import RegisteredSchema, Unk
 from distcommit.constructs.registry.registry_converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.schemas.limits import MOST_LEVELS
+from tests.unit.avro.test_avro_datums import datum, record
 from tests.unit.engine.driver.machines import Machine
-from tests.unit.formats.test_avro_datums import datum, record
 from tests.unit.stores.schemas.test_schema_history import schemas
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}

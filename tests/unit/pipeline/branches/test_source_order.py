@@ -34,8 +34,8 @@ from distcommit.sinks.kafka.messages import KafkaWriter
 from distcommit.sinks.kafka.messages import Mapping as Mapped
 from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
+from tests.unit.avro.test_avro_datums import datum, record
 from tests.unit.engine.driver.machines import Machine, QuickClock
-from tests.unit.formats.test_avro_datums import datum, record
 from tests.unit.pipeline.test_task_attempt import ListExtraction, ListSource
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}

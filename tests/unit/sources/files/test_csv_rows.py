@@ -20,7 +20,7 @@ from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.sources.files import csv_rows, readers
+from distcommit.sources.files import csv_rows, format_readers
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import problem_of, read_csv_rows
 from distcommit.sources.files.settings import FilesSource
@@ -37,7 +37,7 @@ SNAPSHOT_DELTAS = st.sampled_from(["a", "é", '"', '""', ",", ",", "\n", "\n", "
 def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
     """Return rows in file order; a row that can't be parsed is returned as its bytes only."""
     rows_read = []
-    for batch in readers.batches(io.BytesIO(data), "csv", False, Dialect(delimiter)):
+    for batch in format_readers.batches(io.BytesIO(data), "csv", False, Dialect(delimiter)):
         bad = batch.schema.names[-1] == "_unparsed" and batch.schema.types[-1] == pa.binary()
         for row in batch.to_pylist():
             unparsed = row.pop("_unparsed") if bad else None
@@ -72,7 +72,7 @@ def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
 def test_unparsable_csv_row_is_returned_as_its_bytes_in_its_position(
     monkeypatch: pytest.MonkeyPatch, header: str, rows: str | bytes, block: int, expected: list[tuple[Any, ...]]
 ) -> None:
-    for module in (readers, csv_rows):
+    for module in (format_readers, csv_rows):
         monkeypatch.setattr(module, "_BLOCK_BYTES", block)
     data = header.encode() + (rows if isinstance(rows, bytes) else rows.encode())
     assert read(data) == expected
@@ -108,7 +108,7 @@ def test_unreadable_csv_header_raises(data: bytes, message: str) -> None:
 def test_csv_row_larger_than_a_block_is_read_and_unterminated_row_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (readers, csv_rows):
+    for module in (format_readers, csv_rows):
         monkeypatch.setattr(module, "_BLOCK_BYTES", 32)
     large = "a\n" * 50
     assert read(f'n,t\n1,"{large}"\n2,b\n'.encode()) == [("1", large), ("2", "b")]
@@ -139,7 +139,7 @@ def test_unparsed_row_has_a_reason(pieces: list[str]) -> None:
 
 
 def test_rows_are_numbered_and_resumed_across_unparsable_rows(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (readers, csv_rows):
+    for module in (format_readers, csv_rows):
         monkeypatch.setattr(module, "_BLOCK_BYTES", 24)
     lines = [f"{number}" if number % 5 == 2 else f"{number},x" for number in range(40)]
     folder.put("d/a.csv", "n,t\n" + "\n".join(lines))

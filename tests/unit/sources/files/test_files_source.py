@@ -23,7 +23,7 @@ from distcommit.core.interfaces.source import DatasetProblem, SourceState
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
-from distcommit.sources.files import readers
+from distcommit.sources.files import format_readers
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.plan import FILES, WATERMARKS
 from distcommit.sources.files.progress import Entry, Progress
@@ -220,7 +220,7 @@ def test_files_that_were_read_may_be_deleted(folder: Folder) -> None:
 
 
 def test_run_that_stops_within_a_file_resumes_there(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 6)
     path = folder.put("d/a.jsonl", "".join(f"{number}\n" for number in range(10)))
     folder.put("d/b.jsonl", "b\n", at=1)
     first = folder.run(batches=2, tracked_files=1)
@@ -249,7 +249,7 @@ def test_begun_file_is_distinguished_from_one_of_the_same_name_in_another_folder
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two hosts write `app.jsonl`; if the wrong file were resumed, the rest of the begun one would be lost silently."""
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 8)
     folder = two_hosts(tmp_path)
     path = folder.put("host1/app.jsonl", "".join(f"{n}\n" for n in range(10, 18)), at=1)
     first = folder.values(batches=1)
@@ -264,7 +264,7 @@ def test_begun_file_is_distinguished_from_one_of_the_same_name_in_another_folder
 def test_missing_begun_file_is_reported_even_if_it_was_the_only_one(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 6)
     whole = folder.put("whole/a.jsonl", "1\n")
     assert folder.values() == ["1"]
     whole.unlink()
@@ -281,7 +281,7 @@ def test_missing_begun_file_is_reported_even_if_it_was_the_only_one(
 
 
 def test_half_read_file_that_shrinks_is_reported(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 6)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 6)
     folder.put("d/a.jsonl", "1\n2\n3\n4\n5\n6\n")
     folder.run(batches=1)
     folder.put("d/a.jsonl", "1\n")
@@ -292,10 +292,10 @@ def test_half_read_file_that_shrinks_is_reported(folder: Folder, monkeypatch: py
 def test_file_with_fewer_rows_than_were_read_from_it_is_reported(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 8)
     folder.put("d/a.jsonl", '"\n\n1\n2\n3\n4\n"\n5\n6\n')
     assert len(folder.run(batches=2)) > 2
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 1000)
     with pytest.raises(SourceError, match="fewer rows than were read from it"):
         folder.run(format="csv")
 
@@ -309,7 +309,7 @@ def extraction_of(folder: Folder, **settings: Any) -> Any:
 def test_file_deleted_or_changed_during_the_read_fails_its_work_unit(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 4)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 4)
     path = folder.put("d/a.jsonl", "1\n2\n3\n4\n")
     extraction = extraction_of(folder)
     path.unlink()
@@ -448,7 +448,7 @@ def test_columns_of_parquet_and_csv_are_read(folder: Folder) -> None:
 def test_line_breaks_in_csv_columns_are_kept_at_any_block_size(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.put("d/a.csv", "n,t\n" + "".join(f'{number},"a\n\nb"\n' for number in range(50)))
     for size in range(30, 40):
-        monkeypatch.setattr(readers, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(format_readers, "_BLOCK_BYTES", size)
         folder.watermarks.clear()
         rows = folder.run(format="csv", paths=[f"{folder.folder}/in/{{dataset}}/*.csv"])
         assert [(row["n"], row["t"]) for row in rows] == [(str(number), "a\n\nb") for number in range(50)]
@@ -556,13 +556,13 @@ def test_cached_listing_is_refreshed_before_each_plan_and_read(folder: Folder) -
 def test_lines_of_any_length_are_read_whole(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["", "a", "", "b" * 50, "c\r", "", "d" * 7]
     for size in (1, 3, 8, 100):
-        monkeypatch.setattr(readers, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(format_readers, "_BLOCK_BYTES", size)
         for end in ("", "\n"):
             folder.watermarks.clear()
             folder.put("d/a.jsonl", "\n".join(lines) + end)
             assert folder.values() == [line for line in lines if line]
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 8)
-    monkeypatch.setattr(readers, "_MOST_LINE_BYTES", 20)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 8)
+    monkeypatch.setattr(format_readers, "_MOST_LINE_BYTES", 20)
     folder.watermarks.clear()
     with pytest.raises(SourceError, match=r"a line of more than 20 bytes.*after row 1"):
         folder.run()
@@ -650,16 +650,16 @@ class Slow(io.BytesIO):
 
 def test_reading_csv_column_names_consumes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The CSV reader reads ahead in a thread of its own."""
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 64)
     data = b"n,t\n" + b"".join(b"%d,abc\n" % number for number in range(500))
     for _ in range(3):
-        batches = readers.batches(Slow(data), "csv", False, Dialect())
+        batches = format_readers.batches(Slow(data), "csv", False, Dialect())
         assert [int(n) for batch in batches for n in batch.column("n").to_pylist()] == list(range(500))
 
 
 def test_abandoned_csv_reader_receives_no_more_data() -> None:
     stream = io.BytesIO(b"n,t\n1,2\n")
-    with readers._Unclosed(stream, QuoteCheck(Dialect())) as abandoned:
+    with format_readers._Unclosed(stream, QuoteCheck(Dialect())) as abandoned:
         assert abandoned.read(4) == b"n,t\n"
     assert (abandoned.read(4), stream.tell()) == (b"", 4)
 

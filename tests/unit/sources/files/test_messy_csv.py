@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from distcommit.sources.files import csv_rows, readers
+from distcommit.sources.files import csv_rows, format_readers
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.settings import FilesSource
 
@@ -18,13 +18,13 @@ HEADLESS = Dialect(names=("n", "t"), has_header=False)
 
 def rows_of(data: bytes | str, dialect: Dialect, *, is_compressed: bool = False) -> list[tuple[Any, ...]]:
     raw = data.encode() if isinstance(data, str) else data
-    batches = readers.batches(io.BytesIO(raw), "csv", is_compressed, dialect)
+    batches = format_readers.batches(io.BytesIO(raw), "csv", is_compressed, dialect)
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.fixture(params=[8, 4 << 20])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    for module in (readers, csv_rows):
+    for module in (format_readers, csv_rows):
         monkeypatch.setattr(module, "_BLOCK_BYTES", request.param)
     return int(request.param)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from distcommit.sources.files import readers
+from distcommit.sources.files import format_readers
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import names_in, problem_of, read_csv_rows
 from distcommit.sources.files.settings import FilesSource
@@ -23,7 +23,7 @@ GLUED = "text behind a closing quote"
 def rows_of(data: bytes, dialect: Dialect = Dialect()) -> list[Any]:  # noqa: B008 - immutable
     """Return the rows of a CSV file with two columns; for a rejected row return the reason."""
     values: list[Any] = []
-    for batch in readers.batches(io.BytesIO(data), "csv", False, dialect):
+    for batch in format_readers.batches(io.BytesIO(data), "csv", False, dialect):
         for row in batch.to_pylist():
             bad = row.pop("_unparsed", None)
             values.append(tuple(row.values()) if bad is None else problem_of(bad, 2, dialect))
@@ -94,10 +94,10 @@ def test_header_with_bad_quotes_fails_its_file(header: str) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_file_fails_and_the_error_names_the_encoding(form: readers.FileFormat, coding: str) -> None:
+def test_utf_16_file_fails_and_the_error_names_the_encoding(form: format_readers.FileFormat, coding: str) -> None:
     data = '\ufeffn,t\n{"n":1}\n'.encode(coding)
     with pytest.raises(ValueError, match="UTF-16"):
-        list(readers.batches(io.BytesIO(data), form, False, Dialect()))
+        list(format_readers.batches(io.BytesIO(data), form, False, Dialect()))
 
 
 JSON_LINES: Sequence[tuple[bytes, list[bytes]]] = [
@@ -119,7 +119,7 @@ JSON_LINES: Sequence[tuple[bytes, list[bytes]]] = [
 
 @pytest.mark.parametrize(("data", "right"), JSON_LINES)
 def test_json_lines_are_separated_by_line_feeds_and_empty_lines_are_skipped(data: bytes, right: list[bytes]) -> None:
-    values = readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
+    values = format_readers.batches(io.BytesIO(data), "jsonl", False, Dialect())
     assert [value for batch in values for value in batch.column("value").to_pylist()] == right
 
 

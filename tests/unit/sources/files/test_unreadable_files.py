@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import SourceError
 from distcommit.engine.driver.run import RunResult
-from distcommit.sources.files import extractor, readers
+from distcommit.sources.files import extractor, format_readers
 from distcommit.sources.files.settings import FilesSource
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import OUTPUT, Machine, go
@@ -131,7 +131,7 @@ def test_diverted_file_is_one_record_of_the_error_branch(folder: Folder, on_reje
 
 
 def test_half_read_file_that_becomes_unreadable_fails(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 64)
     monkeypatch.setattr(extractor, "_HELD_BYTES", 0)
     options: dict[str, Any] = {
         "paths": [f"{folder.folder}/in/{{dataset}}/*.gz"],

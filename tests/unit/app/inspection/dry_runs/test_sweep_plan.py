@@ -13,7 +13,7 @@ from distcommit.core.errors import DistcommitError
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover
-from distcommit.fs.dry_run import DryRunDeletes
+from distcommit.fs.dry_run_file_system import DryRunDeletes
 from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.history.retention import Retention
 from tests.unit.engine.committing.situations import WORLD

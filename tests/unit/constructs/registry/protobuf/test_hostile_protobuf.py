@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry.protobuf.files import file_of
+from distcommit.constructs.registry.protobuf.descriptor_files import file_of
 from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.schemas.limits import MAX_COLUMNS, MAX_NESTING, SchemaTooLargeError, UnusableSchemaError

@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from distcommit.formats.avro.arrays_and_maps import read_items
-from distcommit.formats.avro.datums import Datums, Fault, Skip
+from distcommit.avro.arrays_and_maps import read_items
+from distcommit.avro.datums import Datums, Fault, Skip
 from distcommit.schemas.limits import MAX_NESTING
 
 _MS_OF_DAY = 86_400_000

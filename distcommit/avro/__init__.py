@@ -1,6 +1,7 @@
 """Avro: the decoder of records, container files, and the schemas of written files.
 
-Must not know where bytes come from or who asked for them. Start reading at `datum_reader`, then `containers`.
+Must not know sources, constructs or sinks. Limits on schemas are in `schemas.limits`. Start reading at
+`datum_reader`, then `containers`.
 """
 
 from typing import Any

@@ -29,9 +29,9 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from distcommit.formats.avro import AvroSchema, column_decoders
-from distcommit.formats.avro.datum_ends import item_skip
-from distcommit.formats.avro.datums import Datums
+from distcommit.avro import AvroSchema, column_decoders
+from distcommit.avro.datum_ends import item_skip
+from distcommit.avro.datums import Datums
 from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLargeError, UnusableSchemaError
 
 _PRIMITIVES: dict[str, pa.DataType] = {

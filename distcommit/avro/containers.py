@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from distcommit.formats.avro.compression import CODECS, DamagedDataError, TooLargeError, decompress
+from distcommit.avro.compression import CODECS, DamagedDataError, TooLargeError, decompress
 
 MAX_BLOCK_BYTES = 64 << 20
 """Maximum size of a header, and of a block both compressed and decompressed."""

@@ -9,8 +9,8 @@ import re
 
 import pyarrow as pa
 
+from distcommit.avro import AvroSchema
 from distcommit.core.errors import ConfigurationError
-from distcommit.formats.avro import AvroSchema
 from distcommit.schemas.type_tables import replace_types
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

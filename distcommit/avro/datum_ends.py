@@ -6,8 +6,8 @@ and rejects each datum that does not end at its offset.
 
 from __future__ import annotations
 
-from distcommit.formats.avro import column_decoders
-from distcommit.formats.avro.datums import Buffer, Skip, long_at
+from distcommit.avro import column_decoders
+from distcommit.avro.datums import Buffer, Skip, long_at
 
 
 def skip_of(column: column_decoders.Column) -> Skip:

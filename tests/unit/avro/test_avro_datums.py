@@ -19,9 +19,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from distcommit.formats.avro import arrays_and_maps
-from distcommit.formats.avro.datum_reader import AvroReader, parse
-from distcommit.formats.avro.datums import Datums
+from distcommit.avro import arrays_and_maps
+from distcommit.avro.datum_reader import AvroReader, parse
+from distcommit.avro.datums import Datums
 from distcommit.schemas.evolution import nullable as nullable_columns
 from distcommit.schemas.limits import UnusableSchemaError
 

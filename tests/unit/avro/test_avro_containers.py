@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.formats.avro.container_reader import read_batches
-from distcommit.formats.avro.containers import MAX_BLOCK_BYTES, block_bytes, header_bytes
+from distcommit.avro.container_reader import read_batches
+from distcommit.avro.containers import MAX_BLOCK_BYTES, block_bytes, header_bytes
 from distcommit.schemas.limits import MAX_NESTING, MAX_SCHEMA_BYTES
-from tests.unit.formats.test_avro_datums import as_arrow, bodies, by_fastavro, schemas, without_repeated_keys
+from tests.unit.avro.test_avro_datums import as_arrow, bodies, by_fastavro, schemas, without_repeated_keys
 
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
 SYNC = bytes(range(16))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from distcommit.formats.avro import container_reader
+from distcommit.avro import container_reader
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
 from distcommit.sources.files.csv_rows import BYTE_ORDER_MARK, UTF_16_MARKS, names_in, read_csv_rows
 

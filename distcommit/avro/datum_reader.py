@@ -13,9 +13,9 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from distcommit.formats.avro import AvroSchema, column_decoders
-from distcommit.formats.avro.datums import REASONS, Datums, Fault
-from distcommit.formats.avro.schema_resolution import Resolution
+from distcommit.avro import AvroSchema, column_decoders
+from distcommit.avro.datums import REASONS, Datums, Fault
+from distcommit.avro.schema_resolution import Resolution
 from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLargeError, UnusableSchemaError, fixed_bytes
 
 

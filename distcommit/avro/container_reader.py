@@ -9,10 +9,10 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from distcommit.formats.avro.containers import MAX_BLOCK_BYTES, Header, read_blocks, read_header
-from distcommit.formats.avro.datum_ends import skip_of
-from distcommit.formats.avro.datum_reader import AvroReader, parse
-from distcommit.formats.avro.datums import Datums, Skip
+from distcommit.avro.containers import MAX_BLOCK_BYTES, Header, read_blocks, read_header
+from distcommit.avro.datum_ends import skip_of
+from distcommit.avro.datum_reader import AvroReader, parse
+from distcommit.avro.datums import Datums, Skip
 from distcommit.schemas.limits import (
     MAX_COLUMNS,
     MAX_NESTING,

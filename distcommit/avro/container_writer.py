@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 import pyarrow as pa
 
-from distcommit.formats.avro.compression import AvroCodec, compress
-from distcommit.formats.avro.containers import SYNC_BYTES, block_bytes, header_bytes
-from distcommit.formats.avro.schemas_from_arrow import avro_schema, plain_schema, without_logical_types
+from distcommit.avro.compression import AvroCodec, compress
+from distcommit.avro.containers import SYNC_BYTES, block_bytes, header_bytes
+from distcommit.avro.schemas_from_arrow import avro_schema, plain_schema, without_logical_types
 
 _BLOCK_BYTES = 256 << 10
 _MAX_BLOCK_ROWS = 4096
