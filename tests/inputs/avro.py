@@ -21,6 +21,7 @@ from distcommit.formats.avro.container_reader import read_batches
 from distcommit.formats.avro.containers import block_bytes, header_bytes
 from distcommit.formats.avro.datums import Datums
 from distcommit.formats.avro.reader import AvroReader, parse
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 from tests.inputs.case import Case
 
 ORDER = "tests/unit/pipeline/branches/test_source_order.py"
@@ -34,9 +35,9 @@ def inferred(*values: str) -> Run:
 
     def run(folder: Path) -> str:
         of = JsonConverter.model_validate({"type": "json", "keep_column": False})
-        of.begin_work_unit("a")
+        of.begin_work_unit(unit_of("a"))
         texts = pa.array([value.encode() for value in values], pa.binary())
-        [converted] = of.convert(pa.record_batch({"value": texts}))
+        [converted] = convert_batch(of, pa.record_batch({"value": texts}))
         if (reason := converted.rejected.get(len(values) - 1)) is not None:
             return f"rejected: {reason.partition(':')[0]}"
         last = converted.records.to_pylist()[-1]

@@ -14,6 +14,7 @@ from distcommit.constructs.json.inferred_json import columns_of_fields, json_rea
 from distcommit.constructs.json.json_records import JsonRecords
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, errors_of, rule
+from distcommit.core.work import WorkUnit
 from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.schemas.type_tables import is_text
@@ -68,7 +69,7 @@ class JsonConverter(InferringConverter):
             return Columns().with_fields(others.fields)
         return check_unique_names(others.with_fields([*others.fields, *columns_of_fields(self.fields)]), "json")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         find_column(batch.schema, self.column, "json", is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
         keep_or_drop = Columns.of(batch.schema).with_or_without(self.column, self.keep_column)

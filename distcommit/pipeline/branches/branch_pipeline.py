@@ -33,6 +33,7 @@ class BranchPipeline:
 
     Attributes:
         branch: the branch of the task flow.
+        unit: the work unit.
         construct_seconds: seconds that each converter or checker may work on a batch; 0 for no limit.
         chain: the converters and row checkers in progress.
         checks: the task checkers in progress.
@@ -49,6 +50,7 @@ class BranchPipeline:
     """
 
     branch: Branch
+    unit: WorkUnit
     construct_seconds: float = 0
     chain: Chain = field(init=False)
     checks: list[TaskCheck] = field(default_factory=list)
@@ -64,7 +66,7 @@ class BranchPipeline:
     error_construct: str = ""
 
     def __post_init__(self) -> None:
-        self.chain = Chain(self.branch.stages, self.construct_seconds)
+        self.chain = Chain(self.branch.stages, self.unit, self.construct_seconds)
 
     @property
     def rejects_all(self) -> bool:
@@ -103,9 +105,7 @@ class BranchPipeline:
     def stages(self) -> Sequence[Stage]:
         return () if self.rejects_all else self.branch.stages
 
-    def open(
-        self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], schema_store: SchemaStore | None = None
-    ) -> None:
+    def open(self, open_writer: Callable[[], SinkWriter], schema_store: SchemaStore | None = None) -> None:
         """Open the writer and start the work unit in all converters and checkers. Converters keep schemas in the
         store.
         """
@@ -115,7 +115,7 @@ class BranchPipeline:
             return
         for stage in self.branch.stages:
             with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
-                begin_converter(stage, unit, schema_store, self.branch.name)
+                begin_converter(stage, self.unit, schema_store, self.branch.name)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())

@@ -75,11 +75,11 @@ class Branches:
         fields = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
         self._origin = Origin(*fields, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
-        self._shared, self._router = Chain(flow.stages, flow.construct_seconds), Router(flow)
+        self._shared, self._router = Chain(flow.stages, unit, flow.construct_seconds), Router(flow)
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
         branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
-        self._pipelines = [BranchPipeline(branch, flow.construct_seconds) for branch in branches]
+        self._pipelines = [BranchPipeline(branch, unit, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
@@ -93,7 +93,7 @@ class Branches:
             with construct_time_limit(self._flow.construct_seconds, stage.name):
                 begin_converter(stage, self._unit, schema_store)
         for pipeline in self._pipelines:
-            pipeline.open(self._unit, partial(self._open, pipeline), schema_store)
+            pipeline.open(partial(self._open, pipeline), schema_store)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Pass holes to the first branch's writer. Holes concern the source, so one branch records them for all."""

@@ -40,10 +40,10 @@ UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 14}),
 class Numbers(RecordConverter):
     """A converter of JSON values with a number `x` to a column."""
 
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema.append(pa.field("x", pa.int64()))
 
-    def convert_record(self, record: Record) -> Record:
+    def convert_record(self, output_schema: pa.Schema, record: Record, unit: WorkUnit) -> Record:
         value = json.loads(record["value"] or b"{}")
         return {**record, "x": value.get("x")}
 

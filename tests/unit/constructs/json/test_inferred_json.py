@@ -20,6 +20,7 @@ from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type
 from distcommit.schemas.inferred_fields import field_paths, infer_fields, merged_fields
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 
 Policy = Literal["evolve", "pin", "fail"]
 
@@ -47,7 +48,7 @@ def converter(
     section = {"type": "json", "evolution": evolution, "keep_column": False, **settings}
     result = JsonConverter.model_validate(section)
     result = JsonConverter.model_validate(pickle.loads(pickle.dumps(result)))
-    result.begin_work_unit(urn)
+    result.begin_work_unit(unit_of(urn))
     if schema_store is not None:
         result.use_schema_store(schema_store)
     result.load_schema_ids(known)
@@ -60,7 +61,7 @@ def batch(*values: object) -> pa.RecordBatch:
 
 
 def convert(of: JsonConverter, *values: object) -> Converted:
-    (result,) = of.convert(batch(*values))
+    (result,) = convert_batch(of, batch(*values))
     result.records.validate(full=True)
     return result
 
@@ -242,7 +243,7 @@ def test_schema_is_stored_only_after_the_first_object() -> None:
 def test_inferred_schema_of_one_dataset_is_not_used_for_another() -> None:
     of = converter(SharedSchemas())
     convert(of, {"a": 1})
-    of.begin_work_unit("b")
+    of.begin_work_unit(unit_of("b"))
     assert of.schema_ids() == ()
     of.use_schema_store(SharedSchemas())
     assert columns(convert(of, {"b": 1})) == {"b": "int64"}
