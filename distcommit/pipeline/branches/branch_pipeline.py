@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from distcommit.core.errors import ConfigurationError, error_text, reason_text
 from distcommit.core.foreign_errors import foreign_errors
 from distcommit.core.interfaces.committer import check_plain
@@ -105,17 +107,28 @@ class BranchPipeline:
     def stages(self) -> Sequence[Stage]:
         return () if self.rejects_all else self.branch.stages
 
-    def open(self, open_writer: Callable[[], SinkWriter], schema_store: SchemaStore | None = None) -> None:
-        """Open the writer and start the work unit in all converters and checkers. Converters keep schemas in the
-        store.
+    def open(
+        self,
+        open_writer: Callable[[pa.Schema | None], SinkWriter],
+        schema: pa.Schema | None,
+        schema_store: SchemaStore | None = None,
+    ) -> None:
+        """Start the work unit in all converters and checkers, and open the writer with the schema of its records.
+
+        Args:
+            open_writer: opens the writer; its argument is the schema, or None if only the records determine it.
+            schema: the schema of the branch's input, or None.
+            schema_store: where converters keep schemas.
         """
-        with self.at(self.branch.sink.name):
-            self.writer = open_writer()
-        if self.rejects_all:
-            return
-        for stage in self.branch.stages:
+        for stage in self.stages:
             with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
                 begin_converter(stage, self.unit, schema_store, self.branch.name)
+        with self.at():
+            known = None if self.rejects_all else self.chain.known_schema(schema)
+        with self.at(self.branch.sink.name):
+            self.writer = open_writer(known)
+        if self.rejects_all:
+            return
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())

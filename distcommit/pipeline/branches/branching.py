@@ -14,7 +14,7 @@ from distcommit.core.errors import QualityError
 from distcommit.core.interfaces.extract_description import extract_of
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.core.provenance import Provenance
-from distcommit.core.records.maintenance_units import ReprocessedFiles
+from distcommit.core.records.maintenance_units import ReprocessedFiles, maintenance_kind
 from distcommit.core.watermark import Watermark
 from distcommit.core.work import (
     FILTERED,
@@ -86,14 +86,13 @@ class Branches:
         self._holes: Sequence[SkippedRange] = ()
 
     def open(self, schema_store: SchemaStore | None = None) -> None:
-        """Start the work unit in all converters and checkers, and open the writers. Converters keep schemas in the
-        store.
-        """
+        """Start the work unit in all converters and checkers, which keep schemas in the store, and open the writers."""
         for stage in self._flow.stages:
             with construct_time_limit(self._flow.construct_seconds, stage.name):
                 begin_converter(stage, self._unit, schema_store)
+        schema = None if maintenance_kind(self._unit) else self._shared.known_schema(self._flow.source.batch_schema)
         for pipeline in self._pipelines:
-            pipeline.open(partial(self._open, pipeline), schema_store)
+            pipeline.open(partial(self._open, pipeline), schema, schema_store)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Pass holes to the first branch's writer. Holes concern the source, so one branch records them for all."""
@@ -180,11 +179,12 @@ class Branches:
             writer.write(errors)
             self._diverted[name] += len(rejections)
 
-    def _open(self, pipeline: BranchPipeline) -> SinkWriter:
-        """Open a branch's writer; for a diverted branch, that of its error branch."""
+    def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
+        """Open a branch's writer for records of this schema; for a diverted branch, that of its error branch."""
         if pipeline.rejects_all:
             return self._open_errors(error_branch_of(pipeline.branch.name))
-        return pipeline.branch.sink.open_writer(*self._identity_and_area(pipeline.branch.name), self._origin)
+        origin = replace(self._origin, schema=schema)
+        return pipeline.branch.sink.open_writer(*self._identity_and_area(pipeline.branch.name), origin)
 
     def _open_errors(self, branch: str) -> AttemptFiles:
         if branch not in self._errors:

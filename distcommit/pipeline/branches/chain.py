@@ -88,6 +88,19 @@ class Chain:
         """Names of the stages."""
         return [stage.name for stage in self.stages]
 
+    def known_schema(self, schema: pa.Schema | None) -> pa.Schema | None:
+        """Return the schema of the output for an input schema, without its metadata; None if only the records determine
+        one of them.
+
+        Raises as `Converter.convert_schema`.
+        """
+        for stage, tally in zip(self.stages, self.tallies, strict=True):
+            if schema is not None and isinstance(stage.construct, Converter):
+                self.at = stage.name
+                with construct_time_limit(self.seconds, stage.name):
+                    schema = tally.declared_schema(stage.construct, schema, self.unit)
+        return None if schema is None else schema.remove_metadata()
+
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
         """Return the output pieces, and the rejected rows of the extractor's batch.
 

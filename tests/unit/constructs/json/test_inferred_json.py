@@ -207,6 +207,15 @@ def test_pinned_schema_ignores_other_fields() -> None:
     assert list(schema_store.put) == [7]
 
 
+def test_schema_is_known_before_the_first_record_only_if_stored_fields_are_pinned() -> None:
+    schema_store, schema = SharedSchemas({7: {"id": "int64"}}), batch().schema
+    pinned = converter(schema_store, "pin", (7,))
+    assert pinned.convert_schema(schema, unit_of("a")) == pa.schema([("n", pa.int64()), ("id", pa.int64())])
+    assert pinned.convert_schema(schema, None) is None, "each dataset has its own"
+    for other in (converter(schema_store, "pin"), converter(schema_store, "evolve", (7,))):
+        assert other.convert_schema(schema, unit_of("a")) is None
+
+
 def test_new_field_fails_the_work_unit_if_configured() -> None:
     of = converter(SharedSchemas({7: {"id": "int64", "in": {"x": "string"}}}), "fail", (7,))
     convert(of, {"id": 1, "in": {"x": "a"}, "nothing": None})
