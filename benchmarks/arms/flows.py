@@ -29,6 +29,7 @@ from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
+from distcommit.testing.fakes.conversion import convert_batch
 
 ROW_GROUP_BYTES = 64 << 20
 TYPED_JSON: Mapping[str, Any] = {
@@ -155,7 +156,7 @@ def typed_batches(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Return the flow's records from JSON, in memory."""
     pieces = list(batches)
     for converter in FlowSettings.model_validate({**TYPED_JSON, "source": _BY_HAND}).converters:
-        pieces = [converted.records for batch in pieces for converted in converter.convert(batch)]
+        pieces = [converted.records for batch in pieces for converted in convert_batch(converter, batch)]
         converter.close()
     return pieces
 

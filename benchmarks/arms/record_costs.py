@@ -24,6 +24,7 @@ from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_attempt import run_work_unit
 from distcommit.sinks.files.content_sum import content_sum
 from distcommit.sinks.files.sink import FileSink
+from distcommit.testing.fakes.conversion import convert_batch
 
 _AT_A_TIME = 10_000
 _PROCESSES = 2
@@ -125,7 +126,7 @@ def record_costs(topics: TypedTopics, root: Path) -> Parts:
 
 
 def _converted(converter: Any, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    return [created.records for batch in batches for created in converter.convert(batch)]
+    return [created.records for batch in batches for created in convert_batch(converter, batch)]
 
 
 def broker_seconds() -> Callable[[], float]:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
 from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, named_schema
 
 Level = Literal["mandatory", "optional"]
@@ -60,12 +61,8 @@ class ConverterSettings(StageSettings, Converter):
                 type.
         """
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
         return self.convert_columns(Columns.of(schema)).full_schema()
-
-    def converted_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema that records of a schema are converted to, if it does not depend on the records."""
-        return self.convert_columns(Columns.of(schema)).fields
 
 
 class CheckerSettings(StageSettings):

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from distcommit.core.error_handling.foreign_errors import foreign_errors
-from distcommit.core.errors import DistcommitError, RecordError, error_text
+from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.work_units import WorkUnit
 
 Record = dict[str, Any]
 
@@ -23,34 +24,46 @@ class RecordConverter(Converter):
     makes_several: ClassVar[bool] = True
 
     @abstractmethod
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of the converted records. Raises like `convert_schema`."""
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
+        """Return the schema of the converted records, as for `Converter`. With a work unit, it must not be None."""
 
     @abstractmethod
-    def convert_record(self, record: Record) -> Record | Iterable[Record] | None:
+    def convert_record(
+        self, output_schema: pa.Schema, record: Record, unit: WorkUnit
+    ) -> Record | Iterable[Record] | None:
         """Convert a record to one record, to several, or to None, which filters it.
 
         A missing field is null. A field that is not in the schema, or a null in a field that is not nullable, rejects
         the record.
+
+        Args:
+            output_schema: the result of `convert_schema`.
+            record: the input record.
+            unit: the work unit that the record belongs to.
 
         Raises:
             RecordError, ValueError: with the rejection reason. Any other error also rejects the record; its type
                 precedes its text in the reason.
         """
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
-        return self.schema_of(schema)
-
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema, records = self.schema_of(batch.schema), _records(batch)
-        converted: list[Record] = []
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
+        if output_schema is None:
+            raise ConfigurationError(
+                "a construct breaks its contract",
+                id="CONSTRUCT_CONTRACT_BROKEN",
+                construct=type(self).__name__,
+                expected="convert_schema returns a schema for a work unit",
+                found="None",
+                todo="return a schema, or derive from Converter",
+            )
+        records, converted = _records(batch), list[Record]()
         rows: list[int] = []
         rejected: dict[int, str] = {}
         for row in range(batch.num_rows):
             try:
                 (record,) = batch.slice(row, 1).to_pylist() if records is None else (records[row],)
                 with foreign_errors():
-                    new = self._converted(record, schema)
+                    new = self._converted(output_schema, record, unit)
             except (RecordError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 rejected[row] = str(error)
                 continue
@@ -61,10 +74,10 @@ class RecordConverter(Converter):
                 continue
             converted += new
             rows += [row] * len(new)
-        yield Converted(pa.RecordBatch.from_pylist(converted, schema=schema), pa.array(rows, pa.int64()), rejected)
+        yield Converted(pa.RecordBatch.from_pylist(converted, output_schema), pa.array(rows, pa.int64()), rejected)
 
-    def _converted(self, record: Record, schema: pa.Schema) -> list[Record]:
-        result = self.convert_record(record)
+    def _converted(self, schema: pa.Schema, record: Record, unit: WorkUnit) -> list[Record]:
+        result = self.convert_record(schema, record, unit)
         new = [] if result is None else [result] if isinstance(result, dict) else list(result)
         pa.RecordBatch.from_pylist(new, schema=schema)
         if reasons := "; ".join(misfit for converted in new for misfit in _misfits(converted, schema, "")):

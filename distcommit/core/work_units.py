@@ -135,7 +135,7 @@ class WorkUnit(Struct, frozen=True):
             position of that partition. An attempt may then end anywhere from `low` on, and no later range of that
             partition may be planned in the same run.
         size: the planner's estimate of the work, in the source's unit (records, for Kafka).
-        properties: data of the source for its extractor, and of the engine.
+        properties: data of the source for its extractor and for converters, and of the engine.
     """
 
     work_unit_id: str

@@ -18,7 +18,7 @@ def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Colum
             return construct.convert_columns(columns)
         case Converter():
             schema = columns.full_schema()
-            return Columns.of(None if schema is None else construct.convert_schema(schema))
+            return Columns.of(None if schema is None else construct.convert_schema(schema, None))
         case RowChecker():
             check_columns(construct, columns)
     return columns

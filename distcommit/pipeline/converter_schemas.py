@@ -27,10 +27,10 @@ def with_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
 
 
 def begin_converter(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, branch: str = "") -> None:
-    """Begin a work unit in a converter: set its dataset, its schema store and its schema ids."""
+    """Pass a work unit to a converter, with its schema store and its schema ids."""
     if not isinstance(stage.construct, Converter):
         return
-    stage.construct.begin_work_unit(unit.dataset_urn)
+    stage.construct.begin_work_unit(unit)
     if schema_store is not None:
         stage.construct.use_schema_store(schema_store.of(unit.dataset_urn, _name(stage, branch)))
     ids = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)

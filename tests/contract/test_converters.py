@@ -12,7 +12,9 @@ import pytest
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.record_converter import RecordConverter
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.work_units import WorkUnit
 from distcommit.testing.contracts import ConverterContract
+from distcommit.testing.fakes.conversion import unit_of
 
 AT = datetime(2024, 2, 29, 12, tzinfo=UTC)
 BATCH = pa.record_batch(
@@ -84,10 +86,10 @@ class Doubled(RecordConverter):
     def __init__(self, column: str) -> None:
         self.column = column
 
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return pa.schema([("it", pa.string())])
 
-    def convert_record(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+    def convert_record(self, output_schema: pa.Schema, record: dict[str, Any], unit: WorkUnit) -> list[dict[str, Any]]:
         return [{"it": str(record[self.column])}] * 2
 
 
@@ -134,7 +136,7 @@ class TestInferredJson(ConverterContract):
 
     def converter(self) -> Converter:
         instance = super().converter()
-        instance.begin_work_unit("a")
+        instance.begin_work_unit(unit_of("a"))
         instance.use_schema_store(Pinned())
         instance.load_schema_ids((7,))
         return instance
@@ -158,52 +160,52 @@ class Same(Converter):
 
     flaw: ClassVar[str] = ""
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
 
 
 class ClaimsAnother(Same):
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return pa.schema([*schema, ("more", pa.int64())])
 
 
 class PointsBehind(Same):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch, pa.array(range(1, batch.num_rows + 1)))
 
 
 class SaysTooFewRows(Same):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch, pa.array(range(batch.num_rows - 1)) if batch.num_rows else None)
 
 
 class RejectsWithoutReason(Same):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch, None, {0: ""} if batch.column("number").null_count == batch.num_rows else {})
 
 
 class RejectsOutside(Same):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch, None, {batch.num_rows: "why"})
 
 
 class Multiplies(Same):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
         yield Converted(batch)
 
 
 class Raises(Same):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         batch.column("text").cast(pa.int64())
         yield Converted(batch)
 
 
 class LooksAround(Same):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         total = pa.repeat(batch.num_rows, batch.num_rows)
         yield Converted(batch.set_column(3, pa.field("number", pa.int64()), total))
 
@@ -211,7 +213,7 @@ class LooksAround(Same):
 class Remembers(Same):
     seen = 0
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         self.seen += 1
         yield Converted(
             batch if self.seen < 3 else batch.slice(0, 0), pa.array([], pa.int64()) if self.seen > 2 else None
@@ -224,9 +226,14 @@ class CannotBeSent(Same):
 
 
 class RefusesAnyhow(Same):
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         schema.field("text")
         return schema
+
+
+class ChecksAnother(Same):
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
+        return schema if unit is not None else pa.schema([])
 
 
 TESTS = [name for name in dir(ConverterContract) if name.startswith("test_")]
@@ -259,7 +266,7 @@ def test_converter_without_a_flaw_passes() -> None:
     "flawed",
     [
         ClaimsAnother, PointsBehind, SaysTooFewRows, RejectsWithoutReason, RejectsOutside, Multiplies, Raises,
-        LooksAround, Remembers, CannotBeSent, RefusesAnyhow,
+        LooksAround, Remembers, CannotBeSent, RefusesAnyhow, ChecksAnother,
     ],
 )  # fmt: skip
 def test_flawed_converter_fails(flawed: type[Same]) -> None:

@@ -21,6 +21,7 @@ from distcommit.constructs.converters.registry_formats.json_schema import _JsonS
 from distcommit.constructs.registry.json_schema_columns import columns_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 from tests.inputs.case import Case
 
 ORDER = "tests/unit/pipeline/branches/test_source_order.py"
@@ -34,9 +35,9 @@ def inferred(*values: str) -> Run:
 
     def run(folder: Path) -> str:
         of = JsonConverter.model_validate({"type": "json", "keep_column": False})
-        of.begin_work_unit("a")
+        of.begin_work_unit(unit_of("a"))
         texts = pa.array([value.encode() for value in values], pa.binary())
-        [converted] = of.convert(pa.record_batch({"value": texts}))
+        [converted] = convert_batch(of, pa.record_batch({"value": texts}))
         if (reason := converted.rejected.get(len(values) - 1)) is not None:
             return f"rejected: {reason.partition(':')[0]}"
         last = converted.records.to_pylist()[-1]

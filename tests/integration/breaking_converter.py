@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.work_units import WorkUnit
 
 
 class Breaking(Converter):
@@ -20,7 +21,7 @@ class Breaking(Converter):
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         if pc.any(pc.equal(batch.column("n"), self.number)).as_py():
             raise ZeroDivisionError(f"n is {self.number}")
         yield Converted(batch)
@@ -32,7 +33,7 @@ class Endless(Converter):
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         while pc.any(pc.equal(batch.column("n"), self.number)).as_py():
             time.sleep(0.01)
         yield Converted(batch)
@@ -44,7 +45,7 @@ class Native(Converter):
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         if pc.any(pc.equal(batch.column("n"), self.number)).as_py():
             sum(range(10**15))
         yield Converted(batch)
@@ -59,7 +60,7 @@ class Killing(Converter):
     def __init__(self, number: int, *, session: bool = False) -> None:
         self.number, self.session = number, session
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         if pc.any(pc.equal(batch.column("n"), self.number)).as_py():
             others = psutil.pids() if self.session else []
             for pid in [pid for pid in others if pid != os.getpid() and _in_this_session(pid)]:

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.work_units import WorkUnit
 
 
 class Shaping(Converter):
     """Turn the fields of JSON objects in column `value` into columns; consecutive records with equal fields form a
     piece."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         read = enumerate(json.loads(value) for value in batch.column("value").to_pylist())
         for _, group in groupby(read, lambda item: _shape(item[1])):
             rows, objects = zip(*group, strict=True)

@@ -20,6 +20,7 @@ from google.protobuf import descriptor_pb2, timestamp_pb2, wrappers_pb2
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.errors import ConfigurationError, RecordError, TransientError
 from distcommit.core.interfaces.constructs import Converter
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 from tests.servers.process import free_ports
 from tests.servers.registered_records import avro_records, framed, json_records, protobuf_records, register
 from tests.servers.registry import GuardedRegistry, RegistryServer, guarded
@@ -76,7 +77,7 @@ def batch_of(values: list[bytes | None]) -> pa.RecordBatch:
 def converted(instance: Converter, values: list[bytes | None]) -> tuple[list[list[dict[str, Any]]], dict[int, str]]:
     """Convert values; return the pieces, checked against their rows, and the rejected records."""
     pieces, rejected = [], dict[int, str]()
-    for piece in instance.convert(batch_of(values)):
+    for piece in convert_batch(instance, batch_of(values)):
         piece.records.validate(full=True)
         rejected |= piece.rejected
         assert piece.rows is not None
@@ -87,12 +88,12 @@ def converted(instance: Converter, values: list[bytes | None]) -> tuple[list[lis
 
 def test_avro_comes_as_typed_columns(registry_server: RegistryServer, topic: str) -> None:
     avro = converter("avro", registry_server)
-    assert avro.convert_schema(batch_of([]).schema) is None
+    assert avro.convert_schema(batch_of([]).schema, None) is None
     records = avro_records(registry_server.url, topic, ORDER, VALUES)
     pieces, rejected = converted(avro, [*records, None])
     assert rejected == {}
     assert pieces == [[*VALUES, {"id": None, "price": None, "note": None}]]
-    (piece,) = avro.convert(batch_of([records[0], None]))
+    (piece,) = convert_batch(avro, batch_of([records[0], None]))
     assert piece.records.schema.field("price").type == pa.decimal128(9, 2)
     assert piece.records.schema.metadata == {b"schema_id": str(int.from_bytes(records[0][1:5], "big")).encode()}
 
@@ -104,9 +105,9 @@ def test_null_values_before_any_record_have_the_columns_of_their_topic_s_newest_
     avro_records(registry_server.url, topic, ORDER, VALUES)
     avro = converter("avro", registry_server)
     for dataset in (topic, f"{topic}@3"):
-        avro.begin_work_unit(dataset)
+        avro.begin_work_unit(unit_of(dataset))
         assert converted(avro, [None]) == ([[{"id": None, "price": None, "note": None}]], {})
-    avro.begin_work_unit("a-topic-that-nobody-registered")
+    avro.begin_work_unit(unit_of("a-topic-that-nobody-registered"))
     assert converted(avro, [None]) == ([[{}]], {}), "nothing of the dataset before"
 
 
@@ -148,7 +149,7 @@ def test_pin_reads_records_as_one_schema_and_rejects_others(registry_server: Reg
     foreign = avro_records(registry_server.url, f"{topic}-other", OTHER, [{"id": "a"}])
     pinned = {"schema": {"subject": f"{topic}-value", "version": 2}, "evolution": "pin"}
     avro = converter("avro", registry_server, **pinned)
-    schema = avro.convert_schema(batch_of([]).schema)
+    schema = avro.convert_schema(batch_of([]).schema, None)
     assert schema is not None
     assert schema.names == ["offset", "id", "price", "note", "n"]
     pieces, rejected = converted(avro, [old[0], new[1], foreign[0], None])
@@ -156,9 +157,10 @@ def test_pin_reads_records_as_one_schema_and_rejects_others(registry_server: Reg
     assert [item for piece in pieces for item in piece] == [{**VALUES[0], "n": 7}, {**VALUES[1], "n": 1}, nulls]
     assert list(rejected) == [2]
     assert "field id is string" in rejected[2]
-    assert all(piece.records.schema == schema for piece in avro.convert(batch_of([old[0], new[1], None])))
-    assert avro.convert_schema(batch_of([]).schema) == next(iter(avro.convert(batch_of([])))).records.schema
-    only_nulls = converter("avro", registry_server, **pinned).convert(batch_of([None]))
+    assert all(piece.records.schema == schema for piece in convert_batch(avro, batch_of([old[0], new[1], None])))
+    (empty,) = convert_batch(avro, batch_of([]))
+    assert avro.convert_schema(batch_of([]).schema, None) == empty.records.schema
+    only_nulls = convert_batch(converter("avro", registry_server, **pinned), batch_of([None]))
     assert next(iter(only_nulls)).records.schema == schema
 
 
@@ -178,20 +180,20 @@ def test_unusable_pinned_schema_is_reported_before_the_run(
     register(registry_server.url, f"{topic}-value", json.dumps(ANY_JSON), "JSON")
     avro = converter("avro", registry_server, schema={"subject": f"{topic}-value", "version": version}, evolution="pin")
     with pytest.raises(ConfigurationError, match="the pinned schema can't be used"):
-        avro.convert_schema(batch_of([]).schema)
+        avro.convert_schema(batch_of([]).schema, None)
 
 
 def test_field_with_a_column_s_name_is_reported(registry_server: RegistryServer, topic: str) -> None:
     same = {**ORDER, "fields": [{"name": "offset", "type": "long"}]}
     records = avro_records(registry_server.url, topic, same, [{"offset": 1}])
     with pytest.raises(ConfigurationError, match="two columns would have one name"):
-        list(converter("avro", registry_server).convert(batch_of([records[0]])))
+        list(convert_batch(converter("avro", registry_server), batch_of([records[0]])))
 
 
 def test_source_column_may_stay_and_may_be_another(registry_server: RegistryServer, topic: str) -> None:
     (record,) = avro_records(registry_server.url, topic, "string", ["a"])
     batch = pa.record_batch({"key": [record], "value": [b"v"]})
-    (piece,) = converter("avro", registry_server, column="key", keep_column=False).convert(batch)
+    (piece,) = convert_batch(converter("avro", registry_server, column="key", keep_column=False), batch)
     assert piece.records.to_pylist() == [{"value": b"v", "key": "a"}]
     keeping = converter("avro", registry_server, keep_column=True)
     pieces, _ = converted(keeping, [avro_records(registry_server.url, topic, ORDER, VALUES)[0]])
@@ -290,7 +292,7 @@ def test_protobuf_pinned(registry_server: RegistryServer, topic: str) -> None:
     protobuf = converter(
         "protobuf", registry_server, schema={"subject": f"{topic}-value", "version": 1}, evolution="pin"
     )
-    schema = protobuf.convert_schema(batch_of([]).schema)
+    schema = protobuf.convert_schema(batch_of([]).schema, None)
     assert schema is not None
     assert schema.names == ["offset", "x"]
     pieces, rejected = converted(
@@ -484,6 +486,6 @@ def test_settings_are_checked_before_anything_runs(settings: Any, message: str) 
 def test_column_that_is_not_binary_is_refused() -> None:
     avro = converter("avro", "http://127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="can't use the type"):
-        avro.convert_schema(pa.schema([("value", pa.string())]))
+        avro.convert_schema(pa.schema([("value", pa.string())]), None)
     with pytest.raises(ConfigurationError, match="do not have"):
-        avro.convert_schema(pa.schema([("other", pa.binary())]))
+        avro.convert_schema(pa.schema([("other", pa.binary())]), None)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from distcommit.core.interfaces.constructs import Converted, Converter, ForkOperator
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
-from distcommit.core.work_units import error_branch_of
+from distcommit.core.work_units import WorkUnit, error_branch_of
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 
@@ -30,7 +30,7 @@ class ByOffset(Converter):
 
     makes_several: ClassVar[bool] = True
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         offsets = batch.column("offset").to_pylist()
         times = {0: 1, 1: 0, 2: 2, 3: 0}
         rows = [row for row, offset in enumerate(offsets) for _ in range(times[offset % 4])]
@@ -42,7 +42,7 @@ class ByOffset(Converter):
 class Bare(Converter):
     """Converter that rejects some records, and reduces the others to their values."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         rejected = {row: "4" for row, offset in enumerate(batch.column("offset").to_pylist()) if offset % 8 == 4}
         rows = pa.array([row for row in range(batch.num_rows) if row not in rejected], pa.int64())
         yield Converted(batch.select(["value"]).take(rows), rows, rejected)
@@ -67,7 +67,7 @@ def model_flow(source: Source, sink: Sink) -> TaskFlow:
 class Broken(Converter):
     """Converter that always raises."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         raise ZeroDivisionError("broken")
 
 

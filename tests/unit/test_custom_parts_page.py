@@ -26,6 +26,7 @@ from distcommit.testing.contracts import (
     SourceContract,
     TaskCheckerContract,
 )
+from distcommit.testing.fakes.conversion import convert_batch
 
 GUIDES = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "guides"
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in sorted(GUIDES.glob("custom-*.md"))}
@@ -83,10 +84,19 @@ class TestWords(ConverterContract):
 
     def test_each_word_becomes_a_record_and_invalid_text_is_rejected(self) -> None:
         batch = pa.record_batch({"value": pa.array([b"a bc", b"\xff", None], pa.binary())})
-        (part,) = self.make_converter().convert(batch)
+        (part,) = convert_batch(self.make_converter(), batch)
         assert part.records.column("word").to_pylist() == ["a", "bc"]
         assert part.rows is not None
         assert (part.rows.to_pylist(), list(part.rejected)) == ([0, 0], [1])
+
+
+class TestStamped(ConverterContract):
+    def make_converter(self) -> Converter:
+        part: Converter = PARTS.Stamped()
+        return part
+
+    def make_batch(self) -> pa.RecordBatch:
+        return pa.record_batch({"value": pa.array([b"a", b"b", None], pa.binary())})
 
 
 class TestShort(RowCheckerContract):

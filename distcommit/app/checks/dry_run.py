@@ -122,4 +122,4 @@ def _columns(source: Source, plan: DatasetPlan, *, may_open: bool) -> list[FlowC
     if batch is None:
         return None
     schema, check = batch.schema, source.rejection_check if isinstance(source, SourceSettings) else None
-    return known_columns(Columns.of(schema if check is None else check.convert_schema(schema)))[0]
+    return known_columns(Columns.of(schema if check is None else check.convert_schema(schema, plan.work_units[0])))[0]

@@ -13,6 +13,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 _TIME = pa.timestamp("us", "UTC")
@@ -47,13 +48,12 @@ class ProvenanceColumns(ConverterSettings):
         added += [pa.field(self.ingest_time, _TIME, nullable=False)] if self.ingest_time else []
         return check_unique_names(columns.with_fields([*columns.fields, *added]), "provenance")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.converted_schema(batch.schema)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         columns = [*batch.columns, *(batch.column(old) for old in self.copies.values())]
         columns += [pa.repeat(value, batch.num_rows) for value in self.constants.values()]
         if self.ingest_time:
             columns.append(pa.repeat(pa.scalar(datetime.now(UTC), _TIME), batch.num_rows))
-        yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=output_schema))
 
 
 class Tombstones(ConverterSettings):
@@ -76,7 +76,6 @@ class Tombstones(ConverterSettings):
         marker = pa.field(self.marker, pa.bool_(), nullable=False)
         return check_unique_names(columns.with_fields([*columns.fields, marker]), "tombstones")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.converted_schema(batch.schema)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         marked = pc.is_null(batch.column(self.column))
-        yield Converted(pa.RecordBatch.from_arrays([*batch.columns, marked], schema=schema))
+        yield Converted(pa.RecordBatch.from_arrays([*batch.columns, marked], schema=output_schema))

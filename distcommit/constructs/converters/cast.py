@@ -15,6 +15,7 @@ from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, raise_all
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType, arrow_type
 from distcommit.schemas.columns import UNKNOWN, Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_text
@@ -74,18 +75,18 @@ class Cast(ConverterSettings):
             columns = with_column_type(columns, name, kind)
         return columns
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.converted_schema(batch.schema)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
+        assert output_schema is not None
 
         def cast(part: pa.RecordBatch) -> ConvertedPart:
-            supplied = zip(part.columns, schema, strict=True)
-            return pa.RecordBatch.from_arrays([_cast(column, f) for column, f in supplied], schema=schema), None
+            supplied = zip(part.columns, output_schema, strict=True)
+            return pa.RecordBatch.from_arrays([_cast(column, f) for column, f in supplied], schema=output_schema), None
 
         def describe(error: Exception, row: int) -> str:
             assert isinstance(error, _CastError)
             return f"{error}: {display_text(batch.column(error.column), row)[:100]}"
 
-        yield convert_or_bisect(batch, cast, schema, _CastError, describe)
+        yield convert_or_bisect(batch, cast, output_schema, _CastError, describe)
 
 
 class _CastError(Exception):

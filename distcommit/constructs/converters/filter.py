@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, named_schema
 
 
@@ -30,7 +31,7 @@ class Filter(ConverterSettings):
             self.when.check_schema(compared, self.type)
         return columns
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         self.when.check_schema(batch.schema, self.type)
         rows = pc.indices_nonzero(self.when.is_true(batch, self.type))
         yield Converted(batch if len(rows) == batch.num_rows else batch.take(rows), rows)

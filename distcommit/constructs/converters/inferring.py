@@ -12,6 +12,7 @@ from distcommit.constructs.construct_settings import ConverterSettings, matching
 from distcommit.constructs.json.inferred_json import InferredFields
 from distcommit.core.interfaces.constructs import InferredSchemaStore
 from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.history import Evolution
 
 
@@ -53,8 +54,8 @@ class InferringConverter(ConverterSettings, ignored_types=(cached_property,)):
     def _inferred(self) -> InferredFields:
         return InferredFields(self.evolution)
 
-    def begin_work_unit(self, dataset_urn: str) -> None:
-        own = matching_settings(dataset_urn, self.datasets)
+    def begin_work_unit(self, unit: WorkUnit) -> None:
+        own = matching_settings(unit.dataset_urn, self.datasets)
         self.__dict__["_inferred"] = InferredFields(own.evolution if own is not None else self.evolution)
 
     def use_schema_store(self, store: InferredSchemaStore) -> None:

@@ -14,6 +14,7 @@ from distcommit.constructs.json.inferred_json import columns_of_fields, json_rea
 from distcommit.constructs.json.json_records import JsonRecords
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, errors_of, rule
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.schemas.type_tables import is_text
@@ -68,14 +69,23 @@ class JsonConverter(InferringConverter):
             return Columns().with_fields(others.fields)
         return check_unique_names(others.with_fields([*others.fields, *columns_of_fields(self.fields)]), "json")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
+        find_column(schema, self.column, "json", is_text, "binary or string")
+        pinned = self._inferred.pinned if unit is not None and self.fields is None else None
+        return super().convert_schema(schema, unit) if pinned is None else self._joined(schema, pinned)
+
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         find_column(batch.schema, self.column, "json", is_text, "binary or string")
         columns, read = self._read(batch.column(self.column))
-        keep_or_drop = Columns.of(batch.schema).with_or_without(self.column, self.keep_column)
-        schema = check_unique_names(Columns.of(pa.schema([*keep_or_drop.fields, *columns])), "json").fields
+        schema = self._joined(batch.schema, columns)
         remaining = batch if self.keep_column else batch.drop_columns([self.column])
         selected = remaining.columns if read.rows is None else [column.take(read.rows) for column in remaining.columns]
         yield Converted(pa.RecordBatch.from_arrays([*selected, *read.columns], schema=schema), read.rows, read.rejected)
+
+    def _joined(self, schema: pa.Schema, columns: pa.Schema) -> pa.Schema:
+        """Return the columns that stay of the input, followed by those of the fields."""
+        others = Columns.of(schema).with_or_without(self.column, self.keep_column)
+        return check_unique_names(Columns.of(pa.schema([*others.fields, *columns])), "json").fields
 
     def _read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
         if self.fields is None:

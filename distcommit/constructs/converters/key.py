@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_bytes
 
@@ -36,20 +37,19 @@ class Key(ConverterSettings):
         find_column(columns, self.column, "key", is_bytes, "binary")
         return with_column_type(columns, self.column, _TYPES[self.format])
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.converted_schema(batch.schema)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         index = batch.schema.get_field_index(self.column)
 
         def decode(part: pa.RecordBatch) -> ConvertedPart:
             keys = part.column(index)
             decoded = keys.cast(pa.string()) if self.format == "utf8" else _integers(keys)
             columns = [*part.columns[:index], decoded, *part.columns[index + 1 :]]
-            return pa.RecordBatch.from_arrays(columns, schema=schema), None
+            return pa.RecordBatch.from_arrays(columns, schema=output_schema), None
 
         def describe(error: Exception, row: int) -> str:
             return f"{error}: {batch.column(index)[row].as_py()[:100]!r}"
 
-        yield convert_or_bisect(batch, decode, schema, (pa.ArrowException, ValueError), describe)
+        yield convert_or_bisect(batch, decode, output_schema, (pa.ArrowException, ValueError), describe)
 
 
 def _integers(keys: pa.Array) -> pa.Array:

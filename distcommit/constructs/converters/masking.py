@@ -16,6 +16,7 @@ from pydantic import Field, SecretStr
 
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_string, is_text
 
@@ -29,11 +30,11 @@ class _Masking(ConverterSettings):
 
     columns: tuple[str, ...] = Field(min_length=1)
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.converted_schema(batch.schema)
-        supplied = zip(schema.names, batch.columns, strict=True)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
+        assert output_schema is not None
+        supplied = zip(output_schema.names, batch.columns, strict=True)
         columns = [self._hidden(column) if name in self.columns else column for name, column in supplied]
-        yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=output_schema))
 
     @abstractmethod
     def _hidden(self, column: pa.Array) -> pa.Array: ...

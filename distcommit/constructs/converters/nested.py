@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import UNKNOWN, Columns, check_unique_names, find_column, with_column_type
 from distcommit.schemas.type_tables import is_list
 
@@ -40,11 +41,10 @@ class Flatten(ConverterSettings):
             columns = Columns()
         return check_unique_names(columns.with_fields(fields, self.columns), "flatten")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.converted_schema(batch.schema)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         supplied = zip(batch.schema, batch.columns, strict=True)
         columns = [array for field, column in supplied for _, array in self._flat(field, column, field.name)]
-        yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema))
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=output_schema))
 
     def _flat(self, field: pa.Field, array: pa.Array, column: str) -> Iterator[tuple[pa.Field, pa.Array]]:
         if not pa.types.is_struct(field.type) or (self.columns and column not in self.columns):
@@ -78,8 +78,7 @@ class Explode(ConverterSettings):
         nullable = field.nullable or field.type.value_field.nullable
         return with_column_type(columns, self.column, field.type.value_type, nullable=nullable)
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.converted_schema(batch.schema)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         index = batch.schema.get_field_index(self.column)
         lists = batch.column(index)
         items = pc.list_flatten(lists)  # without values that a null list covers
@@ -89,4 +88,4 @@ class Explode(ConverterSettings):
             has_item = np.repeat(lists.is_valid().to_numpy(zero_copy_only=False), records_of_row)
             items = items.take(pa.array(np.cumsum(has_item) - 1, mask=~has_item))
         columns = [items if other == index else column.take(rows) for other, column in enumerate(batch.columns)]
-        yield Converted(pa.RecordBatch.from_arrays(columns, schema=schema), rows)
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=output_schema), rows)

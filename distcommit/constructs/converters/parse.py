@@ -14,6 +14,7 @@ from distcommit.constructs.converters.inferring import InferringConverter
 from distcommit.constructs.parsed_text import TextForms
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType, arrow_type, written_name
 from distcommit.schemas.columns import Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_text
@@ -70,8 +71,8 @@ class Parse(InferringConverter):
             columns = with_column_type(columns, name, arrow_type(written))
         return columns
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self._inferred_schema(batch) if self.columns is None else self.converted_schema(batch.schema)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
+        schema = self._inferred_schema(batch) if output_schema is None else output_schema
         forms, names = TextForms(self.decimal, self.thousands, self.dates, self.timestamps), set(batch.schema.names)
 
         def parse(part: pa.RecordBatch) -> ConvertedPart:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 
 
@@ -27,9 +28,8 @@ class Select(ConverterSettings):
         chosen = pa.schema([find_column(columns, name, "select") for name in self.columns])
         return check_unique_names(Columns(chosen, may_have_others=False), "select")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        schema = self.converted_schema(batch.schema)
-        yield Converted(pa.RecordBatch.from_arrays([batch.column(name) for name in self.columns], schema=schema))
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
+        yield Converted(pa.RecordBatch.from_arrays([batch.column(name) for name in self.columns], schema=output_schema))
 
 
 class Drop(ConverterSettings):
@@ -48,8 +48,7 @@ class Drop(ConverterSettings):
         remaining = [f for f in columns.fields if f.name not in self.columns]
         return check_unique_names(columns.with_fields(remaining, self.columns), "drop")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        self.converted_schema(batch.schema)
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch.drop_columns(list(self.columns)).replace_schema_metadata(None))
 
 
@@ -68,5 +67,5 @@ class Rename(ConverterSettings):
         fields = [renamed.pop(f.name, f) for f in columns.fields]
         return check_unique_names(columns.with_fields([*fields, *renamed.values()], self.columns), "rename")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
-        yield Converted(pa.RecordBatch.from_arrays(batch.columns, schema=self.converted_schema(batch.schema)))
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
+        yield Converted(pa.RecordBatch.from_arrays(batch.columns, schema=output_schema))

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from distcommit.constructs.construct_settings import ConverterSettings, matching_settings
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.coercion import convert_to_pinned
 from distcommit.schemas.columns import Columns, check_unique_names
 from distcommit.schemas.evolution_policy import DatasetSchemas, EvolutionPolicy
@@ -51,7 +52,7 @@ class SchemaConverter(EvolutionPolicy, ConverterSettings, ignored_types=(cached_
         is_pinned = any(policy.evolution == "pin" for policy in (self, *self.datasets))
         return Columns() if is_pinned else check_unique_names(columns, "schema")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         reason = self._schemas.admit(batch.schema.remove_metadata())
         if not reason and self._schemas.pinned is not None:
             batch, reason = convert_to_pinned(batch, self._schemas.pinned)
@@ -61,8 +62,8 @@ class SchemaConverter(EvolutionPolicy, ConverterSettings, ignored_types=(cached_
         else:
             yield Converted(batch)
 
-    def begin_work_unit(self, dataset_urn: str) -> None:
-        policy = matching_settings(dataset_urn, self.datasets) or self
+    def begin_work_unit(self, unit: WorkUnit) -> None:
+        policy = matching_settings(unit.dataset_urn, self.datasets) or self
         self.__dict__["_schemas"] = DatasetSchemas(policy)
 
     def use_schema_store(self, store: InferredSchemaStore) -> None:

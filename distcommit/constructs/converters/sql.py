@@ -16,6 +16,7 @@ from distcommit.constructs.conditions.sql_expressions import SqlExpressions
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, errors_of, rule
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, check_unique_names, with_column_type
 
 
@@ -57,23 +58,23 @@ class Sql(ConverterSettings, ignored_types=(cached_property,)):
             columns = with_column_type(columns, field.name, field.type, nullable=field.nullable)
         return columns.with_fields(columns.fields)
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         import duckdb  # noqa: PLC0415 - an extra of its own
 
-        schema = self.converted_schema(batch.schema)
+        assert output_schema is not None
 
         def make(part: pa.RecordBatch) -> ConvertedPart:
             rows, computed = self._expressions.evaluate(part)
             of_name = dict(zip(self.columns, computed, strict=True))
             supplied = part if len(rows) == part.num_rows else part.take(rows)
-            columns = [of_name[name] if name in of_name else supplied.column(name) for name in schema.names]
-            return pa.RecordBatch.from_arrays(columns, schema=schema), rows
+            columns = [of_name[name] if name in of_name else supplied.column(name) for name in output_schema.names]
+            return pa.RecordBatch.from_arrays(columns, schema=output_schema), rows
 
         try:
             records, rows = make(batch)
             yield Converted(records, rows)
         except duckdb.Error:
-            yield self._one_by_one(batch, make, schema)
+            yield self._one_by_one(batch, make, output_schema)
 
     def _one_by_one(
         self, batch: pa.RecordBatch, make: Callable[[pa.RecordBatch], ConvertedPart], schema: pa.Schema

@@ -51,6 +51,12 @@ class InferredFields:
     history: SchemaHistory[Fields] = field(default_factory=lambda: SchemaHistory(lambda fields: fields, dict))
     names: Fields = field(default_factory=dict)
 
+    @property
+    def pinned(self) -> pa.Schema | None:
+        """The columns that later records do not change; None before the first record, and without the policy `pin`."""
+        fields = self.history.read_newest() if self.evolution == "pin" else None
+        return None if fields is None else columns_of_fields(fields)
+
     def read(self, values: pa.Array) -> tuple[pa.Schema, JsonRecords]:
         """Read one object from each value, after inferring fields from them. Return the columns and the records.
 

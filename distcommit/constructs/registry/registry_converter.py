@@ -27,6 +27,7 @@ from distcommit.constructs.registry.wire_format import Framed, split
 from distcommit.core.error_handling.foreign_errors import foreign_errors
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
+from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, check_unique_names, find_column
 from distcommit.schemas.limits import MOST_LEVELS, UnusableSchemaError, too_deep
 from distcommit.schemas.type_tables import is_bytes
@@ -162,7 +163,7 @@ class RegistryConverter(
             other_columns.with_fields([*other_columns.fields, *self._pinned_decoder().schema]), self.type, _KEEP
         )
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         find_column(batch.schema, self.column, self.type, is_bytes, "binary")
         messages = split(batch.column(self.column))
         rejected = dict(messages.rejected)
@@ -181,10 +182,10 @@ class RegistryConverter(
         for number, rows in enumerate(chunks or [DecodedRows.of_nulls(self._without_messages(), messages.nulls)]):
             yield self._joined(batch, rows, {} if number else rejected)
 
-    def begin_work_unit(self, dataset_urn: str) -> None:
+    def begin_work_unit(self, unit: WorkUnit) -> None:
         state = self._state
         state.last, state.schemas, state.unknown = None, AdmittedSchemas(), set()
-        state.topic = dataset_urn.partition("@")[0]  # a dataset may be a partition of it
+        state.topic = unit.dataset_urn.partition("@")[0]  # a dataset may be a partition of it
         state.policy = matching_settings(state.topic, self.datasets) or self
 
     def use_schema_store(self, store: InferredSchemaStore) -> None:

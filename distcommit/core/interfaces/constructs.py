@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from distcommit.core.work_units import WorkUnit
+
 
 @dataclass(frozen=True, slots=True)
 class Converted:
@@ -72,12 +74,18 @@ class Converter(ABC):
         `evolve`; empty if there is none."""
         return ""
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
-        """Return the schema of the results for an input schema. Called before any record is read.
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
+        """Return the schema of the results for an input schema.
+
+        Args:
+            schema: the input schema.
+            unit: the work unit; None if the job is checked before it has a plan. The result for None must hold for all
+                work units.
 
         Returns:
             None, the default, if only the records determine the schema, for example because they name it. Later
-            converters are then called once the schema is known.
+            converters are then called once the schema is known. Without a work unit also None if the schema depends on
+            the work unit.
 
         Raises:
             ConfigurationError: if records of this schema cannot be converted: a column is missing or has another type.
@@ -85,8 +93,13 @@ class Converter(ABC):
         return None
 
     @abstractmethod
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         """Convert a batch, yielding one result for each schema.
+
+        Args:
+            output_schema: the result of `convert_schema` for the schema of the batch.
+            batch: the input records.
+            unit: the work unit that the records belong to.
 
         Raises:
             RecordError: if the batch must fail the work unit, however the job treats rejections.
@@ -94,9 +107,9 @@ class Converter(ABC):
             ConfigurationError: like `convert_schema`.
         """
 
-    def begin_work_unit(self, dataset_urn: str) -> None:  # noqa: B027 - optional hook
-        """Receive the dataset of the next work unit before its records. State that the converter learned from other
-        datasets does not apply.
+    def begin_work_unit(self, unit: WorkUnit) -> None:  # noqa: B027 - optional hook
+        """Receive the next work unit before its records. State that the converter learned from other datasets does not
+        apply.
         """
 
     def use_schema_store(self, store: InferredSchemaStore) -> None:  # noqa: B027 - optional hook

@@ -95,6 +95,7 @@ class Origin:
             records.
         publish: how the output relates to the published output.
         extract: the table that the records are an extract of, if the source knows. A writer stores it in its infos.
+        schema: the schema of all records that the writer will receive; None if it is known only with the first batch.
     """
 
     provenance: Provenance | None = None
@@ -104,6 +105,7 @@ class Origin:
     replaces: Sequence[int] = ()
     publish: Publish = "append"
     extract: Extract | None = None
+    schema: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)

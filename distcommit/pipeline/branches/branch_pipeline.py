@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from distcommit.core.error_handling.foreign_errors import foreign_errors
 from distcommit.core.errors import ConfigurationError, error_text, reason_text
 from distcommit.core.interfaces.committer import check_plain
@@ -33,6 +35,7 @@ class BranchPipeline:
 
     Attributes:
         branch: the branch of the task flow.
+        unit: the work unit.
         construct_seconds: seconds that each converter or checker may work on a batch; 0 for no limit.
         chain: the converters and row checkers in progress.
         checks: the task checkers in progress.
@@ -49,6 +52,7 @@ class BranchPipeline:
     """
 
     branch: Branch
+    unit: WorkUnit
     construct_seconds: float = 0
     chain: Chain = field(init=False)
     checks: list[TaskCheck] = field(default_factory=list)
@@ -64,7 +68,7 @@ class BranchPipeline:
     error_construct: str = ""
 
     def __post_init__(self) -> None:
-        self.chain = Chain(self.branch.stages, self.construct_seconds)
+        self.chain = Chain(self.branch.stages, self.unit, self.construct_seconds)
 
     @property
     def rejects_all(self) -> bool:
@@ -104,18 +108,27 @@ class BranchPipeline:
         return () if self.rejects_all else self.branch.stages
 
     def open(
-        self, unit: WorkUnit, open_writer: Callable[[], SinkWriter], schema_store: SchemaStore | None = None
+        self,
+        open_writer: Callable[[pa.Schema | None], SinkWriter],
+        schema: pa.Schema | None,
+        schema_store: SchemaStore | None = None,
     ) -> None:
-        """Open the writer and start the work unit in all converters and checkers. Converters keep schemas in the
-        store.
+        """Start the work unit in all converters and checkers, and open the writer with the schema of its records.
+
+        Args:
+            open_writer: opens the writer; its argument is the schema, or None if only the records determine it.
+            schema: the schema of the branch's input, or None.
+            schema_store: where converters keep schemas.
         """
+        for stage in self.stages:
+            with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
+                begin_converter(stage, self.unit, schema_store, self.branch.name)
+        with self.at():
+            known = None if self.rejects_all else self.chain.known_schema(schema)
         with self.at(self.branch.sink.name):
-            self.writer = open_writer()
+            self.writer = open_writer(known)
         if self.rejects_all:
             return
-        for stage in self.branch.stages:
-            with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
-                begin_converter(stage, unit, schema_store, self.branch.name)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())

@@ -14,7 +14,7 @@ from distcommit.core.errors import QualityError
 from distcommit.core.interfaces.extract_description import extract_of
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
-from distcommit.core.records.maintenance_units import ReprocessedFiles
+from distcommit.core.records.maintenance_units import ReprocessedFiles, maintenance_kind
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (
     FILTERED,
@@ -75,25 +75,24 @@ class Branches:
         fields = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
         self._origin = Origin(*fields, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
-        self._shared, self._router = Chain(flow.stages, flow.construct_seconds), Router(flow)
+        self._shared, self._router = Chain(flow.stages, unit, flow.construct_seconds), Router(flow)
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
         branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
-        self._pipelines = [BranchPipeline(branch, flow.construct_seconds) for branch in branches]
+        self._pipelines = [BranchPipeline(branch, unit, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
         self._holes: Sequence[SkippedRange] = ()
 
     def open(self, schema_store: SchemaStore | None = None) -> None:
-        """Start the work unit in all converters and checkers, and open the writers. Converters keep schemas in the
-        store.
-        """
+        """Start the work unit in all converters and checkers, which keep schemas in the store, and open the writers."""
         for stage in self._flow.stages:
             with construct_time_limit(self._flow.construct_seconds, stage.name):
                 begin_converter(stage, self._unit, schema_store)
+        schema = None if maintenance_kind(self._unit) else self._shared.known_schema(self._flow.source.batch_schema)
         for pipeline in self._pipelines:
-            pipeline.open(self._unit, partial(self._open, pipeline), schema_store)
+            pipeline.open(partial(self._open, pipeline), schema, schema_store)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Pass holes to the first branch's writer. Holes concern the source, so one branch records them for all."""
@@ -180,11 +179,12 @@ class Branches:
             writer.write(errors)
             self._diverted[name] += len(rejections)
 
-    def _open(self, pipeline: BranchPipeline) -> SinkWriter:
-        """Open a branch's writer; for a diverted branch, that of its error branch."""
+    def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
+        """Open a branch's writer for records of this schema; for a diverted branch, that of its error branch."""
         if pipeline.rejects_all:
             return self._open_errors(error_branch_of(pipeline.branch.name))
-        return pipeline.branch.sink.open_writer(*self._identity_and_area(pipeline.branch.name), self._origin)
+        origin = replace(self._origin, schema=schema)
+        return pipeline.branch.sink.open_writer(*self._identity_and_area(pipeline.branch.name), origin)
 
     def _open_errors(self, branch: str) -> AttemptFiles:
         if branch not in self._errors:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import TURNED_AWAY, ConfigurationError, RecordError, plain_text, reason_text
 from distcommit.core.interfaces.constructs import Converted, Converter, RowChecker
-from distcommit.core.work_units import ConstructCounts
+from distcommit.core.work_units import ConstructCounts, WorkUnit
 from distcommit.pipeline.branches.source_order import ascending, by_first_row, in_source_order, merged_by_schema
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
@@ -54,11 +54,12 @@ class Tally:
     seconds: float = 0.0
     declared: tuple[pa.Schema, pa.Schema | None] | None = None
 
-    def declared_schema(self, converter: Converter, schema: pa.Schema) -> pa.Schema | None:
+    def declared_schema(self, converter: Converter, schema: pa.Schema, unit: WorkUnit) -> pa.Schema | None:
         """Return the converter's declared output schema. The converter is called once for each input schema."""
-        if self.declared is None or (self.declared[0] is not schema and not self.declared[0].equals(schema)):
-            self.declared = schema, converter.convert_schema(schema)
-        return self.declared[1]
+        last = self.declared
+        if last is None or (last[0] is not schema and not last[0].equals(schema, check_metadata=True)):
+            last = self.declared = schema, converter.convert_schema(schema, unit)
+        return last[1]
 
     def counts(self, branch: str, construct: str) -> ConstructCounts:
         return ConstructCounts(
@@ -72,12 +73,14 @@ class Chain:
 
     Attributes:
         stages: the converters and checkers, in order.
+        unit: the work unit.
         seconds: seconds that each may work on a batch; 0 for no limit.
         tallies: counts of each stage.
         at: the stage that is running, or that ran last.
     """
 
     stages: Sequence[Stage]
+    unit: WorkUnit
     seconds: float = 0
     tallies: list[Tally] = field(default_factory=list)
     at: str = ""
@@ -89,6 +92,19 @@ class Chain:
     def names(self) -> Sequence[str]:
         """Names of the stages."""
         return [stage.name for stage in self.stages]
+
+    def known_schema(self, schema: pa.Schema | None) -> pa.Schema | None:
+        """Return the schema of the output for an input schema, without its metadata; None if only the records determine
+        one of them.
+
+        Raises as `Converter.convert_schema`.
+        """
+        for stage, tally in zip(self.stages, self.tallies, strict=True):
+            if schema is not None and isinstance(stage.construct, Converter):
+                self.at = stage.name
+                with construct_time_limit(self.seconds, stage.name):
+                    schema = tally.declared_schema(stage.construct, schema, self.unit)
+        return None if schema is None else schema.remove_metadata()
 
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
         """Return the output pieces, and the rejected rows of the extractor's batch.
@@ -106,7 +122,11 @@ class Chain:
             began_s, self.at = time.perf_counter(), stage.name
             with construct_time_limit(self.seconds, stage.name):
                 supplied = current if stage.construct.groups_schemas else in_source_order(current)
-                outputs = [output for traced in supplied for output in _through_stage(stage, tally, traced, rejected)]
+                outputs = [
+                    output
+                    for traced in supplied
+                    for output in _through_stage(stage, tally, traced, self.unit, rejected)
+                ]
                 current = by_first_row(map(ascending, outputs))
                 if len(supplied) > 1:
                     current = by_first_row(merged_by_schema(current))
@@ -123,12 +143,12 @@ def without_rows(batches: Iterable[TracedBatch], rejected: Iterable[int]) -> lis
 
 
 def _through_stage(
-    stage: Stage, tally: Tally, traced: TracedBatch, rejected: dict[int, Rejection]
+    stage: Stage, tally: Tally, traced: TracedBatch, unit: WorkUnit, rejected: dict[int, Rejection]
 ) -> list[TracedBatch]:
     tally.records_in += traced.records.num_rows
     construct = stage.construct
     if isinstance(construct, Converter):
-        outputs = _converted(stage, tally, construct, traced, rejected)
+        outputs = _converted(stage, tally, construct, traced, unit, rejected)
     else:
         outputs = _checked(stage, tally, construct, traced, rejected)
     tally.records_out += sum(output.records.num_rows for output in outputs)
@@ -136,12 +156,17 @@ def _through_stage(
 
 
 def _converted(
-    stage: Stage, tally: Tally, converter: Converter, traced: TracedBatch, rejected: dict[int, Rejection]
+    stage: Stage,
+    tally: Tally,
+    converter: Converter,
+    traced: TracedBatch,
+    unit: WorkUnit,
+    rejected: dict[int, Rejection],
 ) -> list[TracedBatch]:
     rows, outputs = traced.rows, list[TracedBatch]()
     accounted = np.zeros(traced.records.num_rows, bool)
-    declared = tally.declared_schema(converter, traced.records.schema)
-    for converted in converter.convert(traced.records):
+    declared = tally.declared_schema(converter, traced.records.schema, unit)
+    for converted in converter.convert(declared, traced.records, unit):
         records = converted.records
         if declared is not None and records.num_rows and not records.schema.equals(declared):
             raise _broken(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.work_units import WorkUnit
 from distcommit.sources.files.csv_dialect import Dialect, patterns
 
 UNPARSED = pa.field("_unparsed", pa.binary())
@@ -131,11 +132,11 @@ class UnparsedRows(Converter):
     file: str
     row: str
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
         at = _unparsed_in(schema)
         return schema if at < 0 else schema.remove(at)
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         at = _unparsed_in(batch.schema)
         if at < 0:
             yield Converted(batch)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from distcommit.core.errors import SourceError, reason_text
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.work_units import WorkUnit
 
 OnUnreadableFile = Literal["fail", "skip", "divert"]
 OUTCOMES: dict[OnUnreadableFile, str] = {
@@ -118,16 +119,16 @@ class RejectFiles(Converter):
     rows: Converter | None
     file: str
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
         at = _unreadable_in(schema)
         if at >= 0:
             return schema.remove(at)
-        return self.rows.convert_schema(schema) if self.rows is not None else schema
+        return self.rows.convert_schema(schema, unit) if self.rows is not None else schema
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         at = _unreadable_in(batch.schema)
         if at < 0:
-            yield from self.rows.convert(batch) if self.rows is not None else [Converted(batch)]
+            yield from self.rows.convert(output_schema, batch, unit) if self.rows is not None else [Converted(batch)]
             return
         names, causes = batch[self.file].to_pylist(), batch.column(at).to_pylist()
         rejected = {row: f"{name}, {cause}" for row, (name, cause) in enumerate(zip(names, causes, strict=True))}

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converter
+from distcommit.core.work_units import WorkUnit
+from distcommit.testing.fakes.conversion import unit_of
 
 _BYTES = [
     b"",
@@ -54,6 +56,8 @@ class ConverterContract(ABC):
 
     varying: Sequence[str] = ()
     """Columns that differ on each call, such as a time."""
+    unit: WorkUnit = unit_of("dataset")
+    """The work unit that the converter receives."""
 
     @abstractmethod
     def make_converter(self) -> Converter:
@@ -73,10 +77,12 @@ class ConverterContract(ABC):
     def converted(self, converter: Converter, batch: pa.RecordBatch) -> tuple[list[tuple[int, Any]], dict[int, str]]:
         """Convert a batch and check the results. Return the rows with their records, in order of rows, and the
         rejections."""
-        announced = converter.convert_schema(batch.schema)
+        announced = converter.convert_schema(batch.schema, self.unit)
+        checked = converter.convert_schema(batch.schema, None)
+        assert checked is None or checked.equals(announced), f"{checked} without a work unit, {announced} with it"
         results: list[tuple[int, Any]] = []
         rejected: dict[int, str] = {}
-        for chunk in converter.convert(batch):
+        for chunk in converter.convert(announced, batch, self.unit):
             chunk.records.validate(full=True)
             if announced is not None:
                 assert chunk.records.schema.equals(announced), f"announced {announced}, got {chunk.records.schema}"
@@ -153,7 +159,7 @@ class ConverterContract(ABC):
 
     def test_schema_without_columns_is_accepted_or_rejected_before_reading(self) -> None:
         try:
-            self.converter().convert_schema(pa.schema([]))
+            self.converter().convert_schema(pa.schema([]), None)
         except ConfigurationError as error:
             assert error.found or error.expected  # noqa: PT017 - the schema may also be accepted
 

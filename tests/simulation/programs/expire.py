@@ -20,6 +20,7 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetStatus
+from distcommit.core.work_units import WorkUnit
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.store import EXPIRY_REQUESTS
@@ -53,12 +54,12 @@ _BEFORE_MS = 10 * _YEAR_MS
 class _Timed(Converter):
     """A converter that gives each record a time, by its partition."""
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema.append(pa.field("time", pa.timestamp("ms", tz="UTC")))
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         times = pa.array([_TIMES_MS[p] for p in batch.column("partition").to_pylist()], pa.timestamp("ms", tz="UTC"))
-        schema = self.convert_schema(batch.schema)
+        schema = self.convert_schema(batch.schema, unit)
         yield Converted(pa.RecordBatch.from_arrays([*batch.columns, times], schema=schema))
 
 

@@ -19,6 +19,7 @@ from distcommit.core.interfaces.constructs import (
     TaskCheck,
     TaskChecker,
 )
+from distcommit.core.work_units import WorkUnit
 
 
 class Keeps(Converter, RowChecker, TaskChecker, TaskCheck, ForkOperator):
@@ -27,7 +28,7 @@ class Keeps(Converter, RowChecker, TaskChecker, TaskCheck, ForkOperator):
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
 
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:

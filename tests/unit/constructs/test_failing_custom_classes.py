@@ -16,6 +16,7 @@ from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.sinks.python.sink import PythonSink
 from distcommit.sources.python.settings import PythonSource
+from distcommit.testing.fakes.conversion import unit_of
 
 ROWS = pa.schema([("id", pa.int64())])
 ERRORS = [KeyError("price"), RuntimeError("no"), SystemExit(3), BaseException("a panic")]
@@ -56,8 +57,12 @@ def instance(kind: Any, name: str) -> Any:
 
 
 CALLS: list[tuple[str, str, Callable[[], object]]] = [
-    ("converter", "HostileConverter", lambda: instance(PythonConverter, "HostileConverter").convert_schema(ROWS)),
-    ("converter", "HostileConverter", lambda: instance(PythonConverter, "HostileConverter").begin_work_unit("d")),
+    ("converter", "HostileConverter", lambda: instance(PythonConverter, "HostileConverter").convert_schema(ROWS, None)),
+    (
+        "converter",
+        "HostileConverter",
+        lambda: instance(PythonConverter, "HostileConverter").begin_work_unit(unit_of("d")),
+    ),
     ("converter", "HostileToMake", lambda: instance(PythonConverter, "HostileToMake").instance),
     ("row checker", "HostileRowChecker", lambda: instance(PythonRowChecker, "HostileRowChecker").check_schema(ROWS)),
     ("row checker", "HostileRowChecker", lambda: instance(PythonRowChecker, "HostileRowChecker").describe()),
@@ -99,4 +104,4 @@ def test_typed_error_of_a_custom_class_is_raised_unchanged() -> None:
         raising(DistcommitError("no such column")),
         pytest.raises(DistcommitError, match=r"^OPERATION_FAILED: no such column$"),
     ):
-        instance(PythonConverter, "HostileConverter").convert_schema(ROWS)
+        instance(PythonConverter, "HostileConverter").convert_schema(ROWS, None)

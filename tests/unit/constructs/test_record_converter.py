@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from distcommit.constructs.record_converter import Record, RecordConverter
+from distcommit.core.work_units import WorkUnit
+from distcommit.testing.fakes.conversion import convert_batch
 
 LINE = pa.struct([pa.field("sku", pa.string(), nullable=False), ("n", pa.int32())])
 SCHEMA = pa.schema(
@@ -26,15 +28,15 @@ class Given(RecordConverter):
     def __init__(self, given_object: Any) -> None:
         self.made = given_object
 
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return SCHEMA
 
-    def convert_record(self, record: Record) -> Any:
+    def convert_record(self, output_schema: pa.Schema, record: Record, unit: WorkUnit) -> Any:
         return self.made if record["id"] == 1 else {"id": record["id"]}
 
 
 def converted(given_object: Any) -> tuple[list[Any], dict[int, str]]:
-    (result,) = Given(given_object).convert(pa.record_batch({"id": [0, 1, 2]}))
+    (result,) = convert_batch(Given(given_object), pa.record_batch({"id": [0, 1, 2]}))
     result.records.validate(full=True)
     return result.records.select(["id"]).to_pylist(), dict(result.rejected)
 

@@ -17,8 +17,9 @@ from distcommit.constructs.registry.registry_converter import Decoded, Decoder, 
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.core.errors import TimeLimitError
 from distcommit.core.interfaces.constructs import Converted
-from distcommit.core.work_units import TaskOutcome
+from distcommit.core.work_units import TaskOutcome, WorkUnit
 from distcommit.schemas.limits import UnusableSchemaError
+from distcommit.testing.fakes.conversion import convert_batch
 from tests.unit.constructs.registry.test_registry_schema_policy import converter, message
 from tests.unit.pipeline.test_task_attempt import GOOD, ListSource, run_unit
 
@@ -33,10 +34,10 @@ class Fails(RecordConverter):
 
     error: BaseException
 
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema
 
-    def convert_record(self, record: Record) -> Record:
+    def convert_record(self, output_schema: pa.Schema, record: Record, unit: WorkUnit) -> Record:
         if record["value"] == "bad":
             raise self.error
         return record
@@ -44,7 +45,7 @@ class Fails(RecordConverter):
 
 @pytest.mark.parametrize("error", [Panic("boom"), KeyError("boom"), AttributeError("boom"), MemoryError("boom")])
 def test_any_exception_of_a_record_converter_rejects_only_that_record(error: BaseException) -> None:
-    (converted_batch,) = Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]}))
+    (converted_batch,) = convert_batch(Fails(error), pa.record_batch({"value": ["a", "bad", "b"]}))
     assert converted_batch.records.to_pylist() == [{"value": "a"}, {"value": "b"}]
     assert "boom" in converted_batch.rejected[1]
     assert type(error).__name__ in converted_batch.rejected[1]
@@ -53,7 +54,7 @@ def test_any_exception_of_a_record_converter_rejects_only_that_record(error: Bas
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), TimeLimitError("too long")])
 def test_cancellation_and_time_limit_pass_through_a_record_converter(error: BaseException) -> None:
     with pytest.raises(type(error)):
-        list(Fails(error).convert(pa.record_batch({"value": ["a", "bad", "b"]})))
+        list(convert_batch(Fails(error), pa.record_batch({"value": ["a", "bad", "b"]})))
 
 
 def test_panic_within_a_batch_is_located_by_bisection() -> None:
@@ -111,7 +112,7 @@ def registry_converter(decoder: Decoder | BaseException) -> RegistryConverter:
 def converted(settings: RegistryConverter, values: list[bytes]) -> tuple[list[Any], dict[int, str]]:
     records: list[Any] = []
     rejected: dict[int, str] = {}
-    for piece in settings.convert(pa.record_batch({"value": values, "offset": range(len(values))})):
+    for piece in convert_batch(settings, pa.record_batch({"value": values, "offset": range(len(values))})):
         records += piece.records.drop_columns(["offset"]).to_pylist()
         rejected |= piece.rejected
     return records, rejected

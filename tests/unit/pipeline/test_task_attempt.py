@@ -22,6 +22,7 @@ from distcommit.core.interfaces.extract_description import Extract, TableType, w
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Prepared, Sink, SinkWriter, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor, Source
+from distcommit.core.records.maintenance_units import ReprocessedFiles
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.progress_counters import ProgressCounters
@@ -40,10 +41,10 @@ UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 14}),
 class Numbers(RecordConverter):
     """A converter of JSON values with a number `x` to a column."""
 
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema.append(pa.field("x", pa.int64()))
 
-    def convert_record(self, record: Record) -> Record:
+    def convert_record(self, output_schema: pa.Schema, record: Record, unit: WorkUnit) -> Record:
         value = json.loads(record["value"] or b"{}")
         return {**record, "x": value.get("x")}
 
@@ -275,24 +276,35 @@ class TableSource(ListSource):
         return Extract("shop", dataset_urn, TableType.APPEND_ONLY)
 
 
-def extracts_received(source: ListSource, unit: WorkUnit = UNIT) -> list[Extract | None]:
-    """Return the extracts that a writer receives in a successful attempt."""
-    extracts: list[Extract | None] = []
+def received(source: ListSource, unit: WorkUnit = UNIT) -> Origin:
+    """Return the origin that the writer of a successful attempt receives."""
+    origins: list[Origin] = []
 
     class InformedSink(NotingSink):
         def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
-            extracts.append(origin.extract)
+            origins.append(origin)
             return super().open_writer(attempt, area, origin)
 
     assert run_unit(source, unit=unit, sink=InformedSink()).outcome is TaskOutcome.SUCCEEDED
-    return extracts
+    (origin,) = origins
+    return origin
 
 
 def test_writer_receives_the_extract_and_a_work_unit_property_takes_precedence() -> None:
     own = Extract("shop", "a", TableType.SNAPSHOT_APPEND, ("id",), ("at",))
-    assert extracts_received(ListSource(((GOOD,) * 4,))) == [None]
-    assert extracts_received(TableSource(((GOOD,) * 4,))) == [Extract("shop", "a", TableType.APPEND_ONLY)]
-    assert extracts_received(TableSource(((GOOD,) * 4,)), with_extract(UNIT, own)) == [own]
+    assert received(ListSource(((GOOD,) * 4,))).extract is None
+    assert received(TableSource(((GOOD,) * 4,))).extract == Extract("shop", "a", TableType.APPEND_ONLY)
+    assert received(TableSource(((GOOD,) * 4,)), with_extract(UNIT, own)).extract == own
+
+
+def test_writer_receives_the_schema_if_source_and_converters_declare_theirs() -> None:
+    class DeclaringSource(ListSource):
+        batch_schema: ClassVar[pa.Schema] = SCHEMA
+
+    assert received(DeclaringSource(((GOOD,) * 4,))).schema == SCHEMA.append(pa.field("x", pa.int64()))
+    assert received(ListSource(((GOOD,) * 4,))).schema is None
+    reprocess = changed(UNIT, properties=ReprocessedFiles("", ("main",), 1, (1,), ()).unit("a", "", 0).properties)
+    assert received(DeclaringSource(((GOOD,) * 4,)), reprocess).schema is None, "rejected records may be older"
 
 
 def test_property_that_is_not_an_extract_fails_its_work_unit() -> None:

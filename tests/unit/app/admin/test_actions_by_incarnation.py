@@ -22,6 +22,7 @@ from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import new_run_id
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
@@ -48,13 +49,13 @@ BEFORE_MS, NEW_MS = 10 * DAY_MS, 100 * DAY_MS
 class Timed(Converter):
     """A converter that gives each record a time by its offset."""
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema.append(pa.field("time", pa.timestamp("ms", tz="UTC")))
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         times = [DAY_MS if at < OLD else NEW_MS for at in batch.column("offset").to_pylist()]
         columns = [*batch.columns, pa.array(times, pa.timestamp("ms", tz="UTC"))]
-        yield Converted(pa.RecordBatch.from_arrays(columns, schema=self.convert_schema(batch.schema)))
+        yield Converted(pa.RecordBatch.from_arrays(columns, schema=self.convert_schema(batch.schema, unit)))
 
 
 def timed(source: Source, sink: Sink) -> TaskFlow:

@@ -13,6 +13,7 @@ from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.records.freshness import Freshness
 from distcommit.core.records.maintenance_units import ReprocessedFiles
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
@@ -39,7 +40,7 @@ class _Slow(SimulatedClock):
 
 @dataclass(frozen=True, slots=True)
 class _RejectsAll(Converter):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch.slice(0, 0), pa.array([], pa.int64()), dict.fromkeys(range(batch.num_rows), "wrong"))
 
 

@@ -20,6 +20,7 @@ from distcommit.cli.main import app
 from distcommit.cli.web.flow_svg import flow_svg
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted, Converter, RowChecker
+from distcommit.core.work_units import WorkUnit
 
 PLAIN: Mapping[str, Any] = {
     "job": "orders",
@@ -289,7 +290,7 @@ def test_hostile_names_are_escaped_in_the_drawing(tmp_path: Path) -> None:
 class Unknown(Converter):
     """A converter whose schema depends on the records."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
 
 

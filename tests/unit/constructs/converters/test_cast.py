@@ -14,6 +14,8 @@ from distcommit.constructs.converters.cast import Cast
 from distcommit.constructs.json.json_records import JsonReader
 from distcommit.constructs.record_converter import Record, RecordConverter
 from distcommit.core.interfaces.constructs import Converted
+from distcommit.core.work_units import WorkUnit
+from distcommit.testing.fakes.conversion import convert_batch
 
 REJECTED = "rejected"
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
@@ -102,7 +104,7 @@ def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 
 def cast_to(written: str, column: pa.Array) -> Converted:
-    (result,) = Cast(type="cast", columns={"amount": written}).convert(pa.record_batch([column], ["amount"]))
+    (result,) = convert_batch(Cast(type="cast", columns={"amount": written}), pa.record_batch([column], ["amount"]))
     return result
 
 
@@ -130,7 +132,7 @@ def test_only_the_bad_records_of_a_batch_are_rejected_and_each_reason_names_colu
 
 def test_reason_names_the_failed_column_among_several() -> None:
     batch = pa.record_batch([pa.array(["1"]), pa.array(["x"])], ["a", "b"])
-    (result,) = Cast(type="cast", columns={"a": "int64", "b": "int64"}).convert(batch)
+    (result,) = convert_batch(Cast(type="cast", columns={"a": "int64", "b": "int64"}), batch)
     assert "column 'b'" in result.rejected[0]
     assert "column 'a'" not in result.rejected[0]
 
@@ -148,16 +150,16 @@ def test_json_times_outside_the_calendar_in_utc_are_rejected(text: str, kind: pa
 
 
 class _Same(RecordConverter):
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema
 
-    def convert_record(self, record: Record) -> Record:
+    def convert_record(self, output_schema: pa.Schema, record: Record, unit: WorkUnit) -> Record:
         return record
 
 
 @pytest.mark.parametrize("kind", [US, pa.date32(), pa.timestamp("s")])
 def test_record_whose_time_python_can_not_represent_is_rejected_alone(kind: pa.DataType) -> None:
     column = array_of(kind, [0, 2**31 - 1 if kind == pa.date32() else 2**63 - 1, 1])
-    (result,) = _Same().convert(pa.record_batch([column], ["at"]))
+    (result,) = convert_batch(_Same(), pa.record_batch([column], ["at"]))
     assert result.records.num_rows == 2
     assert list(result.rejected) == [1]

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from distcommit.app.job_file.built_in_types import validated
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.testing.fakes.conversion import convert_batch
 from tests.unit.covered_values import covered_arrays
 
 KEY = "0123456789abcdef"
@@ -28,7 +29,7 @@ def converter_of(**section: Any) -> Converter:
 
 
 def convert(given: dict[str, Any], /, **section: Any) -> Converted:
-    (only,) = converter_of(**section).convert(pa.record_batch(given))
+    (only,) = convert_batch(converter_of(**section), pa.record_batch(given))
     return only
 
 
@@ -60,7 +61,7 @@ def test_columns_are_selected_in_order_dropped_and_renamed_at_once() -> None:
 def test_columns_that_do_not_fit_are_rejected_before_any_record_is_read(section: dict[str, Any]) -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("l", pa.list_(pa.string()))])
     with pytest.raises(ConfigurationError) as raised:
-        converter_of(**section).convert_schema(schema)
+        converter_of(**section).convert_schema(schema, None)
     assert raised.value.found
     assert raised.value.todo
 
@@ -159,7 +160,7 @@ def test_sql_reads_a_slice_of_structs_at_its_offset() -> None:
     batch = pa.record_batch({"p": pa.array([{"x": n} for n in range(9)]), "n": range(9)})
     sql = converter_of(type="sql", where="p.x >= 0", columns={"y": "p.x"})
     for start in range(9):
-        (result,) = sql.convert(batch.slice(start, 3))
+        (result,) = convert_batch(sql, batch.slice(start, 3))
         assert result.records.column("y").to_pylist() == result.records.column("n").to_pylist()
 
 
@@ -280,7 +281,7 @@ def test_tombstone_keeps_its_key_through_all_converters() -> None:
         {"type": "sql", "where": "is_deleted OR l IS NOT NULL"},
     ]
     for section in chain:
-        (result,) = converter_of(**section).convert(batch)
+        (result,) = convert_batch(converter_of(**section), batch)
         batch = result.records
     assert batch.to_pydict() == {"key": ["a", "b"], "is_deleted": [False, True], "l": ["****", None]}
 
@@ -290,8 +291,8 @@ def test_custom_class_receives_its_options_and_is_not_pickled() -> None:
     own = converter_of(**section)
     assert own.makes_several
     assert b"Doubled" not in pickle.dumps(own).replace(b"test_converters:Doubled", b"")
-    (result,) = own.convert(pa.record_batch({"a": ["x"]}))
+    (result,) = convert_batch(own, pa.record_batch({"a": ["x"]}))
     assert result.records.to_pydict() == {"it": ["x", "x"]}
     for wrong in ({"class": "nowhere:At"}, {"class": "builtins:dict", "options": {}}, {"options": {"no": 1}}):
         with pytest.raises(ConfigurationError):
-            converter_of(**{**section, **wrong}).convert_schema(pa.schema([("a", pa.string())]))
+            converter_of(**{**section, **wrong}).convert_schema(pa.schema([("a", pa.string())]), None)

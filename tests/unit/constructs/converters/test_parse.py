@@ -16,6 +16,7 @@ from distcommit.constructs.parsed_text import TextForms
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 
 REJECTED = "rejected"
 GERMAN = TextForms(",", ".", ("%d.%m.%Y", "%d.%m.%y"), ("%d.%m.%Y %H:%M",))
@@ -36,14 +37,15 @@ class Store:
 
 def converter(store: Store, ids: tuple[int, ...] = (), **settings: Any) -> Parse:
     parse = Parse.model_validate({"type": "parse", **settings})
-    parse.begin_work_unit("orders")
+    parse.begin_work_unit(unit_of("orders"))
     parse.use_schema_store(store)
     parse.load_schema_ids(ids)
     return parse
 
 
 def converted(parse: Parse, **columns: list[str | None]) -> Converted:
-    (result,) = parse.convert(pa.record_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}))
+    batch = pa.record_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
+    (result,) = convert_batch(parse, batch)
     return result
 
 

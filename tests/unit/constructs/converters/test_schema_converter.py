@@ -15,6 +15,7 @@ from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.core.errors import CorruptError, RecordError
 from distcommit.schemas.columns import Columns
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 from tests.unit.constructs.json.test_inferred_json import SharedSchemas
 
 FIRST = {"id": pa.int32(), "name": pa.string()}
@@ -30,7 +31,7 @@ def converter(
     converter_under_test = validated("converter", {"type": "schema", **settings})
     assert isinstance(converter_under_test, SchemaConverter)
     converter_under_test = SchemaConverter.model_validate(pickle.loads(pickle.dumps(converter_under_test)))
-    converter_under_test.begin_work_unit(urn)
+    converter_under_test.begin_work_unit(unit_of(urn))
     if schema_store is not None:
         converter_under_test.use_schema_store(schema_store)
     converter_under_test.load_schema_ids(known)
@@ -44,7 +45,7 @@ def batch(of: Written) -> pa.RecordBatch:
 
 def convert(converter_under_test: SchemaConverter, of: Written) -> pa.RecordBatch | str:
     """Convert two records; return the batch, or the reason why both are rejected."""
-    (result,) = converter_under_test.convert(batch(of))
+    (result,) = convert_batch(converter_under_test, batch(of))
     if result.rejected:
         assert (set(result.rejected), result.records.num_rows) == ({0, 1}, 0)
         return result.rejected[0]
@@ -108,7 +109,7 @@ def test_pin_converts_records_to_the_known_columns() -> None:
     assert result.schema == batch(WIDER).schema
     strict = pa.schema([pa.field("id", pa.int32(), nullable=False)])
     converter_under_test = converter(SharedSchemas(), evolution="pin")
-    list(converter_under_test.convert(pa.record_batch([pa.array([1], pa.int32())], schema=strict)))
+    list(convert_batch(converter_under_test, pa.record_batch([pa.array([1], pa.int32())], schema=strict)))
     assert "id is missing, and is not nullable" in convert(converter_under_test, {"name": pa.string()})
 
 

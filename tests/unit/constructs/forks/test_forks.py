@@ -17,6 +17,7 @@ from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import ForkOperator
+from distcommit.testing.fakes.conversion import convert_batch
 
 OPERATORS = {
     "==": operator.eq,
@@ -116,9 +117,10 @@ def test_filter_keeps_records_that_meet_its_condition(
     condition: dict[str, Any], rows: list[tuple[int | None, int | None]]
 ) -> None:
     batch, instance = batch_of(rows), validated("converter", {"type": "filter", "when": condition})
-    assert instance.convert_schema(batch.schema) == batch.schema
-    (converted,) = instance.convert(batch)
+    assert instance.convert_schema(batch.schema, None) == batch.schema
+    (converted,) = convert_batch(instance, batch)
     kept_rows = [row for row, record in enumerate(batch.to_pylist()) if meets(condition, record)]
+    assert converted.rows is not None
     assert (converted.rows.to_pylist(), converted.rejected) == (kept_rows, {})
     assert converted.records.equals(batch.take(pa.array(kept_rows, pa.int64())))
 

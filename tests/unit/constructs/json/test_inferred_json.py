@@ -20,6 +20,7 @@ from distcommit.core.errors import RecordError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type
 from distcommit.schemas.inferred_fields import field_paths, infer_fields, merged_fields
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 
 Policy = Literal["evolve", "pin", "fail"]
 
@@ -47,7 +48,7 @@ def converter(
     section = {"type": "json", "evolution": evolution, "keep_column": False, **settings}
     result = JsonConverter.model_validate(section)
     result = JsonConverter.model_validate(pickle.loads(pickle.dumps(result)))
-    result.begin_work_unit(urn)
+    result.begin_work_unit(unit_of(urn))
     if schema_store is not None:
         result.use_schema_store(schema_store)
     result.load_schema_ids(known)
@@ -60,7 +61,7 @@ def batch(*values: object) -> pa.RecordBatch:
 
 
 def convert(of: JsonConverter, *values: object) -> Converted:
-    (result,) = of.convert(batch(*values))
+    (result,) = convert_batch(of, batch(*values))
     result.records.validate(full=True)
     return result
 
@@ -206,6 +207,15 @@ def test_pinned_schema_ignores_other_fields() -> None:
     assert list(schema_store.put) == [7]
 
 
+def test_schema_is_known_before_the_first_record_only_if_stored_fields_are_pinned() -> None:
+    schema_store, schema = SharedSchemas({7: {"id": "int64"}}), batch().schema
+    pinned = converter(schema_store, "pin", (7,))
+    assert pinned.convert_schema(schema, unit_of("a")) == pa.schema([("n", pa.int64()), ("id", pa.int64())])
+    assert pinned.convert_schema(schema, None) is None, "each dataset has its own"
+    for other in (converter(schema_store, "pin"), converter(schema_store, "evolve", (7,))):
+        assert other.convert_schema(schema, unit_of("a")) is None
+
+
 def test_new_field_fails_the_work_unit_if_configured() -> None:
     of = converter(SharedSchemas({7: {"id": "int64", "in": {"x": "string"}}}), "fail", (7,))
     convert(of, {"id": 1, "in": {"x": "a"}, "nothing": None})
@@ -242,7 +252,7 @@ def test_schema_is_stored_only_after_the_first_object() -> None:
 def test_inferred_schema_of_one_dataset_is_not_used_for_another() -> None:
     of = converter(SharedSchemas())
     convert(of, {"a": 1})
-    of.begin_work_unit("b")
+    of.begin_work_unit(unit_of("b"))
     assert of.schema_ids() == ()
     of.use_schema_store(SharedSchemas())
     assert columns(convert(of, {"b": 1})) == {"b": "int64"}

@@ -21,6 +21,7 @@ from distcommit.constructs.json.json_records import JsonReader, JsonRecords, _wi
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.schemas.column_types import arrow_type
+from distcommit.testing.fakes.conversion import convert_batch
 
 
 def converter(fields: dict[str, Any], **settings: Any) -> JsonConverter:
@@ -35,7 +36,7 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
 
 
 def converted(result: JsonConverter, *values: bytes | None) -> Converted:
-    (only,) = result.convert(batch(*values))
+    (only,) = convert_batch(result, batch(*values))
     return only
 
 
@@ -226,21 +227,21 @@ def test_non_ascii_names_are_read_record_by_record() -> None:
 
 def test_source_column_may_be_text_with_another_name_and_may_be_dropped() -> None:
     given_batch = pa.record_batch({"offset": [0, 1], "body": pa.array(['{"x": 1}', "bad"], pa.large_string())})
-    (result,) = converter({"x": "int64"}, column="body", keep_column=False).convert(given_batch)
+    (result,) = convert_batch(converter({"x": "int64"}, column="body", keep_column=False), given_batch)
     assert result.records.to_pylist() == [{"offset": 0, "x": 1}]
     assert list(result.rejected) == [1]
 
 
 def test_only_column_can_be_replaced() -> None:
     result = converter({"x": "int64"}, keep_column=False)
-    (only,) = result.convert(batch(b'{"x": 1}', b"{").select(["value"]))
+    (only,) = convert_batch(result, batch(b'{"x": 1}', b"{").select(["value"]))
     assert only.records.to_pylist() == [{"x": 1}]
 
 
 def test_batch_without_rows_gives_empty_columns() -> None:
     result = converted(ALL)
     assert result.records.num_rows == 0
-    assert result.records.schema == ALL.convert_schema(batch().schema)
+    assert result.records.schema == ALL.convert_schema(batch().schema, None)
 
 
 def test_json_converter_pickles_before_and_after_its_first_use() -> None:
@@ -254,7 +255,7 @@ def test_json_converter_pickles_before_and_after_its_first_use() -> None:
 def test_columns_that_do_not_fit_are_rejected_before_any_record_is_read() -> None:
     for schema in ([("value", pa.int64())], [], [("value", pa.binary()), ("count", pa.int64())]):
         with pytest.raises(ConfigurationError, match="json"):
-            ALL.convert_schema(pa.schema(schema))
+            ALL.convert_schema(pa.schema(schema), None)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from distcommit.constructs.registry.registry_schema_policy import AdmittedSchema
 from distcommit.core.errors import RecordError
 from distcommit.schemas.evolution import nullable
 from distcommit.schemas.limits import MAX_SCHEMAS, SchemaTooLargeError
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 from tests.unit.avro.test_avro_datums import record
 from tests.unit.constructs.registry.test_registry_schema_policy import Dicts, batch_of, converter, message
 
@@ -120,12 +121,12 @@ def test_schemas_of_a_dataset_with_too_many_columns_are_rejected_with_the_bound(
 def test_thousands_of_unschema_ids_fail_only_their_work_unit() -> None:
     registry = Dicts()
     converter_under_test = converter(registry)
-    converter_under_test.begin_work_unit("hostile")
+    converter_under_test.begin_work_unit(unit_of("hostile"))
     values = [b"\0" + (1000 + n).to_bytes(4, "big") + b"x" for n in range(5000)]
     with pytest.raises(RecordError, match="too many schema ids") as raised:
-        list(converter_under_test.convert(batch_of(values)))
+        list(convert_batch(converter_under_test, batch_of(values)))
     assert raised.value.expected == f"at most {MAX_UNKNOWN}"
     assert len(registry.asked) == MAX_UNKNOWN + 1
-    converter_under_test.begin_work_unit("orders")
-    [piece] = converter_under_test.convert(batch_of([message(1), values[0]]))
+    converter_under_test.begin_work_unit(unit_of("orders"))
+    [piece] = convert_batch(converter_under_test, batch_of([message(1), values[0]]))
     assert (piece.records.num_rows, list(piece.rejected)) == (1, [1])

@@ -15,6 +15,7 @@ from distcommit.constructs.registry.registry_client import RegisteredSchema, Unk
 from distcommit.constructs.registry.registry_converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
 from distcommit.schemas.limits import MOST_LEVELS
+from distcommit.testing.fakes.conversion import convert_batch, unit_of
 from tests.unit.avro.test_avro_datums import datum, record
 from tests.unit.engine.driver.machines import Machine
 from tests.unit.stores.schemas.test_schema_history import schemas
@@ -87,13 +88,13 @@ def work_unit(
     instance: RegistryConverter, *batches: Sequence[int | None], urn: str = "orders", known: Sequence[int] = ()
 ) -> tuple[list[int], list[tuple[int, ...]]]:
     """Read records of these schema ids. Return the schema of each record read, and the rejected rows of each batch."""
-    instance.begin_work_unit(urn)
+    instance.begin_work_unit(unit_of(urn))
     instance.load_schema_ids(known)
     came: list[int] = []
     rejected: list[tuple[int, ...]] = []
     for ids in batches:
         batch = batch_of([message(i) if i else None for i in ids])
-        pieces = list(instance.convert(batch))
+        pieces = list(convert_batch(instance, batch))
         came += [int((p.records.schema.metadata or {}).get(SCHEMA_ID, b"0")) for p in pieces if p.records.num_rows]
         rejected.append(tuple(sorted(row for piece in pieces for row in piece.rejected)))
     return came, rejected
@@ -147,7 +148,7 @@ def test_evolve_accepts_schemas_compatible_with_the_published_ones(
 def test_rejection_reason_names_both_schemas_and_the_columns() -> None:
     instance = converter()
     instance.load_schema_ids([1])
-    (piece,) = instance.convert(batch_of([message(4)]))
+    (piece,) = convert_batch(instance, batch_of([message(4)]))
     assert piece.rejected == {
         0: "schema id 4 is not compatible with earlier records: x is string here, and int32 before"
     }
@@ -159,7 +160,7 @@ def test_schema_nested_too_deep_for_files_rejects_its_records(policy: dict[str, 
     for _ in range(MOST_LEVELS // 2 + 1):
         kind = {"type": "array", "items": kind}
     instance = converter(Dicts({**SCHEMAS, 9: record(("deep", kind))}), **policy)
-    (piece,) = instance.convert(batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
+    (piece,) = convert_batch(instance, batch_of([message(1), b"\0" + (9).to_bytes(4, "big") + b"\0"]))
     assert piece.records.num_rows == 1
     assert piece.rejected == {1: "schema id 9: field deep has more than 96 levels, more than files can store"}
 
@@ -195,7 +196,7 @@ def test_evolution_fail_allows_only_the_pinned_schema_or_the_earlier_ones() -> N
 def test_pin_reads_each_topic_by_its_own_pinned_schema() -> None:
     registry = Dicts(subjects={"orders-value": [2], "clicks-value": [3]})
     instance = converter(registry, evolution="pin", schema={"version": 1})
-    assert instance.convert_schema(pa.schema([("value", pa.binary())])) is None, "each topic has its own"
+    assert instance.convert_schema(pa.schema([("value", pa.binary())]), None) is None, "each topic has its own"
     for _ in range(2):
         assert work_unit(instance, (1, 3), urn="orders@0") == ([1], [(1,)])
         assert instance.schema_ids() == (2,)
@@ -218,8 +219,8 @@ def test_pin_reads_each_topic_by_its_own_pinned_schema() -> None:
 def test_pinned_subject_belongs_to_the_column_that_is_read(column: str, schema: dict[str, Any], asked: str) -> None:
     registry = Dicts(subjects={asked: [2]})
     instance = converter(registry, evolution="pin", schema={"version": 1, **schema}, column=column)
-    instance.begin_work_unit("orders")
-    (piece,) = instance.convert(batch_of([message(1)]).rename_columns([column, "offset"]))
+    instance.begin_work_unit(unit_of("orders"))
+    (piece,) = convert_batch(instance, batch_of([message(1)]).rename_columns([column, "offset"]))
     assert (piece.records["x"].to_pylist(), piece.rejected) == ([1], {})
     assert registry.asked[0] == (asked, 1)
 
@@ -246,16 +247,16 @@ def test_known_schemas_of_one_dataset_are_not_used_for_another() -> None:
     assert work_unit(instance, (1,), urn="a") == ([1], [()])
     assert work_unit(instance, (3,), urn="b") == ([3], [()])
     assert instance.schema_ids() == (3,)
-    instance.begin_work_unit("c")
+    instance.begin_work_unit(unit_of("c"))
     assert instance.schema_ids() == ()
 
 
 def test_leading_nulls_have_the_columns_of_the_published_schemas() -> None:
     registry = Dicts(subjects={"orders-value": [3]})
     instance = converter(registry)
-    instance.begin_work_unit("orders")
+    instance.begin_work_unit(unit_of("orders"))
     instance.load_schema_ids([1, 2])
-    (piece,) = instance.convert(batch_of([None]))
+    (piece,) = convert_batch(instance, batch_of([None]))
     assert piece.records.schema.names == ["offset", "x", "note"]
     assert registry.asked == [2]
 
@@ -278,10 +279,10 @@ def test_contradictory_settings_are_rejected(settings: Any, problem: str) -> Non
 
 def of_run(instance: RegistryConverter, machine: Machine, *ids: int, known: Sequence[int] = (), epoch: int = 7) -> None:
     """Read one batch of records of these schemas as a work unit of a run does."""
-    instance.begin_work_unit("orders")
+    instance.begin_work_unit(unit_of("orders"))
     instance.use_schema_store(schemas(machine, epoch).of("orders", "avro"))
     instance.load_schema_ids(known)
-    pieces = list(instance.convert(batch_of([message(i) for i in ids])))
+    pieces = list(convert_batch(instance, batch_of([message(i) for i in ids])))
     rejected = {row for piece in pieces for row in piece.rejected}
     assert rejected == {row for row, i in enumerate(ids) if i not in instance.schema_ids()}
 
@@ -304,11 +305,11 @@ def test_work_units_of_one_run_compare_schemas_in_any_order_and_with_published_o
     machine = Machine()
     one, two = converter(), converter()
     for instance in (one, two):
-        instance.begin_work_unit("orders")
+        instance.begin_work_unit(unit_of("orders"))
         instance.use_schema_store(schemas(machine, 7).of("orders", "avro"))
         instance.load_schema_ids([1])
-    assert not [piece.rejected for piece in two.convert(batch_of([message(2)])) if piece.rejected]
-    assert next(iter(one.convert(batch_of([message(5)])))).rejected == {
+    assert not [piece.rejected for piece in convert_batch(two, batch_of([message(2)])) if piece.rejected]
+    assert next(iter(convert_batch(one, batch_of([message(5)])))).rejected == {
         0: "schema id 5 is not compatible with earlier records: x is double here, and int64 before"
     }
     assert (one.schema_ids(), two.schema_ids()) == ((1,), (1, 2))
@@ -335,14 +336,14 @@ EMPTY = b"\0" + (9).to_bytes(4, "big")
 @pytest.mark.parametrize(("keep_column", "columns"), [(False, ["offset"]), (True, ["value", "offset"])])
 def test_messages_without_fields_are_rows_of_the_other_columns(keep_column: bool, columns: list[str]) -> None:
     instance = converter(Dicts({9: record()}), keep_column=keep_column)
-    instance.begin_work_unit("orders")
-    (piece,) = instance.convert(batch_of([EMPTY, None, EMPTY]))
+    instance.begin_work_unit(unit_of("orders"))
+    (piece,) = convert_batch(instance, batch_of([EMPTY, None, EMPTY]))
     assert (piece.records.schema.names, piece.records.num_rows, piece.rejected) == (columns, 3, {})
     assert piece.records.column("offset").to_pylist() == [0, 1, 2]
 
 
 def test_messages_without_fields_or_other_columns_are_rejected_with_a_remedy() -> None:
     instance = converter(Dicts({9: record()}))
-    instance.begin_work_unit("orders")
+    instance.begin_work_unit(unit_of("orders"))
     with pytest.raises(ConfigurationError, match=r"no column would be left.*set the converter's keep_column: true"):
-        list(instance.convert(batch_of([EMPTY, EMPTY]).select(["value"])))
+        list(convert_batch(instance, batch_of([EMPTY, EMPTY]).select(["value"])))

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from distcommit.constructs.forks.by_schema import AllBranches
 from distcommit.core.interfaces.committer import CommitRequest, Committed
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import run
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from tests.simulation.world import World
@@ -24,7 +25,7 @@ WORLD = World()
 class WithoutSomeRecords(Converter):
     """A converter that drops the records of the second and the third run."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         condition = pc.invert(pc.is_in(batch["value"], pa.array(["a/0/1", "a/0/2"])))
         yield Converted(batch.filter(condition), pc.indices_nonzero(condition))
 

@@ -33,6 +33,7 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
+from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.base.committer_sink import CommitterSink
@@ -417,10 +418,10 @@ class Closing(Converter):
 
     notes: list[str] = field(default_factory=list)
 
-    def begin_work_unit(self, dataset_urn: str) -> None:
-        self.notes.append(dataset_urn)
+    def begin_work_unit(self, unit: WorkUnit) -> None:
+        self.notes.append(unit.dataset_urn)
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         self.notes.append("convert")
         yield Converted(batch)
 

@@ -147,7 +147,7 @@ class _Extraction(Extraction):
 
 
 class BreakingConverter(Converter):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         break_down(batch)
         yield Converted(batch)
 
@@ -155,19 +155,19 @@ class BreakingConverter(Converter):
 class WideningConverter(Converter):
     """A converter that returns another schema for the bad record."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch.append_column("more", pa.array(["more"])) if has_bad(batch) else batch)
 
 
 class RefusingConverter(Converter):
     """A converter that raises when it is asked for the output schema."""
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
         if "more" in schema.names:
             raise ZeroDivisionError("a bug")
         return None
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
 
 
@@ -178,12 +178,12 @@ class UnluckyConverter(Converter):
     at: str
     begun: int = 0
 
-    def begin_work_unit(self, dataset_urn: str) -> None:
+    def begin_work_unit(self, unit: WorkUnit) -> None:
         self.begun += 1
         if self.at == "begin_work_unit" and self.begun == 2:
             raise ZeroDivisionError("a bug")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
 
     def close(self) -> None:
@@ -197,7 +197,7 @@ def never_end(batch: pa.RecordBatch) -> None:
 
 
 class Endless(Converter, ForkOperator):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         never_end(batch)
         yield Converted(batch)
 
@@ -218,15 +218,15 @@ class EndlessRowChecker(RowChecker):
 class LyingConverter(Converter):
     """A converter that returns another schema than it declared."""
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch.select(["offset", "partition"]) if has_bad(batch) else batch)
 
 
 class RejectingConverter(Converter):
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch.slice(0, 0), pa.array([], pa.int64()), {0: "no"}) if has_bad(batch) else Converted(batch)
 
 

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity, Origin, Origins, Pr
 from distcommit.core.interfaces.source import Source
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.watermark import Watermark
-from distcommit.core.work_units import SkippedRange
+from distcommit.core.work_units import SkippedRange, WorkUnit
 from distcommit.engine.driver.run import RunResult
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
@@ -39,15 +39,15 @@ class Raising(Converter, RowChecker):
     begins: bool = False
     value: str = ""
 
-    def begin_work_unit(self, dataset_urn: str) -> None:
+    def begin_work_unit(self, unit: WorkUnit) -> None:
         if self.begins:
-            raise LookupError(f"nothing of {dataset_urn}")
+            raise LookupError(f"nothing of {unit.dataset_urn}")
 
     def _look(self, batch: pa.RecordBatch) -> None:
         if not self.value or self.value in batch.column("value").to_pylist():
             raise LookupError("nothing of it")
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         self._look(batch)
         yield Converted(batch)
 
@@ -238,12 +238,14 @@ def test_next_attempt_begins_with_all_branches() -> None:
     class Once(Converter):
         left: int = 1
 
-        def begin_work_unit(self, dataset_urn: str) -> None:
+        def begin_work_unit(self, unit: WorkUnit) -> None:
             self.left -= 1
             if self.left >= 0:
                 raise LookupError("not yet")
 
-        def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+        def convert(
+            self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit
+        ) -> Iterator[Converted]:
             yield Converted(batch)
 
     branches = (optional(Stage("once", Once())), replace(GOOD, stages=(Stage("once", Once()),)))

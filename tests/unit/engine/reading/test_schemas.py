@@ -12,7 +12,7 @@ from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
 from distcommit.core.watermark import Watermark
-from distcommit.core.work_units import merge_schema_ids
+from distcommit.core.work_units import WorkUnit, merge_schema_ids
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.readiness import CommitPolicy
 from distcommit.stores.operator import operator_actions
@@ -36,8 +36,8 @@ class Learning(Converter):
     met: int = 0
     dataset: str = ""
 
-    def begin_work_unit(self, dataset_urn: str) -> None:
-        self.dataset = dataset_urn
+    def begin_work_unit(self, unit: WorkUnit) -> None:
+        self.dataset = unit.dataset_urn
 
     def load_schema_ids(self, ids: Sequence[int]) -> None:
         self.told.append((self.dataset, tuple(ids)))
@@ -46,7 +46,7 @@ class Learning(Converter):
         self.met += 1
         return (*self.told[-1][1], self.met)
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
 
 
@@ -103,7 +103,7 @@ class Meeting(Converter):
     def schema_ids(self) -> Sequence[int]:
         return self.ids
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         offsets = batch.column("offset").to_pylist()
         self.ids = [1, 2] if 3 in offsets else [1]
         if 3 in offsets:
@@ -157,7 +157,7 @@ def test_newest_hundred_schemas_are_kept() -> None:
 class Messages(Converter):
     """A source of Avro messages: schema 1, and from offset 3 on an incompatible schema."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         values = [message(1 if offset < 3 else 3) for offset in batch.column("offset").to_pylist()]
         place = batch.schema.get_field_index("value")
         yield Converted(batch.set_column(place, "value", pa.array(values, pa.binary())))

@@ -58,7 +58,7 @@ class Table(Converter):
     by_parity: bool = False
     makes_several: ClassVar[bool] = True
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         rejected: dict[int, str] = {}
         pieces: dict[int, tuple[list[int], list[int]]] = {0: ([], [])}
         for row, value in enumerate(batch.column("value").to_pylist()):
@@ -91,7 +91,7 @@ def with_deep(batch: pa.RecordBatch) -> pa.RecordBatch:
 class Deep(Converter):
     """A converter that adds such a column."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(with_deep(batch))
 
 
@@ -356,7 +356,7 @@ class Scribbling(Converter):
 
     view: Callable[[pa.Array], npt.NDArray[np.int64]]
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         offsets = self.view(batch.column("offset"))
         with pytest.raises(ValueError, match="read-only"):
             offsets[:] = 0
@@ -464,7 +464,7 @@ class Liar(Converter):
 
     what: str
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         answers: dict[str, Any] = {
             "fewer records without rows": Converted(batch.slice(1)),
             "rows below 0": Converted(batch, pa.array([-1, 0, 1])),
@@ -523,7 +523,7 @@ def test_incompatible_constructs_are_reported_before_anything_is_read() -> None:
             return pa.schema([("value", pa.binary())])
 
     class Needs(Table):
-        def convert_schema(self, schema: pa.Schema) -> pa.Schema:
+        def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
             raise ConfigurationError("no column 'price'")
 
     flow = TaskFlow(Known(()), (Branch(FileSink(), "hourly", (Stage("needs", Needs(())),)),), ())

@@ -33,6 +33,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.kafka.messages import KafkaWriter
 from distcommit.sinks.kafka.messages import Mapping as Mapped
 from distcommit.stores.folders.staging import make_area, prepare_bucket
+from distcommit.testing.fakes.conversion import convert_batch
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.avro.test_avro_datums import datum, record
 from tests.unit.engine.driver.machines import Machine, QuickClock
@@ -170,7 +171,7 @@ class OrderedSink(CommitterSink, SinkWriter):
 class Shuffled(Converter):
     """A converter that reverses the records."""
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         rows = pa.array(range(batch.num_rows)[::-1], pa.int64())
         yield Converted(batch.take(rows), rows)
 
@@ -178,10 +179,10 @@ class Shuffled(Converter):
 class Repeated(RecordConverter):
     """A converter that returns zero, one or two records for each."""
 
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema:
         return schema
 
-    def convert_record(self, record: Record) -> list[Record]:
+    def convert_record(self, output_schema: pa.Schema, record: Record, unit: WorkUnit) -> list[Record]:
         return [record] * (record["number"] % 3)
 
 
@@ -374,7 +375,7 @@ def test_rejections_before_and_in_the_only_branch_are_written_in_source_order() 
 def test_tombstone_has_the_columns_of_the_record_before_it_in_one_piece() -> None:
     converter = converter_of("avro")
     values = [value_of("avro", number) for number in (1, None, 1, None)]
-    [piece] = converter.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
+    [piece] = convert_batch(converter, pa.record_batch({"value": pa.array(values, pa.binary())}))
     assert piece.rows is not None
     assert (piece.records["x"].to_pylist(), piece.rows.to_pylist()) == ([1, None, 1, None], [0, 1, 2, 3])
 
@@ -382,7 +383,7 @@ def test_tombstone_has_the_columns_of_the_record_before_it_in_one_piece() -> Non
 def test_first_schema_is_admitted_first_whatever_its_id() -> None:
     converter = converter_of("avro")
     values = [value_of("avro", number) for number in (3, 1)]
-    [piece] = converter.convert(pa.record_batch({"value": pa.array(values, pa.binary())}))
+    [piece] = convert_batch(converter, pa.record_batch({"value": pa.array(values, pa.binary())}))
     assert (piece.records["x"].to_pylist(), list(piece.rejected)) == (["3"], [1])
 
 

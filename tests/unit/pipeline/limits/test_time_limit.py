@@ -14,10 +14,12 @@ import pytest
 from distcommit.core.error_handling.stored_errors import is_permanent
 from distcommit.core.errors import TimeLimitError, error_text
 from distcommit.core.interfaces.constructs import Converted, Converter
+from distcommit.core.work_units import WorkUnit
 from distcommit.pipeline.branches.converter_chain import Chain
 from distcommit.pipeline.branches.traced_batch import TracedBatch
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Stage
+from distcommit.testing.fakes.conversion import unit_of
 
 SOON_S = 0.05
 
@@ -28,7 +30,7 @@ class Endless(Converter):
     def __init__(self, does: Callable[[], None]) -> None:
         self.does = does
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
         self.does()
 
@@ -55,7 +57,7 @@ def swallow() -> None:
 @pytest.mark.parametrize("does", [loop, sleep, wait])
 def test_construct_that_does_not_end_fails(does: Callable[[], None]) -> None:
     before = signal.getsignal(signal.SIGALRM)
-    chain = Chain([Stage("quick", Endless(lambda: None)), Stage("stuck", Endless(does))], SOON_S)
+    chain = Chain([Stage("quick", Endless(lambda: None)), Stage("stuck", Endless(does))], unit_of("orders"), SOON_S)
     with pytest.raises(TimeLimitError, match=r"construct=stuck.*at most 0\.05 s") as caught:
         chain.run([TracedBatch(pa.record_batch({"n": [1]}))])
     assert chain.at == "stuck"

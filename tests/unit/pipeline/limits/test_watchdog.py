@@ -39,6 +39,7 @@ from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.state.stuck_work_unit import failure_of
 from distcommit.stores.state.task_states import TaskStateTables, TaskStateWriter, prepare_run
+from distcommit.testing.fakes.conversion import unit_of
 from tests.simulation.world import launch_here
 from tests.unit.constructs.registry.test_registry_schema_policy import batch_of, converter, message
 from tests.unit.engine.committing.situations import WORLD, check_recovery, rows
@@ -88,8 +89,8 @@ def compile_a_schema() -> None:
         raise AssertionError(writer, reader)
 
     object.__setattr__(registry_converter, "decoder", decoder)
-    registry_converter.begin_work_unit("orders")
-    Chain([Stage("greedy", registry_converter)], LIMIT_S).run([TracedBatch(batch_of([message(1)]))])
+    registry_converter.begin_work_unit(unit_of("orders"))
+    Chain([Stage("greedy", registry_converter)], unit_of("orders"), LIMIT_S).run([TracedBatch(batch_of([message(1)]))])
 
 
 def leave_a_process_that_has_all_descriptors() -> None:
@@ -346,15 +347,15 @@ class Noting(Converter):
     def _note(self, at: str) -> None:
         self.limits.append((at, signal.getitimer(signal.ITIMER_REAL)[0]))
 
-    def convert_schema(self, schema: pa.Schema) -> pa.Schema | None:
+    def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
         self._note("convert_schema")
         return schema
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         self._note("convert")
         yield Converted(batch)
 
-    def begin_work_unit(self, dataset_urn: str) -> None:
+    def begin_work_unit(self, unit: WorkUnit) -> None:
         self._note("begin_work_unit")
 
     def load_schema_ids(self, ids: Any) -> None:

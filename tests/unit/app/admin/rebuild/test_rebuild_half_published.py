@@ -20,6 +20,7 @@ from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
+from distcommit.core.work_units import WorkUnit
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
@@ -112,7 +113,7 @@ class _Twice(Converter):
 
     makes_several: ClassVar[bool] = True
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         rows = pa.array([row for row in range(batch.num_rows) for _ in "ab"], pa.int64())
         parts = pa.array([part for _ in range(batch.num_rows) for part in "ab"])
         yield Converted(batch.take(rows).append_column("part", parts), rows)

@@ -13,6 +13,7 @@ from distcommit.app.auditing.audit import audit_store
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
+from distcommit.core.work_units import WorkUnit
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
@@ -28,7 +29,7 @@ class Parts(Converter):
 
     parts: str
 
-    def convert(self, batch: pa.RecordBatch) -> Iterator[Converted]:
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         parts = pa.array([self.parts[offset] for offset in batch.column("offset").to_pylist()])
         yield Converted(batch.append_column("part", parts), None)
 
