@@ -88,7 +88,7 @@ def _line(cells: list[str]) -> str:
 def _summary(pages: dict[str, Page]) -> str:
     lines = [["page", *STATUSES], ["---"] * 5]
     for name, page in pages.items():
-        numbers = Counter(row.status for row in page.rows)
+        numbers: Counter[str] = Counter(row.status for row in page.rows)
         lines.append([f"[{name}]({name}.md)", *(str(numbers[status]) for status in STATUSES)])
     return "\n## Rows by status\n\n" + "".join(map(_line, lines))
 
