@@ -21,7 +21,7 @@ from distcommit.engine.planning.planner import build_manifest, plan_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import fence_job
 from distcommit.stores.state.job_store import JobStore, Roots, open_store

@@ -12,7 +12,7 @@ from distcommit.core.records.log_records import Gate
 from distcommit.core.records.sequences import SealedSequence
 from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
+from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import TaskStateTables

@@ -34,9 +34,9 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure, Rea
 from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import merge_ranges
+from distcommit.protocol.expected_positions import earlier_readings_after, reach_after_setting, reach_after_start
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_validity import BY_HAND, PENDING, QUARANTINED, valid
-from distcommit.protocol.watermark_setting import earlier_readings_after, reach_after_setting, reach_after_start
 
 
 def apply(number: int, record: Record, fold: Fold) -> None:

@@ -30,7 +30,7 @@ STORES = (
     *("history.retention", "history.run_records", "operator.operator_actions"),
 )
 PROTOCOL = (
-    *("fold", "record_effects", "next_log_record", "path_checks", "readiness", "record_validity"),
+    *("fold", "record_effects", "next_log_record", "path_checks", "seal_decision", "record_validity"),
     *(f"paths.{name}" for name in ("output", "shared_names", "staging", "store", "temporary_and_probes")),
 )
 STEPS = (

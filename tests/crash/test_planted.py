@@ -17,7 +17,7 @@ from itertools import islice
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.protocol.readiness import gap_free
+from distcommit.protocol.seal_decision import gap_free
 from tests.checkers import reach
 from tests.checkers.planted import planted, reach_of
 from tests.checkers.planted_faults import PLANTED, FaultClass
@@ -63,11 +63,11 @@ def test_every_fault_can_be_planted() -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        Edit("protocol.readiness", "gap_free", "progress is None", "True"),
-        Edit("protocol.readiness", "gap_free", "reached", "low"),
-        Edit("protocol.readiness", "gap_free", "return nothing"),
-        Edit("protocol.readiness", "none", "progress"),
-        Edit("protocol.readiness", "CommitPolicy", "progress"),
+        Edit("protocol.seal_decision", "gap_free", "progress is None", "True"),
+        Edit("protocol.seal_decision", "gap_free", "reached", "low"),
+        Edit("protocol.seal_decision", "gap_free", "return nothing"),
+        Edit("protocol.seal_decision", "none", "progress"),
+        Edit("protocol.seal_decision", "CommitPolicy", "progress"),
     ],
 )
 def test_text_without_a_unique_match_is_not_replaced(edit: Edit) -> None:
@@ -81,9 +81,9 @@ def test_text_without_a_unique_match_is_not_replaced(edit: Edit) -> None:
 
 def test_instrumented_function_behaves_as_before_and_reports_its_calls() -> None:
     edits = {
-        "always": [Edit("protocol.readiness", "gap_free", "list(states)", "[*states, 1]")],
-        "never": [Edit("protocol.readiness", "gap_free", "dict(low)", "dict(low)")],
-        "left out": [Edit("protocol.readiness", "gap_free", "winners.append(state)\nremaining.remove(state)")],
+        "always": [Edit("protocol.seal_decision", "gap_free", "list(states)", "[*states, 1]")],
+        "never": [Edit("protocol.seal_decision", "gap_free", "dict(low)", "dict(low)")],
+        "left out": [Edit("protocol.seal_decision", "gap_free", "winners.append(state)\nremaining.remove(state)")],
     }
 
     def touched() -> None:

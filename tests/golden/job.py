@@ -16,7 +16,7 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.ownership import Marker, put_run_marker
 from distcommit.stores.logs.fencing import claim_folders, fence_job

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from distcommit.avro import container_writer
-from distcommit.fs.object_stores.upload_marker import encode_marker
+from distcommit.fs.object_stores.staged_upload_marker import encode_marker
 from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY
 from distcommit.stores.history.run_table import encode_task_rows

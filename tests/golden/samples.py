@@ -48,7 +48,7 @@ from distcommit.core.work_units import (
     WorkUnit,
 )
 from distcommit.engine.run_events import Progressed
-from distcommit.fs.object_stores.upload_marker import UploadMarker
+from distcommit.fs.object_stores.staged_upload_marker import UploadMarker
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.stores.folders.ownership import Owner

@@ -26,7 +26,7 @@ from distcommit.core.records.log_records import Intent
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.driver.task_progress import read_progress
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
+from distcommit.fs.object_stores.staged_upload_marker import decode_marker, encode_marker
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.paths.output import tombstone_path
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER

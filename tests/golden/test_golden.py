@@ -15,7 +15,7 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import Intent, Record
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.fs.object_stores.upload_marker import decode_marker, encode_marker
+from distcommit.fs.object_stores.staged_upload_marker import decode_marker, encode_marker
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.sinks.files.content_sum import as_text, content_sum
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records

@@ -13,7 +13,7 @@ from typing import Literal
 
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 
 Positions = dict[str, int]

@@ -43,7 +43,7 @@ from distcommit.core.work_units import (
     WorkUnit,
 )
 from distcommit.protocol.fold import Fold
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from tests.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
 
 FEW_URNS = ("a", "b", "ünï/côde")

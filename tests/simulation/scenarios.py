@@ -10,7 +10,7 @@ from distcommit.core.records.freshness import Freshness
 from distcommit.core.records.run_reasons import MAX_REASONS
 from distcommit.engine.driver.run import RunResult
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import flow_of_formats, model_flow, without_right
 from tests.simulation.simulated_posix import SimulatedPosix

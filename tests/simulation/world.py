@@ -33,7 +33,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS
 from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE, TEMPORARY, is_store_probe
-from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
+from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.spark.task_launch import PartitionCall
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention

@@ -17,7 +17,7 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.watermark import as_offset
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState
 from distcommit.protocol.paths.shared_names import work_unit_name
-from distcommit.protocol.readiness import CommitPolicy, Ready, readiness
+from distcommit.protocol.seal_decision import CommitPolicy, Ready, readiness
 from distcommit.stores.state.run_plans import (
     MANIFEST_VERSION,
     Manifest,

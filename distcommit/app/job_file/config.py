@@ -26,7 +26,7 @@ from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.redaction import Redaction
 from distcommit.core.support.setting_errors import SettingError, rule
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
+from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy
 from distcommit.spark.session_settings import SparkSettings
 from distcommit.stores.snapshots.snapshots import RETAINED_SNAPSHOTS
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from distcommit.app.admin.dataset_releases import Abandoned, abandon_all, not_published
+from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all, not_published
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_job import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
@@ -180,7 +180,7 @@ class Job(StoredJob):
         return operator_actions.retry_all(self._folders.opened(), username())
 
     def abandon_all(self, *, restart: bool = False) -> Abandoned:
-        """Roll back the sequences of all quarantined datasets. See `app.admin.dataset_releases`."""
+        """Roll back the sequences of all quarantined datasets. See `app.admin.abandon_datasets`."""
         release = operator_actions.Release.RESTART if restart else operator_actions.Release.ABANDON
         return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
 

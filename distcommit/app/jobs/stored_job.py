@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
     from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
     from distcommit.app.inspection.read_log import LogResult
-    from distcommit.app.inspection.reports.run_report import RunReport
+    from distcommit.app.inspection.report_data.run_report import RunReport
     from distcommit.app.inspection.verify_store import VerifyResult
     from distcommit.app.migration.compare_outputs import CompareResult
 
@@ -225,7 +225,7 @@ class StoredJob:
         Raises:
             ConfigurationError: if there is no store, or no record of the run.
         """
-        from distcommit.app.inspection.reports.run_report import add_job_status, make_report  # noqa: PLC0415 - few ask for it
+        from distcommit.app.inspection.report_data.run_report import add_job_status, make_report  # noqa: PLC0415 - few ask for it
 
         store, clock = self.open_store(create=False), SystemClock()
         newest = newest_epoch(store, clock)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.conditions.condition import COMPARISONS
+from distcommit.constructs.expressions.condition import COMPARISONS
 from distcommit.core.errors import ConfigurationError
 
 _COMPARED = {"=" if name == "==" else name: function for name, function in COMPARISONS.items()}

@@ -16,9 +16,9 @@ from distcommit.app.job_file.environment_variables import unset_variables
 from distcommit.app.job_file.folder_locations import normal_location, open_file_system, path_of
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_tree, parse_config
-from distcommit.app.reading.joined_table import joined_schema, joined_table
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, published_files
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot
+from distcommit.app.reading.table_union import joined_schema, joined_table
 from distcommit.core.errors import ConfigurationError, SnapshotExpiredError, StaleStoreError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.snapshot_entries import DatasetSnapshot

@@ -23,9 +23,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from distcommit.app.job_file.folder_locations import open_file_system
-from distcommit.app.reading.joined_table import joined_schema
 from distcommit.app.reading.row_filters import RowFilters, parsed_filters
 from distcommit.app.reading.snapshot_reader import Snapshot, read
+from distcommit.app.reading.table_union import joined_schema
 from distcommit.core.errors import ConfigurationError, SnapshotExpiredError
 from distcommit.core.support.parallel import run_parallel
 from distcommit.sinks.files.footer import look_into, read_batches

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from distcommit.app.inspection.recorded_runs import read_run
-from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
+from distcommit.app.inspection.report_data.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.installation import install_command

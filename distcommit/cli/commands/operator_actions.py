@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from distcommit.app.admin.dataset_releases import Abandoned
+from distcommit.app.admin.abandon_datasets import Abandoned
 from distcommit.app.jobs.job import Job
 from distcommit.cli.command_options import Dataset, on_job
 from distcommit.cli.terminal import Terminal

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from distcommit.app.inspection.recorded_runs import RunStatus
-from distcommit.app.inspection.reports.run_report import RunReport
+from distcommit.app.inspection.report_data.run_report import RunReport
 from distcommit.app.jobs.job import Job
 from distcommit.cli.command_options import as_service, on_job_state
 from distcommit.cli.terminal import Terminal

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.conditions import literals
 from distcommit.constructs.construct_settings import RowCheckerSettings
+from distcommit.constructs.expressions import literals
 from distcommit.core.support.setting_errors import SettingError, checks, rule
 from distcommit.schemas.columns import find_column
 from distcommit.schemas.type_tables import is_text, plain_type

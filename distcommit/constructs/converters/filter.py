@@ -8,8 +8,8 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.construct_settings import ConverterSettings
+from distcommit.constructs.expressions.condition import Condition
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.columns import Columns, named_schema

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
-from distcommit.constructs.conditions.sql_expressions import SqlExpressions
 from distcommit.constructs.construct_settings import ConverterSettings
+from distcommit.constructs.expressions.sql_expressions import SqlExpressions
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.setting_errors import SettingError, errors_of, rule
 from distcommit.core.work_units import WorkUnit

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.construct_settings import ForkOperatorSettings
+from distcommit.constructs.expressions.condition import Condition
 from distcommit.schemas.columns import Columns, named_schema
 
 

@@ -30,7 +30,7 @@ from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.reading.read_failures import record_read_failures
 from distcommit.engine.run_events import Observer, SequenceDone, SequenceSealed
 from distcommit.engine.run_settings import RunSettings
-from distcommit.pipeline.maintenance.replacements import stage_replacements
+from distcommit.pipeline.maintenance.replace_on_publish import stage_replacements
 from distcommit.protocol import next_log_record
 from distcommit.protocol.fold import Fold
 from distcommit.steps.step_execution import Execution, Outcomes

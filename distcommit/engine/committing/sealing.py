@@ -14,7 +14,7 @@ from distcommit.core.records.sequences import SealedSequence, SequenceName, Targ
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.output import tombstones_among
-from distcommit.protocol.readiness import Ready
+from distcommit.protocol.seal_decision import Ready
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import dump_steps
 from distcommit.stores.folders.staging import StagedFiles

@@ -31,7 +31,7 @@ from distcommit.pipeline.limits.watchdog import Watchdog
 from distcommit.pipeline.progress_counters import ProgressCounters
 from distcommit.pipeline.task_attempt import Attempt
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.stores.folders.attempt_notes import note_attempt
 from distcommit.stores.folders.staging import make_area
 from distcommit.stores.schemas.schema_history import SchemaStore

@@ -30,7 +30,7 @@ from distcommit.core.interfaces.file_system import FileAccess, FileStatus, Folde
 from distcommit.fs.network_file_operations import NetworkFileOperations
 from distcommit.fs.object_stores.s3_requests import CALLS, ObjectHead, S3Requests
 from distcommit.fs.object_stores.s3_stream import PartUpload
-from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker
+from distcommit.fs.object_stores.staged_upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker
 from distcommit.fs.staged_writer import ChecksummingWriter
 
 _ID = "distcommit-id"

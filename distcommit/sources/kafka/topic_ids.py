@@ -1,4 +1,4 @@
-"""Topic ids, which distinguish a topic from one that was deleted and created again under its name."""
+"""Reads topic ids from the cluster. `plan` and `extractor` compare them to detect a recreated topic."""
 
 from __future__ import annotations
 

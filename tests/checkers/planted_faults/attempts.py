@@ -27,7 +27,7 @@ ATTEMPTS = (
         "reach-of-another-attempt",
         "outputs are those of the winner, the watermark that of the attempt that read furthest",
         (
-            "protocol.readiness",
+            "protocol.seal_decision",
             "readiness",
             "gap_free(chosen, reached)",
             "gap_free(chosen, reached)[0], gap_free([max((s for s in states if s.work_unit_id == state.work_unit_id and"
@@ -40,7 +40,7 @@ ATTEMPTS = (
         "first-attempt-whatever-is-left-of-it",
         "the first attempt by name wins, whether or not its staged files are there",
         (
-            "protocol.readiness",
+            "protocol.seal_decision",
             "_winners",
             "next((state for state in attempts if staged(state)), None)",
             "next(iter(attempts), None)",

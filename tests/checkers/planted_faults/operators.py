@@ -20,7 +20,7 @@ OPERATORS = (
         "accept-skips-the-whole-sequence",
         "all of an accepted sequence is recorded as skipped, also what is published",
         (
-            "app.admin.dataset_releases",
+            "app.admin.abandon_datasets",
             "not_published",
             "window.difference(Branches(files, rows).joined(incarnation).covered)",
             "window",
@@ -56,7 +56,7 @@ OPERATORS = (
         "skipped-positions-stay-skipped",
         "positions that are read again after a watermark was set back stay recorded as skipped",
         (
-            "protocol.watermark_setting",
+            "protocol.expected_positions",
             "reach_after_setting",
             "skipped = [part for skip in skipped for part in _part_before(skip, partition, at, incarnation)]",
         ),

@@ -12,7 +12,7 @@ from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import decide_run
 from distcommit.engine.planning.planner import plan_partition
 from distcommit.engine.run_settings import RunSettings
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

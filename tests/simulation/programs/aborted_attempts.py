@@ -28,7 +28,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.stores.folders.folder_trees import delete_tree
 from distcommit.stores.operator import operator_actions

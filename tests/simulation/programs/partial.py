@@ -10,7 +10,7 @@ from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.model_flow import model_flow

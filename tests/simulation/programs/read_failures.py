@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from distcommit.core.records.read_failure_records import ReadFailure
-from distcommit.protocol.readiness import RetryPolicy
+from distcommit.protocol.seal_decision import RetryPolicy
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, run_and_look

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from distcommit.app.inspection.recorded_runs import RunStatus, read_run, read_runs
-from distcommit.app.inspection.reports.run_report import make_report
+from distcommit.app.inspection.report_data.run_report import make_report
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError
 from distcommit.protocol.paths.store import PAUSED, RUN_TABLES
 from distcommit.stores.history.run_records import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
+from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy
 
 
 @pytest.mark.parametrize("policy", CommitPolicy)

@@ -18,7 +18,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.sequences import TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SkippedRange
-from distcommit.protocol.watermark_setting import earlier_readings_after, reach_after_start
+from distcommit.protocol.expected_positions import earlier_readings_after, reach_after_start
 from distcommit.sinks.files.offset_sets import OffsetSets
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 from distcommit.core.support.setting_values import check_patterns
-from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
+from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy
 from distcommit.stores.history.retention import DEFAULT_RETENTION
 from distcommit.stores.state.job_store import MAX_BUCKETS
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.admin.dataset_releases import not_published
+from distcommit.app.admin.abandon_datasets import not_published
 from distcommit.core.watermark import Watermark
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distcommit.app.admin.dataset_releases import not_published
+from distcommit.app.admin.abandon_datasets import not_published
 from distcommit.app.admin.set_watermarks import set_watermark
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import ConfigurationError, ConflictError

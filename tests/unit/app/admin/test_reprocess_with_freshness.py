@@ -19,7 +19,7 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.maintenance.reprocess import ReprocessSource
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.state.job_store import JobStore, Roots, open_store

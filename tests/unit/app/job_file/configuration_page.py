@@ -23,7 +23,7 @@ from distcommit.app.job_file.built_in_types import Section, settings_class, type
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.problems.renamed_settings import RENAMED, REPLACED
 from distcommit.app.job_file.secrets import PLACES
-from distcommit.constructs.conditions.condition import Condition
+from distcommit.constructs.expressions.condition import Condition
 from distcommit.schemas.column_types import ColumnType
 
 PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "reference" / "configuration.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from tests.unit.app.job_file.test_delivery import config
 
 MIXED = (

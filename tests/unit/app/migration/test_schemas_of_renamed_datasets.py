@@ -15,7 +15,7 @@ from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.logs.rebucket import rebucket

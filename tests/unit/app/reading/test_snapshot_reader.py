@@ -24,7 +24,7 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, SNAPSHOTS
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import begin_run, end_run
 from distcommit.stores.snapshots.snapshots import (

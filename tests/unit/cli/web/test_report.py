@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from distcommit.app.inspection.problems.job_problems import RUN_FAILED
-from distcommit.app.inspection.reports.run_report import MOST_DATASETS
+from distcommit.app.inspection.report_data.run_report import MOST_DATASETS
 from distcommit.app.jobs.job import Job
 from distcommit.cli.web.html_pages import report_page, spans_path
 from tests.jobs.reported_run import EPOCH, HOSTILE, make_reported_job

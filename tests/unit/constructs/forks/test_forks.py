@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distcommit.app.job_file.built_in_types import validated
-from distcommit.constructs.conditions.condition import Condition
 from distcommit.constructs.construct_settings import ForkOperatorSettings
+from distcommit.constructs.expressions.condition import Condition
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import ForkOperator
 from distcommit.testing.fakes.conversion import convert_batch

@@ -11,7 +11,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

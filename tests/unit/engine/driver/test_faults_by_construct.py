@@ -38,7 +38,7 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
 from distcommit.protocol.paths.shared_names import work_unit_name
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.field_folders import FieldPartition
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.operator import operator_actions

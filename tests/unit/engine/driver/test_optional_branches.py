@@ -19,7 +19,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange, WorkUnit
 from distcommit.engine.driver.run import RunResult
 from distcommit.pipeline.task_flow import Branch, Check, Stage, TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -18,7 +18,7 @@ from distcommit.core.work_units import TaskOutcome, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.stores.logs.log_segment import decode_segment
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.faulty_calls import Crashed

@@ -21,7 +21,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.run import RunResult
-from distcommit.protocol.readiness import CommitPolicy, RetryPolicy
+from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy
 from distcommit.stores.logs.log_segment import decode_segment
 from distcommit.stores.logs.rebucket import Move, rebucket
 from distcommit.stores.operator import operator_actions

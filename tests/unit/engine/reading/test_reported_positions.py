@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work_units import DatasetPlan, SkippedRange, WorkUnit
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, OddSource, audit, go, published, source

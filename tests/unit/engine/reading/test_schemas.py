@@ -14,7 +14,7 @@ from distcommit.core.interfaces.source import Source
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import WorkUnit, merge_schema_ids
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -20,7 +20,7 @@ from distcommit.engine.driver.run import new_run_id, run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.readiness import CommitPolicy
+from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.delta.sink import DeltaSink
 from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened

@@ -44,7 +44,7 @@ from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnap
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SkippedRange, StagedFile, TaskOutcome
 from distcommit.engine.run_events import DatasetQuarantined, SequenceDone, SequenceSealed, WorkUnitDone
-from distcommit.fs.object_stores.upload_marker import MARKER_VERSION, UploadMarker
+from distcommit.fs.object_stores.staged_upload_marker import MARKER_VERSION, UploadMarker
 from distcommit.protocol.paths import output, shared_names, store
 from distcommit.sinks.files.footer import FOOTER_VERSION, Footer
 from distcommit.sinks.files.formats.file_tail import TAIL_VERSION, FileTail

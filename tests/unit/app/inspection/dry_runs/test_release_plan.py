@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from distcommit.app.admin.dataset_releases import Abandoned, abandon_all
+from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan, ReleaseRow, plan_release
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import StepRow, read_steps

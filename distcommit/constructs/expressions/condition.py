@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from distcommit.constructs.conditions import literals
+from distcommit.constructs.expressions import literals
 from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
 from distcommit.schemas.columns import find_column
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distcommit.app.inspection.reports.distributions import Bin, percentile, skew_of, spread_of
+from distcommit.app.inspection.report_data.distributions import Bin, percentile, skew_of, spread_of
 
 
 def test_percentile_is_always_one_of_the_values() -> None:

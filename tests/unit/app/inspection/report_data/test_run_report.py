@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.app.inspection.recorded_runs import RunStatus, newest_epoch
-from distcommit.app.inspection.reports.run_report import RunReport, make_report
+from distcommit.app.inspection.report_data.run_report import RunReport, make_report
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.source import Lag

@@ -11,9 +11,9 @@ from distcommit.app.inspection.dataset_list import lags_of
 from distcommit.app.inspection.job_status import StatusResult
 from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunStatus, read_run
-from distcommit.app.inspection.reports.distributions import Skew, Spread, skew_of, spread_of
-from distcommit.app.inspection.reports.killed_runs import KilledRun, describe_killed_run
-from distcommit.app.inspection.reports.task_timelines import TaskTimeline, timelines_of
+from distcommit.app.inspection.report_data.distributions import Skew, Spread, skew_of, spread_of
+from distcommit.app.inspection.report_data.killed_runs import KilledRun, describe_killed_run
+from distcommit.app.inspection.report_data.task_timelines import TaskTimeline, timelines_of
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.source import Lag
 from distcommit.engine.driver.task_progress import progress_folder, read_progress

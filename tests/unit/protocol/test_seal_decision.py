@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work_units import BranchResult, DatasetPlan, SkippedRange, TaskOutcome, TaskState, WorkUnit
-from distcommit.protocol.readiness import CommitPolicy, NotReady, Ready, Wait, gap_free, readiness
+from distcommit.protocol.seal_decision import CommitPolicy, NotReady, Ready, Wait, gap_free, readiness
 
 
 def unit(name: str, low: dict[str, int], high: dict[str, int]) -> WorkUnit:

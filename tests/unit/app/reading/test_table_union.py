@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from distcommit.app.reading.joined_table import joined_schema
 from distcommit.app.reading.spark_data_source import DistcommitDataSource
+from distcommit.app.reading.table_union import joined_schema
 from distcommit.core.errors import ConfigurationError
 from tests.unit.app.reading.test_snapshot_reader import Place
 

@@ -46,9 +46,9 @@ class SqlExpressions:
         ConfigurationError: if DuckDB is not installed.
     """
 
-    def __init__(self, location: str, columns: Mapping[str, str]) -> None:
-        self._where, self._columns = location, dict(columns)
-        trees = {text: self._parsed(text) for text in (*columns.values(), *filter(None, [location]))}
+    def __init__(self, where: str, columns: Mapping[str, str]) -> None:
+        self._where, self._columns = where, dict(columns)
+        trees = {text: self._parsed(text) for text in (*columns.values(), *filter(None, [where]))}
         self._names_of = {text: _names_in(tree) for text, tree in trees.items()}
         self._names = frozenset[str]().union(*self._names_of.values())
         self._known: dict[pa.Schema, pa.Schema] = {}
@@ -143,8 +143,8 @@ class SqlExpressions:
     def suspects(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the rows for which an expression may fail. Raises like `evaluate`."""
         tried = [f"TRY({_in_brackets(text)}) IS NULL" for text in self._columns.values()]
-        location = f"TRY({_in_brackets(self._where)})" if self._where else "true"
-        condition = f"{location} IS NULL OR ({location} AND ({' OR '.join(tried) or 'false'}))"
+        where = f"TRY({_in_brackets(self._where)})" if self._where else "true"
+        condition = f"{where} IS NULL OR ({where} AND ({' OR '.join(tried) or 'false'}))"
         return self._select(batch.schema, [batch], [], condition).column(0).combine_chunks()
 
     def _run(self, batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
