@@ -107,6 +107,7 @@ class TaskFlow:
         construct_seconds: how long a converter, row checker or fork may work on a batch; 0 for no limit.
         store_id: id of the job's store; empty if nothing is run.
         hidden: secrets that must not appear in messages.
+        describer: the job file's source, which describes the extracts, if `source` takes its place for one run.
     """
 
     source: Source
@@ -118,6 +119,7 @@ class TaskFlow:
     construct_seconds: float = 0
     store_id: str = ""
     hidden: Redaction = field(default_factory=Redaction, compare=False)
+    describer: Source | None = None
 
     @property
     def errors(self) -> FileSink:
@@ -131,8 +133,8 @@ class TaskFlow:
         return cls(source, (Branch(sink),))
 
     def with_source(self, source: Source) -> TaskFlow:
-        """Return the flow with another source."""
-        return replace(self, source=source)
+        """Return the flow with another source. The former one still describes the extracts."""
+        return replace(self, source=source, describer=self.describer or self.source)
 
     def for_dataset(self, dataset_urn: str) -> TaskFlow:
         """Return the flow with the converters and checkers that apply to a dataset."""

@@ -54,7 +54,7 @@ def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> 
     remove_attempts(fs, root, [SPOOLED_FRAMES])
     folder = f"{root}/{SPOOLED_FRAMES}/{uuid.uuid4().hex}"
     fs.make_folders(folder)
-    frames = StagedFrames(fs, folder, tuple(source.datasets), source.format, source.watermark)
+    frames = StagedFrames(fs, folder, tuple(source.datasets))
     states = _stored(store, frames.datasets)
     try:
         run_parallel(

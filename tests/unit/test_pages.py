@@ -6,23 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import distcommit
 from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
 from distcommit.core.interfaces.sink import Abilities
-from distcommit.spark.session_settings import SparkSettings
 from tests.checkers.pages import broken_links, pages
 
 ROOT = Path(distcommit.__file__).parents[1]
 DOCS = ROOT / "conf" / "docs"
 TRANSFORMS = DOCS / "guides" / "transforms.md"
 FORKS = DOCS / "guides" / "forks.md"
-TASK_FLOW = sorted((DOCS / "reference").glob("task-flow*.md"))
 SINKS = DOCS / "connectors" / "sinks.md"
 CONNECTORS = [*sorted(DOCS.glob("connectors/source-*.md")), *sorted(DOCS.glob("connectors/sink-*.md"))]
 IDEMPOTENCY = DOCS / "design" / "idempotency.md"
@@ -39,7 +35,6 @@ PAGES = [
     )
     for page in sorted(ROOT.glob(pages))
 ]
-PACKAGES = "|".join(path.name for path in sorted(Path(distcommit.__file__).parent.iterdir()) if path.is_dir())
 
 
 def text_of(*pages: Path) -> str:
@@ -50,21 +45,6 @@ def text_of(*pages: Path) -> str:
 def names_in(test: Path) -> frozenset[str]:
     nodes = ast.walk(ast.parse(test.read_text(encoding="utf-8")))
     return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
-
-
-def object_at(dotted: str) -> Any:
-    """Return the module, or the object in a module, with this name below `distcommit`."""
-    parts = dotted.split(".")
-    resolved, remaining = distcommit, parts
-    while remaining:
-        try:
-            resolved = import_module(".".join(["distcommit", *parts[: len(parts) - len(remaining) + 1]]))
-        except ModuleNotFoundError:
-            break
-        remaining = remaining[1:]
-    for name in remaining:
-        resolved = getattr(resolved, name)
-    return resolved
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -86,39 +66,6 @@ def test_pages_are_short_and_have_no_broken_links() -> None:
     assert counted.broken_links == []
     assert counted.largest.words <= 1500, counted.largest
     assert counted.readme_words <= 800
-
-
-def test_classes_named_on_the_task_flow_pages_exist() -> None:
-    text = text_of(*TASK_FLOW)
-    named = set(re.findall(rf"`((?:{PACKAGES})\.[\w.]+)`", text)) - {
-        f"spark.{key}" for key in SparkSettings.model_fields
-    }
-    assert len(named) > 50
-    classes = {dotted.rpartition(".")[2]: object_at(dotted) for dotted in named}
-    for class_name, attribute in re.findall(r"`([A-Z]\w+)\.(\w+)`", text):
-        assert hasattr(classes.get(class_name, distcommit.Job), attribute), attribute
-
-
-def test_settings_named_on_the_task_flow_pages_exist() -> None:
-    cells = [line.split(" | ")[1] for line in text_of(*TASK_FLOW).splitlines() if line.startswith("| ")]
-    sections = {"commit": "CommitSettings", "replay": "ReplaySettings", "task": "TaskSettings", "limits": "RunLimits"}
-    named = [key for cell in cells for key in re.findall(rf"`({'|'.join(sections)})\.(\w+)", cell)]
-    assert len(named) > 5
-    for section, key in named:
-        assert key in object_at(f"app.job_file.sections.job_sections.{sections[section]}").model_fields, (
-            f"{section}.{key}"
-        )
-
-
-def test_tests_named_on_the_task_flow_pages_exist() -> None:
-    text = text_of(*(page for page in TASK_FLOW if page.stem != "task-flow-omissions"))
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
-    heads = ("| Gobblin |", "| SeaTunnel |", "| scenario |", "| ---")
-    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(heads)]
-    assert len(named) == len(rows)
-    for path, test in named:
-        assert (ROOT / path).is_file(), path
-        assert not test or test in names_in(ROOT / path), f"{path}::{test}"
 
 
 def test_pages_list_each_built_in_construct_under_its_kind() -> None:

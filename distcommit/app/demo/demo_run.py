@@ -131,7 +131,12 @@ def run_demo(folder: Path, narrate: Callable[[str], None]) -> DemoResult:
 
 
 class _Failure(msgspec.Struct):
-    """The output of a failed command: its error, or a result with reasons."""
+    """The output of a failed command: its error, or a result with reasons.
+
+    Attributes:
+        error: the text of the error; empty if the command ended with a result.
+        reasons: why datasets failed; empty if the command ended with an error.
+    """
 
     error: str = ""
     reasons: Reasons = Reasons()

@@ -18,7 +18,9 @@ class RejectedRecords(msgspec.Struct, frozen=True):
     """The records that a run rejected, in all attempts."""
 
     epoch: int
+    """The epoch of the run."""
     records: int
+    """Number of rejected records, of all attempts."""
     datasets: int
     """Number of datasets with rejected records."""
     largest: dict[str, int]

@@ -39,6 +39,15 @@ logger = logging.getLogger(__name__)
 
 
 class RunContext(NamedTuple):
+    """The parts of a run that has its lock and its epoch.
+
+    Attributes:
+        launch: starts the run's Spark tasks.
+        settings: the run's settings, with its epoch.
+        observer: receives the run's events.
+        spark: the Spark session.
+    """
+
     launch: Launch
     settings: RunSettings
     observer: Observer

@@ -33,7 +33,12 @@ _STATES = {
 
 
 class Name(NamedTuple):
-    """A dataset's namespace and name in OpenLineage."""
+    """A dataset's identity in OpenLineage.
+
+    Attributes:
+        namespace: the location of the source or target, as OpenLineage's naming rules form it.
+        name: the dataset's name in that namespace.
+    """
 
     namespace: str
     name: str

@@ -73,7 +73,7 @@ class Branches:
         self._only_branch, self._is_reprocess = "" if reprocessed is None else reprocessed.branch, bool(reprocessed)
         publish = "append" if self._is_reprocess else flow.publish
         fields = (flow.source.provenance, unit.low.incarnation, names, flow.makes_several, epochs, publish)
-        self._origin = Origin(*fields, extract_of(unit, flow.source.extract_of(unit.dataset_urn)))
+        self._origin = Origin(*fields, extract_of(unit, (flow.describer or flow.source).extract_of(unit.dataset_urn)))
         self._schema: pa.Schema | None = None
         self._shared, self._router = Chain(flow.stages, unit, flow.construct_seconds), Router(flow)
         self._errors: dict[str, AttemptFiles] = {}

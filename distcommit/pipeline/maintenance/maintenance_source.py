@@ -18,7 +18,6 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from distcommit.core.errors import DistcommitError
-from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
@@ -47,9 +46,6 @@ class MaintenanceSource(Source):
     @property
     def provenance(self) -> Provenance | None:  # type: ignore[override]
         return self.flow.source.provenance
-
-    def extract_of(self, dataset_urn: str) -> Extract | None:
-        return self.flow.source.extract_of(dataset_urn)
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         for state in self.candidates(states):

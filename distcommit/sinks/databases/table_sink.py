@@ -39,7 +39,8 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
         mode: `append` inserts rows. `upsert` replaces the row with the same keys, unless that row is newer; of several
             new rows the last one counts. `replace` replaces all rows of the dataset by those that a run has read; it
             requires policy `full`, and excludes `limits.seconds`, optional branches and `dataset reprocess`.
-        keys: columns that identify rows of mode `upsert`; the table must have a unique index on them.
+        keys: columns that identify rows of mode `upsert`, by default `source.extract.keys`. The table must have a
+            unique index on them.
         version: column of integers, decimals, floats or times of mode `upsert`, whose greater value is newer. Without
             it, rows are compared by their position in the source partition, for which the table has four more columns.
         tags: whether each row has two more columns with its dataset and epoch. Then a committed epoch can be taken
@@ -69,7 +70,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
     @rule
     def _fits_mode(self) -> Iterator[SettingError]:
         if self.mode == "upsert" and not self.keys:
-            yield SettingError("must be set with mode: upsert", "keys")
+            yield SettingError("must be set with mode: upsert", "keys", remedy="set it, or source.extract.keys")
         if self.mode != "upsert" and self.keys:
             yield SettingError("must only be set with mode: upsert", "keys")
         if self.mode != "upsert" and self.version:

@@ -16,16 +16,17 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceSettings, SourceState
+from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceState
 from distcommit.core.interfaces.watermark_types import WATERMARK_PIN
 from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.decoding import from_json
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
+from distcommit.core.support.setting_errors import SettingError, errors_of, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.fs.fsspec_based.input_files import InputFolder
+from distcommit.sources.declared_extract import DescribedSource
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
@@ -50,7 +51,7 @@ _OTHER_PATHS = (
 )
 
 
-class FilesSource(SettingsModel, SourceSettings):
+class FilesSource(DescribedSource):
     """Files that arrive whole in folders. Each is read once, by modification time.
 
     Attributes:
@@ -213,7 +214,8 @@ class FilesSource(SettingsModel, SourceSettings):
         """Return an append-only table whose keys are the added columns. If a file is read again, its rows get new
         keys.
         """
-        return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, (PARTITION, OFFSET), (OFFSET,))
+        columns = (PARTITION, OFFSET)
+        return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, columns[1:]))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         settled_ns = time.time_ns() - int(self.min_file_age_s * 1e9)

@@ -15,17 +15,17 @@ from distcommit.core.interfaces.source import (
     GroupPositions,
     Lag,
     Planned,
-    SourceSettings,
     SourceState,
     stored_incarnations,
 )
 from distcommit.core.interfaces.write_target import Target, broker_addresses
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule
+from distcommit.core.support.setting_errors import SettingError, raise_all, rule
 from distcommit.core.support.setting_values import check_patterns
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
+from distcommit.sources.declared_extract import DescribedSource
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 from distcommit.sources.kafka.position_problems import is_number, position_problems
 from distcommit.sources.kafka.topics import (
@@ -47,7 +47,7 @@ _SHORT_TIMEOUT_S, _CHECK_TIMEOUT_S = 3.0, 10.0
 _OR_DESCRIBE = ", or grant this user DESCRIBE on them"
 
 
-class KafkaSource(SettingsModel, SourceSettings):
+class KafkaSource(DescribedSource):
     """Topics of one Kafka cluster. A dataset is a topic, or `<topic>@<partition>`; positions are offsets.
 
     Attributes:
@@ -133,7 +133,8 @@ class KafkaSource(SettingsModel, SourceSettings):
 
     def extract_of(self, dataset_urn: str) -> Extract:
         columns = (self.provenance.partition_column, self.provenance.offset_column) if self.provenance else ()
-        return Extract("kafka", topic_of_dataset(dataset_urn), TableType.APPEND_ONLY, columns, columns[1:])
+        topic = topic_of_dataset(dataset_urn)
+        return self.described(Extract("kafka", topic, TableType.APPEND_ONLY, columns, columns[1:]))
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the setting that names datasets. `plan` reports the cluster's id as a fact, because brokers may be

@@ -8,14 +8,15 @@ from typing import Literal
 from pydantic import Field
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceSettings, SourceState
+from distcommit.core.interfaces.extract_description import Extract, TableType
+from distcommit.core.interfaces.source import DatasetProblem, Extractor, SourceState
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.core.support.setting_errors import SettingsModel
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan
+from distcommit.sources.declared_extract import DescribedSource
 
 
-class MicroBatchSource(SettingsModel, SourceSettings):
+class MicroBatchSource(DescribedSource):
     """Micro-batches that a streaming query passes to `Job.on_batch`. A run outside a query reads nothing and only
     replays.
 
@@ -41,6 +42,9 @@ class MicroBatchSource(SettingsModel, SourceSettings):
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         return {"dataset_column": FixedSetting(self.dataset_column)}
+
+    def extract_of(self, dataset_urn: str) -> Extract:
+        return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         return iter(())

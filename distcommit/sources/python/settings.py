@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from distcommit.core.interfaces.source import Source, SourceSettings
+from distcommit.core.interfaces.extract_description import Extract, TableType
+from distcommit.core.interfaces.source import Source
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.custom_class import CustomClass
+from distcommit.sources.declared_extract import DeclaredExtract, DescribedSource
 
 
 class PythonSource(
     CustomClass,
-    SourceSettings,
+    DescribedSource,
     interface=Source,
     section="source",
     unguarded=frozenset({"plan", "incarnations", "group_positions", "open"}),
@@ -22,6 +24,14 @@ class PythonSource(
 
     is_imported: ClassVar[bool] = True
     type: Literal["python"]
+
+    def extract_of(self, dataset_urn: str) -> Extract | None:
+        """Return the extract of the class with the declared keys and delta fields."""
+        with self.guard():
+            extract = self.instance.extract_of(dataset_urn)
+        if extract is None and self.extract == DeclaredExtract():
+            return None
+        return self.described(extract or Extract(self.type, dataset_urn, TableType.APPEND_ONLY))
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the class's name as `class`, and the fixed settings of the class. If the class is renamed, its own

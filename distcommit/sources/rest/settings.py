@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.core.interfaces.source import DatasetProblem, SourceSettings, SourceState, stored_incarnations
+from distcommit.core.interfaces.source import DatasetProblem, SourceState, stored_incarnations
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.installation import install_command
@@ -22,6 +22,7 @@ from distcommit.core.support.setting_values import repeated, urn_errors
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
+from distcommit.sources.declared_extract import DescribedSource
 from distcommit.sources.rest.extractor import (
     OFFSET_COLUMN,
     PARTITION_COLUMN,
@@ -54,7 +55,7 @@ class ListOverrides(SettingsModel):
     params: dict[str, str] = Field(default_factory=dict)
 
 
-class RestSource(SettingsModel, SourceSettings):
+class RestSource(DescribedSource):
     """Lists of JSON records that a server returns by HTTP GET, page by page, in the order of a field.
 
     Each record is the bytes of its JSON, with its number in the dataset.
@@ -164,7 +165,8 @@ class RestSource(SettingsModel, SourceSettings):
         record.
         """
         columns = (PARTITION_COLUMN, OFFSET_COLUMN)
-        return Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (self._watermark_of(dataset_urn).field,))
+        field = self._watermark_of(dataset_urn).field
+        return self.described(Extract(self.type, dataset_urn, TableType.APPEND_ONLY, columns, (field,)))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[DatasetPlan | DatasetProblem]:
         """Plan owned, idle datasets up to the present time of this machine. No request is sent."""

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import SourceError
-from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.file_system import FileSystem, StagedWriter
 from distcommit.core.interfaces.source import DatasetProblem, Extraction, Extractor, Planned, Source, SourceState
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
@@ -27,7 +26,6 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
 from distcommit.sources.plan_error import PlanError, column_end_error
 from distcommit.sources.snapshots import plan_snapshot, stored_position
-from distcommit.sources.spark.settings import extract_by
 from distcommit.sources.watermark_column import (
     BEGINNINGS,
     PARTITION,
@@ -207,18 +205,11 @@ class StagedFrames(Source):
         fs: the file system.
         folder: the staging folder.
         datasets: URNs of the datasets.
-        format: name of Spark's reader.
-        watermark: the watermark column; empty for snapshots.
     """
 
     fs: FileSystem
     folder: str
     datasets: tuple[str, ...]
-    format: str = ""
-    watermark: str = ""
-
-    def extract_of(self, dataset_urn: str) -> Extract:
-        return extract_by(self.format, self.watermark, dataset_urn)
 
     def folder_of(self, urn: str) -> str:
         return f"{self.folder}/{spooled_dataset(self.datasets.index(urn))}"

@@ -12,13 +12,14 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import Extract, TableType
-from distcommit.core.interfaces.source import Extractor, Planned, SourceSettings, SourceState
+from distcommit.core.interfaces.source import Extractor, Planned, SourceState
 from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule
+from distcommit.core.support.setting_errors import SettingError, raise_all, rule
 from distcommit.core.support.setting_values import urn_errors
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
+from distcommit.sources.declared_extract import DescribedSource
 from distcommit.sources.snapshots import is_count
 from distcommit.sources.spark.read_locations import selects
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
@@ -38,7 +39,7 @@ _JDBC_HOST = re.compile(r"^(jdbc:.*?//)[^/?;]*(?=/[^/?;])")
 Option = bool | int | float | str
 
 
-class SparkSource(SettingsModel, SourceSettings):
+class SparkSource(DescribedSource):
     """Datasets read by a reader of Spark, such as `jdbc`, `parquet`, `orc`, or one from a jar.
 
     A Spark task cannot call a reader of Spark. Before a run plans, the driver's Spark session reads each dataset into
@@ -113,7 +114,9 @@ class SparkSource(SettingsModel, SourceSettings):
         return tuple(self.datasets)
 
     def extract_of(self, dataset_urn: str) -> Extract:
-        return extract_by(self.format, self.watermark, dataset_urn)
+        kind = TableType.APPEND_ONLY if self.watermark else TableType.SNAPSHOT_ONLY
+        columns = (self.watermark,) if self.watermark else ()
+        return self.described(Extract(self.format, dataset_urn, kind, (), columns))
 
     def reader_options(self, dataset: str) -> dict[str, str]:
         """Return the reader options of a dataset as texts, the password included."""
@@ -158,12 +161,6 @@ class SparkSource(SettingsModel, SourceSettings):
 
 def _written(option: Option) -> str:
     return str(option).lower() if isinstance(option, bool) else str(option)
-
-
-def extract_by(reader: str, watermark: str, urn: str) -> Extract:
-    """Return the table that a dataset of this reader is an extract of."""
-    kind = TableType.APPEND_ONLY if watermark else TableType.SNAPSHOT_ONLY
-    return Extract(reader, urn, kind, (), (watermark,) if watermark else ())
 
 
 def _not_staged() -> SourceError:

@@ -146,11 +146,13 @@ def _plan_one(
     if deferred is not None:
         yield deferred
     if planned is not None:
-        extract = structs.replace(rules.extract_of(name), keys=reflected.keys)
-        units = (
-            tuple(with_extract(unit, extract) for unit in planned.work_units) if reflected.keys else planned.work_units
-        )
-        yield structs.replace(planned, work_units=units)
+        extract = rules.extract_of(name)
+        keys = rules.selection.rules_of(name).keys or extract.keys or reflected.keys
+        if keys:
+            extract = structs.replace(extract, keys=keys)
+            units = tuple(with_extract(unit, extract) for unit in planned.work_units)
+            planned = structs.replace(planned, work_units=units)
+        yield planned
 
 
 def _of_one_name(name: str) -> SourceError:

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.extract_description import Extract, TableType
-from distcommit.core.interfaces.source import Planned, SourceSettings, SourceState, stored_incarnations
+from distcommit.core.interfaces.source import Planned, SourceState, stored_incarnations
 from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
@@ -22,6 +22,7 @@ from distcommit.core.support.setting_values import check_distinct, check_pattern
 from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
+from distcommit.sources.declared_extract import DescribedSource
 from distcommit.sources.sql.query_checks import check_condition, queries_of
 from distcommit.sources.sql.table_selection import TableRules, Tables, is_incarnation_of, position_problems, reads_table
 
@@ -57,7 +58,7 @@ class TableOverrides(SettingsModel):
     _check_names = field_validator("columns", "keys")(check_distinct)
 
 
-class SqlSource(SettingsModel, SourceSettings):
+class SqlSource(DescribedSource):
     """Tables, views and queries of one database. Each is a dataset of its name; positions are values of one column, or
     numbers of snapshots.
 
@@ -212,7 +213,8 @@ class SqlSource(SettingsModel, SourceSettings):
         """Return the extract by the settings. Work units add the primary key."""
         column = self.selection.rules_of(dataset_urn).watermark
         namespace = self.schema_name or unquote(urlsplit(self.url).path.removeprefix("/"))
-        return Extract(namespace, dataset_urn, TableType(self.table_type), (), (column,) if column else ())
+        kind = TableType(self.table_type)
+        return self.described(Extract(namespace, dataset_urn, kind, (), (column,) if column else ()))
 
     def plan(self, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
         """Plan owned, idle tables that have new rows, on one connection.

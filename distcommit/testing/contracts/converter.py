@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converter
+from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import WorkUnit
-from distcommit.testing.fakes.conversion import unit_of
 
 _BYTES = [
     b"",
@@ -56,7 +56,7 @@ class ConverterContract(ABC):
 
     varying: Sequence[str] = ()
     """Columns that differ on each call, such as a time."""
-    unit: WorkUnit = unit_of("dataset")
+    unit: WorkUnit = WorkUnit("unit", "dataset", Watermark({"": 0}), Watermark({"": 100}), 100)
     """The work unit that the converter receives."""
 
     @abstractmethod

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from distcommit.app.job_file.built_in_types import validated
+from distcommit.app.job_file.config import JobConfig
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import Extract, TableType, extract_of, with_extract
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, WorkUnit
+from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.sinks.files.sink import FileSink
 from distcommit.sources.files.settings import FilesSource
 from distcommit.sources.kafka.settings import KafkaSource
 from distcommit.sources.rest.settings import RestSource
@@ -84,3 +89,66 @@ def test_table_extract_has_the_column_of_the_settings_and_the_primary_key_of_wor
     (unit,) = plans["without"].work_units
     assert "extract" not in unit.properties
     assert sql.model_copy(update={"schema_name": "sales"}).extract_of("t").namespace == "sales"
+
+
+KAFKA = {"type": "kafka", "brokers": "b:1", "topics": ["a"]}
+FILES = {"type": "files", "paths": ["/in/{dataset}/*.csv"], "format": "csv"}
+SPARK = {"type": "spark", "format": "orc", "datasets": {"a": {}}}
+SQL = {"type": "sql", "url": "sqlite:////shop.db", "tables": ["a"], "watermark": "n", "lookback": 0}
+REST = {
+    "type": "rest",
+    "url": "https://host/{dataset}",
+    "datasets": ["a"],
+    "watermark": {"field": "at", "type": "time", "since": "since", "lookback": 0},
+    "paging": {"type": "none"},
+}
+BATCHES = {"type": "micro_batch", "dataset_column": "d"}
+CUSTOM = {"type": "python", "class": "tests.integration.named_source:NamedSource", "options": {"names": ["a"]}}
+
+
+@pytest.mark.parametrize(
+    "section", [KAFKA, FILES, SPARK, SQL, REST, BATCHES, CUSTOM], ids=lambda section: section["type"]
+)
+def test_declared_keys_and_delta_fields_replace_those_of_every_source(section: dict[str, Any]) -> None:
+    declared = {"keys": ["id", "line"], "delta_fields": ["changed"]}
+    own = validated("source", section).extract_of("a")
+    changed = validated("source", {**section, "extract": declared}).extract_of("a")
+    assert (changed.keys, changed.delta_fields) == (("id", "line"), ("changed",))
+    assert own is None or replace(changed, keys=own.keys, delta_fields=own.delta_fields) == own
+
+
+def test_work_units_of_tables_have_the_declared_keys_unless_the_table_has_own_ones(tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    with database(file) as connection:
+        for table in ("t", "u"):
+            connection.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, name TEXT, line INTEGER)")
+            connection.execute(f"INSERT INTO {table} VALUES (1, 'a', 1)")
+    overrides = {"u": {"keys": ["id", "line"]}}
+    sql = source(file, tables=["t", "u"], extract={"keys": ["name"]}, overrides=overrides)
+    plans = [plan for plan in planned(sql) if isinstance(plan, DatasetPlan)]
+    keys = {plan.dataset_urn: extract_of(plan.work_units[0], None) for plan in plans}
+    assert {urn: extract and extract.keys for urn, extract in keys.items()} == {"t": ("name",), "u": ("id", "line")}
+
+
+def test_flow_with_another_source_is_describer_that_of_the_job_file() -> None:
+    flow = TaskFlow.straight(KafkaSource.model_validate(KAFKA), FileSink())
+    twice = flow.with_source(FilesSource.model_validate(FILES)).with_source(SparkSource.model_validate(SPARK))
+    assert twice.describer is flow.source
+
+
+def sinks_of(**flow: Any) -> dict[str, Any]:
+    folders = {name: f"/{name}" for name in ("store", "staging", "output")}
+    return dict(JobConfig.model_validate({"job": "j", "paths": folders, **flow}).sink_sections())
+
+
+def test_upsert_sinks_without_keys_use_those_of_the_extract() -> None:
+    kafka = {**KAFKA, "extract": {"keys": ["id"]}}
+    upsert = {"type": "sqlite", "path": "/a", "mode": "upsert"}
+    assert sinks_of(source=kafka, sink=upsert)["sink"].keys == ("id",)
+    assert sinks_of(source=kafka, sink={**upsert, "keys": ["n"]})["sink"].keys == ("n",)
+    assert sinks_of(source=kafka, sink={**upsert, "mode": "append"})["sink"].keys == ()
+    branches = {"a": {"sink": upsert}, "b": {"sink": {**upsert, "table": "b", "keys": ["n"]}}, "c": {}}
+    sinks = sinks_of(source=kafka, fork={"type": "all", "branches": branches})
+    assert [sinks[f"fork.branches.{name}.sink"].keys for name in "ab"] == [("id",), ("n",)]
+    with pytest.raises(ValueError, match=r"must be set with mode: upsert; set it, or source\.extract\.keys"):
+        sinks_of(source=KAFKA, sink=upsert)

@@ -34,11 +34,13 @@ class EnvironmentFindings(NamedTuple):
     unwritable_folders: Sequence[str] = ()
     """Descriptions of folders that can't be written, with the cause."""
     now_ms: int = 0
+    """The time of the check (epoch milliseconds)."""
     rejection_fails: bool = False
     """Whether `on_rejected` is `fail`, so that a rejected record fails its work unit."""
     fails_for_fields: str = ""
     """Key of the setting that makes a new field fail its work unit; empty if new fields are accepted."""
     freshness: Freshness = NO_TARGETS
+    """The freshness targets of the datasets."""
     newer: str = ""
     """Runs, or a rebuild, that the output has a mark of and the store does not know; empty if there are none."""
     older: str = ""

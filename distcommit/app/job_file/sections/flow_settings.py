@@ -204,6 +204,19 @@ class FlowSettings(ChainSettings):
                 return {**remainder, "fork": {**fork, "branches": branches}}
         return tree
 
+    @model_validator(mode="before")
+    @classmethod
+    def _upsert_by_keys_of_the_extract(cls, tree: Any) -> Any:
+        """Give `source.extract.keys` to each sink of mode `upsert` that has no `keys`."""
+        match tree:
+            case {"source": {"extract": {"keys": [*keys]}}}:
+                tree = _with_keys(tree, keys)
+        match tree:
+            case {"source": {"extract": {"keys": [*keys]}}, "fork": {"branches": Mapping() as named} as fork}:
+                branches = {name: _with_keys(branch, keys) for name, branch in named.items()}
+                return {**tree, "fork": {**fork, "branches": branches}}
+        return tree
+
     @rule
     def _branches_have_sinks(self) -> Iterator[SettingError]:
         for name in sorted(self.model_fields_set & {"sink", "task_checkers"}) if self.fork is not None else ():
@@ -243,6 +256,13 @@ class FlowSettings(ChainSettings):
 
 def _datasets(converter: Converter) -> Sequence[str]:
     return converter.only_datasets if isinstance(converter, StageSettings) else ()
+
+
+def _with_keys(chain: Any, keys: Sequence[Any]) -> Any:
+    match chain:
+        case {"sink": {"mode": "upsert"} as sink} if not sink.get("keys"):
+            return {**chain, "sink": {**sink, "keys": keys}}
+    return chain
 
 
 def _shows(sink: Any) -> bool:

@@ -40,7 +40,6 @@ _WHY: tuple[tuple[str, str], ...] = (
         r"extract\.table\.type",
         "of Kafka it is append_only; sources sql and spark have snapshots",
     ),
-    (r"extract\.(delta|primary\.key)\.fields", "of tables: source.watermark, and keys as the database has them"),
     (r"extract\.limit\..*|extract\.pull\.limit", "limits are limits.seconds and source.records_per_dataset"),
     (r"extract\..*", "is of a query's extract; a Kafka source has none"),
     (r"topics\.move\.to\.latest\.offset", "`distcommit dataset set-watermark`, once"),

@@ -42,6 +42,10 @@ def _source(job: Translation) -> None:
         translated = choice_of(expired, {name: name for name in ("earliest", "latest", "nearest", "skip")})
         job.put(expired, "source.expired_offsets", translated, "skipped records are recorded as lost")
     _decoding(job)
+    for name, key in {"extract.primary.key.fields": "keys", "extract.delta.fields": "delta_fields"}.items():
+        fields = job.pop(name)
+        if fields is not None:
+            job.put(fields, f"source.extract.{key}", listed(fields))
     for name, key in {"security.protocol": "security.protocol", "sasl.mechanism": "sasl.mechanism"}.items():
         entry = job.pop(f"source.kafka.consumerConfig.{name}")
         if entry is not None:

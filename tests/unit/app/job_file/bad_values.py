@@ -308,6 +308,11 @@ BAD: dict[str, Bad] = {
         "sink.tags",
         "must not be true with two_phase: true",
     ),
+    "DeclaredExtract._check_names": Bad(
+        "source: {type: kafka, brokers: b, topics: [a], extract: {keys: [a, ▶a]}}",
+        "source.extract.keys.1",
+        "must not be named twice",
+    ),
     "TableSink._is_template": Bad(POSTGRESQL % "▶table: '{a}'", "sink.table", "must be a table's name"),
     "TableSink._check_keys": Bad(POSTGRESQL % "mode: upsert, keys: [a, ▶a]", "sink.keys.1", "must not be named twice"),
     "TableSink._fits_mode": Bad(POSTGRESQL % "▶version: v", "sink.version", "must only be set with mode: upsert"),

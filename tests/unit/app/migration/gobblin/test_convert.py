@@ -83,6 +83,8 @@ def value_at(tree: Any, key: str) -> Any:
             "alerts.emails",
             [{"host": "mail", "sender": "a@b", "recipients": ["c@d", "e@f"], "port": 25}],
         ),
+        ("extract.primary.key.fields=id,line\nextract.delta.fields=at", "source.extract.keys", ["id", "line"]),
+        ("extract.delta.fields=at", "source.extract.delta_fields", ["at"]),
         ("data.publisher.final.dir=/data/out", "paths.output", "/data/out/clicks"),
         ("data.publisher.final.dir=/data/out", "paths.store", "/data/out/distcommit/clicks/store"),
         (

@@ -1,0 +1,43 @@
+"""The extract settings that every source has."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from pydantic import field_validator
+
+from distcommit.core.interfaces.extract_description import Extract
+from distcommit.core.interfaces.source import SourceSettings
+from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.setting_values import check_distinct
+
+
+class DeclaredExtract(SettingsModel):
+    """Keys and delta fields of the records of all datasets. They replace those that the source knows.
+
+    Attributes:
+        keys: columns that are unique together. Database sinks with `mode: upsert` use them if they have no `keys`.
+        delta_fields: columns whose values identify new or newer rows. Writers and `distcommit status` receive them.
+    """
+
+    keys: tuple[str, ...] = ()
+    delta_fields: tuple[str, ...] = ()
+
+    _check_names = field_validator("keys", "delta_fields")(check_distinct)
+
+
+class DescribedSource(SettingsModel, SourceSettings):
+    """Base class of the section `source`.
+
+    Attributes:
+        extract: what the job file declares about the records.
+    """
+
+    extract: DeclaredExtract = DeclaredExtract()
+
+    def described(self, extract: Extract) -> Extract:
+        """Return the extract with the declared keys and delta fields."""
+        return replace(
+            extract,
+            keys=self.extract.keys or extract.keys,
+            delta_fields=self.extract.delta_fields or extract.delta_fields,
+        )
