@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def block_of(page: Path, language: str, words: str) -> str:
     return str(block)
 
 
-def converted(example: str, values: list[bytes | None]) -> tuple[list[dict[str, Any]], list[bytes | None]]:
+def converted(example: str, values: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], list[bytes | None]]:
     """Return the records that the converters of an example yield, and the values that they reject."""
     batch = pa.record_batch({"value": pa.array(values, pa.binary())})
     rejected: list[bytes | None] = []
@@ -65,8 +66,8 @@ def test_query_returns_the_newest_row_of_each_key(tmp_path: Path) -> None:
     for number, part in enumerate((rows, rows_of_later_run)):
         pq.write_table(pa.Table.from_pylist(part), tmp_path / f"{number}.parquet")
     query = block_of(SQL, "sql", "QUALIFY")
-    of_files = duckdb.sql(query.replace("shop/output/orders", str(tmp_path))).fetchall()
+    of_files = duckdb.execute(query.replace("shop/output/orders", str(tmp_path))).fetchall()
     orders = pa.Table.from_pylist([*rows, *rows_of_later_run])
-    of_table = duckdb.sql(re.sub(r"read_parquet\(.*\)\n", "orders\n", query)).fetchall()
+    of_table = duckdb.execute(re.sub(r"read_parquet\(.*\)\n", "orders\n", query)).fetchall()
     assert sorted(row[:3] for row in of_files) == sorted(row[:3] for row in of_table) == [(1, 12, "c"), (2, 11, "b")]
     assert orders.num_rows == 3
