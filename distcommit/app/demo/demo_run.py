@@ -176,7 +176,7 @@ class _Story:
             self._produce(1.0)
             third = self._run_to_its_end("third run")
             self._result.sequences_replayed = third.totals.sequences_replayed
-            self._detail(f"first it completed the {third.totals.sequences_replayed} commits that the kill had interrupted")
+            self._detail(f"first it completed the {third.totals.sequences_replayed} commits of the killed run")
             self._show_run(third)
         self._heading("Is every record there, once?")
         self._audit()
