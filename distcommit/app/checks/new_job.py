@@ -31,7 +31,7 @@ job: {job}                              # one store belongs to one job
 """
 _TAIL = """
 on_rejected: divert                     # records that can't be converted go to files below _rejected in the output;
-                                        # fail: their work unit fails
+                                        # fail: one such record stops its dataset
 
 paths:                                  # relative to this file, absolute, or URLs; all on one file system
   store: {job}/store                    # watermarks and commit logs

@@ -176,7 +176,7 @@ class _Story:
             self._produce(1.0)
             third = self._run_to_its_end("third run")
             self._result.sequences_replayed = third.totals.sequences_replayed
-            self._detail(f"first it replayed the {third.totals.sequences_replayed} sequences that the kill had left")
+            self._detail(f"first it completed the {third.totals.sequences_replayed} commits of the killed run")
             self._show_run(third)
         self._heading("Is every record there, once?")
         self._audit()
@@ -260,13 +260,13 @@ class _Story:
         result.sequences_pending_at_kill = snapshot.pending
         result.files_published_at_kill, result.files_staged_at_kill = snapshot.published, snapshot.staged
         self._detail(f"caught: SIGKILL to all {processes} processes: driver, JVM, Python workers")
-        self._detail(f"{snapshot.pending} datasets were sealed (commit steps written ahead) and not closed")
+        self._detail(f"{snapshot.pending} datasets had begun their commit and not completed it")
         self._detail(f"of their files {snapshot.published:,} were published and {snapshot.staged:,} were not:")
         self._detail(
             f"{snapshot.pending - snapshot.untouched - snapshot.half_published} datasets whole,"
             f" {snapshot.half_published} by half, {snapshot.untouched} not at all"
         )
-        moved = "no watermark of theirs had moved" if snapshot.watermarks_unchanged else "WATERMARKS HAD MOVED"
+        moved = "none of their watermarks had moved" if snapshot.watermarks_unchanged else "WATERMARKS HAD MOVED"
         self._detail(moved)
         if not snapshot.watermarks_unchanged:
             result.problems.append("a watermark had moved before its sequence was closed")

@@ -40,7 +40,7 @@ from distcommit.engine.system_clock import SystemClock
 
 @on_job
 def run(terminal: Terminal, job: Job) -> int:
-    """Replay sealed commits, then ingest new records.
+    """Complete interrupted commits, then ingest new records.
 
     Exit code 1 if a dataset failed, was skipped or is pending; 7 if the source had lost records.
     """
@@ -93,7 +93,7 @@ def recover(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done. Needs no Spark.")] = False,
 ) -> int:
-    """Replay sealed commits and delete orphaned files; ingest nothing.
+    """Complete interrupted commits, delete orphaned files; ingest nothing.
 
     Exit code 1 if something is left pending.
     """

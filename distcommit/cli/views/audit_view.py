@@ -26,10 +26,11 @@ from distcommit.cli.views.view_parts import (
 def audit_view(result: AuditResult) -> RenderableType:
     """Show the verdict, totals and problems."""
     method = "every record was read" if result.deep else "from file metadata and ledgers; --deep reads every record"
+    records = "each offset below each watermark" if result.partitions else "each committed record"
     if result.exact:
-        verdict = good_verdict("exact", f"each offset below each watermark is published exactly once ({method})")
+        verdict = good_verdict("exact", f"{records} is published or rejected exactly once ({method})")
     elif result.passed:
-        verdict = good_verdict("complete", f"each offset below each watermark is published at least once ({method})")
+        verdict = good_verdict("complete", f"{records} is published or rejected at least once ({method})")
     else:
         verdict = bad_verdict("not complete" if result.at_least_once else "not exact", method)
     facts = {

@@ -80,8 +80,9 @@ class SqlSource(DescribedSource):
             that name. A changed query, except for white space and comments, is not read until it is restored or
             `distcommit dataset set-watermark` sets its start; a snapshot continues.
         table_type: `append_only` for tables whose rows are only added; `snapshot_append` for rows that are also
-            changed, so that the newest row of a key counts. Both are read in ranges of `watermark`. `snapshot_only`:
-            each run reads the whole table, to be published by `sink.publish: replace`.
+            changed. Each change is read as one more row; `mode: upsert` of a database sink keeps the newest row of a
+            key. Both are read in ranges of `watermark`. `snapshot_only`: each run reads the whole table, to be
+            published by `sink.publish: replace`.
         watermark: the column whose values are positions: integers, text or timestamps that only grow. Each row is read
             once, in a range of the column. A row that is changed and gets a later value is read again.
         lookback: distance between the newest value and the end of the range, in seconds for timestamps, as a number for

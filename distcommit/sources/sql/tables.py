@@ -288,13 +288,12 @@ def source_of(name: str, rules: TableRules, schema: str | None) -> Source:
 
 def _columns(name: str, reflected: Reflected, rules: TableRules, dialect: str) -> tuple[Column, ...]:
     declared = {column["name"]: column for column in reflected.columns}
-    columns: list[Column] = []
-    for requested in rules.columns or declared:
-        column = column_of(requested, declared[requested]["type"], dialect) if requested in declared else None
-        if column is None:
-            raise _unreadable(name, requested, declared)
-        columns.append(column)
-    return tuple(columns)
+    names = rules.columns or tuple(declared)
+    columns = {column: column_of(column, declared[column]["type"], dialect) for column in names if column in declared}
+    readable = {column: described for column, described in columns.items() if described is not None}
+    if unreadable := [column for column in names if column not in readable]:
+        raise _unreadable(name, unreadable[0], declared, ", ".join(readable))
+    return tuple(readable.values())
 
 
 def _chosen(rules: TableRules) -> list[sa.ColumnElement[Any]]:
@@ -373,7 +372,7 @@ def types_may_be_unknown() -> Iterator[None]:
         yield
 
 
-def _unreadable(table: str, column: str, declared: Mapping[str, ReflectedColumn]) -> SourceError:
+def _unreadable(table: str, column: str, declared: Mapping[str, ReflectedColumn], others: str) -> SourceError:
     actual = f"type {declared[column]['type']!r}" if column in declared else "no such column"
     return SourceError(
         "a column can't be read",
@@ -382,7 +381,7 @@ def _unreadable(table: str, column: str, declared: Mapping[str, ReflectedColumn]
         column=column,
         expected="integer, decimal with a precision, float, text, bytes, boolean, date, time or timestamp",
         found=actual,
-        todo=f"set source.overrides.{table}.columns to the other columns (a query can CAST it)",
+        todo=f"set source.overrides.{table}.columns to [{others}] (a query can CAST it)",
     )
 
 

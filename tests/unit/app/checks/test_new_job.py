@@ -22,7 +22,7 @@ SINKS = [name for name in types_of("sink") if name != "python"]
 def test_job_file_of_each_source_and_sink_passes_the_check(
     tmp_path: Path, source: str, sink: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DB_PASSWORD", "any")
+    monkeypatch.setenv("PASSWORD", "any")
     path = tmp_path / "my job.yaml"
     assert write_job_file(path, source, sink).problems == []
     text = path.read_text()
@@ -63,9 +63,25 @@ def test_command_writes_the_file_and_names_the_next_command(tmp_path: Path) -> N
 
 
 def test_unset_password_of_a_database_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DB_PASSWORD", raising=False)
+    monkeypatch.delenv("PASSWORD", raising=False)
     (problem,) = write_job_file(tmp_path / "job.yaml", "sql", "files").problems
-    assert "DB_PASSWORD" in problem.text
+    assert "PASSWORD" in problem.text
+
+
+def test_commented_lines_of_converters_give_a_valid_job_file(tmp_path: Path) -> None:
+    for source, lines in (
+        ("files", ["# converters:", "#   - type: parse", '#     decimal: "."', "#     dates: []"]),
+        ("kafka", ["    # fields: ", "  # - {type: cast, "]),
+    ):
+        path = tmp_path / f"{source}.yaml"
+        write_job_file(path, source, "files")
+        text = path.read_text()
+        for line in lines:
+            assert line in text
+            text = text.replace(line, line.replace("# ", "", 1))
+        path.write_text(text)
+        result = check_file(path, connect=False)
+        assert (result.problems, result.flow is not None) == ([], True)
 
 
 def test_job_file_of_a_database_reads_up_to_the_newest_id(tmp_path: Path) -> None:

@@ -365,6 +365,7 @@ def test_each_table_may_override_the_settings(file: Path) -> None:
         ("CREATE TABLE t (id REAL)", {}, "type REAL"),
         ("CREATE TABLE t (id DECIMAL(10, 0))", {}, "type DECIMAL"),
         ("CREATE TABLE t (id INTEGER)", {"overrides": {"t": {"columns": ["id", "gone"]}}}, "column=gone"),
+        ("CREATE TABLE t (id INTEGER, a TEXT, odd)", {}, "set source.overrides.t.columns to [id, a]"),
         ("CREATE TABLE t (id INTEGER)", {"overrides": {"t": {"where": "no_such_column = 1"}}}, "no_such_column"),
         ("CREATE VIEW t AS SELECT id FROM gone", {}, "gone"),
     ],
