@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from distcommit.app.demo.broker import MockBroker
 from tests.drills.drill import Drilled, KafkaSituation, drilled
@@ -35,7 +36,7 @@ def poisoned_record(folder: Path) -> Drilled:
 def declared_type_that_no_record_has(folder: Path) -> Drilled:
     """All records are rejected, until the operator corrects the type and processes them again."""
     wrong, right = ([{"type": "json", "fields": {"n": kind}}] for kind in ("string", "int64"))
-    rejecting = {"converters": wrong, "on_rejected": "divert", "readers": {"kept_snapshots": 2}}
+    rejecting: dict[str, Any] = {"converters": wrong, "on_rejected": "divert", "readers": {"kept_snapshots": 2}}
     with a_job(folder, runs=0, records=12, **rejecting) as situation:
         situation.run(0)
         printed = Printed(situation)
