@@ -19,7 +19,7 @@ _PLAIN_EVERY_S = 30.0
 _RATE_OVER_S = 5.0
 _ACTIVITIES_SHOWN = 5
 _TIME = " · time: "
-_BESIDE = 12
+_BESIDE = 14
 """Columns of the terminal that the spinner (or the seconds) and the clock occupy."""
 _PLAIN_WIDTH = 80
 _SETTLED_S = 3.0
@@ -143,7 +143,7 @@ class _PlainLines:
     def _line(self, text: str) -> None:
         now_s = time.monotonic()
         self._text, self._shown_s = text, now_s
-        self._console.print(f"{now_s - self._began_s:6.1f} s  {text}", markup=False, soft_wrap=True)
+        self._console.print(f"at {now_s - self._began_s:6.1f} s  {text}", markup=False, soft_wrap=True)
 
 
 def describe(phase: str, progress: Progressed, target: Target, now_s: float, width: int = 0) -> str:

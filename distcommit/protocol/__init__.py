@@ -8,5 +8,6 @@ were fenced in the meantime.
 
 The package must not touch files, clocks or threads. The executable model is `tests/spec/log_model.py`. Start reading at
 `record_validity` (which record may follow which state), then `record_effects` (the effect of each record),
-`next_log_record` (the record that each writer appends) and `seal_decision` (which attempts win, and when a dataset can be sealed).
+`next_log_record` (the record that each writer appends) and `seal_decision` (which attempts win, and when a dataset can
+be sealed).
 """

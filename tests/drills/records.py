@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from distcommit.app.demo.broker import MockBroker
 from tests.drills.drill import Drilled, KafkaSituation, drilled
+from tests.drills.quick_drills import Printed, a_job
 from tests.drills.registry import drill
 
 _TOPICS = ["good", "bad"]
@@ -28,6 +30,21 @@ def poisoned_record(folder: Path) -> Drilled:
         situation.run(1)
         cause = "bad could not be read: bad: RECORD_REJECTED: a record is turned away"
         return drilled(situation, cause, rejected=Counter([b"poison"]))
+
+
+@drill("RECORDS_MOSTLY_REJECTED", quick=True)
+def declared_type_that_no_record_has(folder: Path) -> Drilled:
+    """All records are rejected, until the operator corrects the type and processes them again."""
+    wrong, right = ([{"type": "json", "fields": {"n": kind}}] for kind in ("string", "int64"))
+    rejecting: dict[str, Any] = {"converters": wrong, "on_rejected": "divert", "readers": {"kept_snapshots": 2}}
+    with a_job(folder, runs=0, records=12, **rejecting) as situation:
+        situation.run(0)
+        printed = Printed(situation)
+        printed.type(printed.problem("RECORDS_MOSTLY_REJECTED: .* 12 of 12 records")["command"])
+        situation.write(converters=right)
+        printed.type(f"distcommit dataset reprocess {situation.path} --all")
+        situation.run(0)  # deletes the old error files
+        return printed.ended()
 
 
 @drill("WORKER_DIED")

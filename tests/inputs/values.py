@@ -104,7 +104,7 @@ CASES = [
     Case(
         "sql",
         "a first run by times whose newest row is two years old",
-        "a note of the run: late rows",
+        "a note of the run on late rows",
         test="tests/integration/test_postgresql.py::test_first_run_by_times_skips_no_later_row_or_reports_it",
     ),
     *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import yaml
 from typer.testing import CliRunner
@@ -19,6 +20,52 @@ def typed(command: str, exit_code: int = 0) -> str:
     return output
 
 
+def write_job(tmp_path: Path, **sections: Any) -> Path:
+    path = tmp_path / "job.yaml"
+    job = {
+        "job": "rejecting",
+        "on_rejected": "divert",
+        "paths": {name: str(tmp_path / name) for name in ("store", "staging", "output")},
+        "commit": {"buckets": 2, "durability": "none"},
+        "spark": {"master": "local[2]"},
+        **sections,
+    }
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+def test_dataset_that_rejects_most_records_is_a_problem_until_they_are_reprocessed(tmp_path: Path) -> None:
+    (tmp_path / "in" / "clicks").mkdir(parents=True)
+    (tmp_path / "in" / "clicks" / "1.csv").write_text("n\n1\n" + "x\n" * 11 + "two,columns\n")
+    files = {
+        "type": "files",
+        "paths": [f"{tmp_path}/in/{{dataset}}/*"],
+        "format": "csv",
+        "min_file_age_s": 0,
+    }
+    path = write_job(tmp_path, source=files, converters=[{"type": "cast", "columns": {"n": "int64"}}])
+    again = f"process them again: distcommit dataset reprocess {path} --all"
+    output = typed(f"distcommit run {path}")
+    assert "committed: all new records; 12 of 13 records rejected" in output
+    assert "the source could not parse 1 row: correct the row in a new file" in output
+    assert again in output
+    status = typed(f"distcommit status {path}")
+    assert "RECORDS_MOSTLY_REJECTED (warning): Most records of a dataset were rejected" in status
+    assert "clicks: 12 of 13 records of its newest commit were rejected" in status
+    assert f"distcommit runs {path} 2" in status
+    assert "nothing new" in typed(f"distcommit run {path}")
+    assert "clicks: 12 of 13 records" in typed(f"distcommit status {path}"), "an empty run solves no problem"
+
+    path = write_job(tmp_path, source=files)
+    output = typed(f"distcommit dataset reprocess {path} --all")
+    assert "records rejected again are in new error files the source could not parse 1 row: correct" in output
+    assert again not in output
+    status = typed(f"distcommit status {path}")
+    assert "no problems" in status
+    assert "the source could not parse 1 row: correct the row in a new file" in status
+    assert again not in status
+
+
 def test_commands_show_rejected_records_and_skipped_files_until_they_are_reprocessed(tmp_path: Path) -> None:
     for name, text in (
         ("clicks/1.jsonl", '{"n": 1}\nnope\n'),
@@ -27,29 +74,21 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
     ):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(text)
-    path = tmp_path / "job.yaml"
-    job = {
-        "job": "rejecting",
-        "source": {
-            "type": "files",
-            "paths": [f"{tmp_path}/in/{{dataset}}/*"],
-            "format": "jsonl",
-            "min_file_age_s": 0,
-            "on_unreadable_file": "skip",
-        },
-        "converters": [{"type": "json", "fields": {"n": "int64"}}],
-        "on_rejected": "divert",
-        "paths": {name: str(tmp_path / name) for name in ("store", "staging", "output")},
-        "commit": {"buckets": 2, "durability": "none"},
-        "spark": {"master": "local[2]"},
+    files = {
+        "type": "files",
+        "paths": [f"{tmp_path}/in/{{dataset}}/*"],
+        "format": "jsonl",
+        "min_file_age_s": 0,
+        "on_unreadable_file": "skip",
     }
-    path.write_text(yaml.safe_dump(job))
+    path = write_job(tmp_path, source=files, converters=[{"type": "json", "fields": {"n": "int64"}}])
     output = typed(f"distcommit run {path}")
     rejected = "rejected by the run of epoch {}: {}, not published, but in error files below"
     both = rejected.format(2, "2 records of clicks (1), orders (1)") + f" {tmp_path}/output/_rejected"
     assert "1 published, 2 rejected to error files" in output
     assert both in output
-    assert "1 (orders): 1 unreadable file skipped, not published: " in output
+    assert "committed: all new records; 2 of 3 records rejected" in output
+    assert "orders: 1 unreadable file skipped, not published: " in output
     assert f"unreadable files are listed by distcommit runs {path} 2" in output
     assert "1 unreadable file skipped" in typed(f"distcommit runs {path} 2")
     status = typed(f"distcommit status {path}")
@@ -58,7 +97,7 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
     assert both in typed(f"distcommit dataset list {path}")
     assert "rejected 1" in typed(f"distcommit dataset list {path} --sort rejected")
 
-    path.write_text(yaml.safe_dump({**job, "converters": [{"type": "json", "fields": {"n": "string"}}]}))
+    write_job(tmp_path, source=files, converters=[{"type": "json", "fields": {"n": "string"}}])
     output = typed(f"distcommit dataset reprocess {path} --all")
     assert "reprocessed: 2 records of error files were read again" in output
     assert "1 published, 1 rejected to error files" in output
@@ -66,7 +105,7 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
     assert f"process them again: distcommit dataset reprocess {path} --all" in output
     assert "1 record of clicks (1)" in typed(f"distcommit status {path}")
 
-    path.write_text(yaml.safe_dump({**job, "converters": []}))
+    write_job(tmp_path, source=files)
     assert "1 published" in typed(f"distcommit dataset reprocess {path} --all")
     assert "rejected by the run" not in typed(f"distcommit status {path}")
     assert "nothing to reprocess" in typed(f"distcommit dataset reprocess {path} --all")

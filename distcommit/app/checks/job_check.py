@@ -170,7 +170,7 @@ class _Checks:
             yield
         except Exception as error:  # noqa: BLE001 - of any client; each is reported
             self.failures.append(_Failure(name, _setting_of(error) or setting, error))
-            self.parts.append(CheckedPart(name, "failed"))
+            self.parts.append(CheckedPart(name, "failed", "see the problem below"))
         else:
             self.parts.append(CheckedPart(name, "passed", redacted(self.found)))
 

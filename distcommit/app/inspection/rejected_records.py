@@ -1,17 +1,22 @@
-"""The rejected records of the newest run that rejected any."""
+"""The rejected records of the newest run that rejected any, and the datasets that rejected most of their records."""
 
 from __future__ import annotations
 
 import msgspec
 
-from distcommit.app.inspection.recorded_runs import read_datasets, read_runs
+from distcommit.app.inspection.recorded_runs import RunsResult, read_datasets, read_runs
+from distcommit.app.job_file.sections.flow_settings import UNREADABLE_ROWS
 from distcommit.core.interfaces.clock import Clock
+from distcommit.core.records.run_counts import FlowCounts, RunCounts
 from distcommit.protocol.paths.output import REJECTED_FOLDER
+from distcommit.stores.history.run_records import read_record
 from distcommit.stores.state.job_store import JobStore
 
 REPROCESS_ALL = "reprocess --all"
 """The recorded command of a run that reprocesses the rejected records of all datasets."""
 _NEWEST_RUNS, _NAMED = 20, 5
+_JUDGED_RUNS = 5
+"""The most runs whose datasets are judged by their share of rejected records."""
 
 
 class RejectedRecords(msgspec.Struct, frozen=True):
@@ -27,6 +32,17 @@ class RejectedRecords(msgspec.Struct, frozen=True):
     """Rejected records of the datasets with the most, largest number first."""
     folder: str
     """Folder of the error files."""
+    unreadable: int = 0
+    """Rejected rows that the source could not parse. `dataset reprocess` cannot read them."""
+
+
+class MostlyRejected(msgspec.Struct, frozen=True):
+    """A dataset that rejected most records of its newest commit."""
+
+    dataset: str
+    epoch: int
+    records: int
+    rejected: int
 
 
 def newest_rejected(store: JobStore, clock: Clock) -> RejectedRecords | None:
@@ -41,4 +57,33 @@ def newest_rejected(store: JobStore, clock: Clock) -> RejectedRecords | None:
     largest = sorted((urn for urn, count in counts.items() if count), key=lambda urn: (-counts[urn], urn))
     named = {urn: counts[urn] for urn in largest[:_NAMED]}
     folder = f"{store.roots.output}/{REJECTED_FOLDER}"
-    return RejectedRecords(row.epoch, row.records_rejected, len(largest), named, folder)
+    record = read_record(store.fs, store.roots.store, row.epoch)
+    unreadable = unreadable_rows(record.totals.flow) if record is not None else 0
+    return RejectedRecords(row.epoch, row.records_rejected, len(largest), named, folder, unreadable)
+
+
+def unreadable_rows(flow: FlowCounts) -> int:
+    """Return the number of rejected rows that the source could not parse."""
+    return sum(counts.rejected for counts in flow.constructs if counts.construct == UNREADABLE_ROWS)
+
+
+def mostly_rejected(store: JobStore, runs: RunsResult) -> list[MostlyRejected]:
+    """Return the datasets that rejected most records of their newest commit, within the last five runs that published.
+
+    Args:
+        store: the job's store.
+        runs: the newest runs, newest first.
+    """
+    published = [row for row in runs.runs if row.datasets_published][:_JUDGED_RUNS]
+    while published and not published[-1].records_rejected:
+        published.pop()
+    newest: dict[str, tuple[int, RunCounts]] = {}
+    for row in published:
+        for urn, dataset in read_datasets(store, row.run_id)[0].items():
+            if dataset.counts.records_published:
+                newest.setdefault(urn, (row.epoch, dataset.counts))
+    return [
+        MostlyRejected(urn, epoch, counts.records_out, counts.records_rejected)
+        for urn, (epoch, counts) in sorted(newest.items())
+        if counts.is_mostly_rejected
+    ]

@@ -45,7 +45,7 @@ def run(terminal: Terminal, job: Job) -> int:
     Exit code 1 if a dataset failed, was skipped or is pending; 7 if the source had lost records.
     """
     try:
-        with shown_progress(terminal.err, "check the job", job.config.source.size_unit) as shown:
+        with shown_progress(terminal.err, "check the job, start Spark", job.config.source.size_unit) as shown:
             result = run_preview(job.config, shown) if job.config.tries_out else job.run(shown)
     except CheckFailedError as error:
         terminal.err.print(problems_view(error.problems))

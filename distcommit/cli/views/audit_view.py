@@ -85,8 +85,9 @@ def audit_view(result: AuditResult) -> RenderableType:
 
 
 def _published(result: AuditResult) -> str:
-    ledgers = f" and {result.ledger_rows:,} rows of ledgers" if result.ledger_rows else ""
-    return f"{result.records:,} records in {result.files:,} files{ledgers} of {result.datasets:,} datasets"
+    counts = {"files": result.files, "ledger rows": result.ledger_rows}
+    places = " and ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "0 files"
+    return f"{result.records:,} records in {places} of {result.datasets:,} datasets"
 
 
 def _shared(shared: SharedRange) -> str:

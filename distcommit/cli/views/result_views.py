@@ -12,10 +12,11 @@ from rich.text import Text
 
 from distcommit.app.admin.rebuild_result import RebuildResult, RebuildRow
 from distcommit.app.inspection.read_log import LogResult
+from distcommit.app.inspection.rejected_records import unreadable_rows
 from distcommit.app.migration.compare_outputs import CompareResult
 from distcommit.app.migration.import_watermarks import ImportResult
 from distcommit.app.migration.rebucket import RebucketResult
-from distcommit.cli.views.run_lines import deferred_records, flow_table, positions_lost
+from distcommit.cli.views.run_lines import deferred_records, flow_table, positions_lost, rejection_remedies
 from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,
@@ -63,7 +64,9 @@ def run_view(result: RunResult) -> RenderableType:
         verdict = bad_verdict("committed, with losses", "the source had deleted records before they were read")
     elif totals.datasets_published:
         left = ", except those that are left for later" if totals.deferred else ""
-        verdict = good_verdict("committed", f"all new records{left}")
+        if rejected := totals.records_rejected:
+            left += f"; {rejected:,} of {totals.records_out:,} records rejected"
+        verdict = (bad_verdict if totals.is_mostly_rejected else good_verdict)("committed", f"all new records{left}")
     elif totals.deferred:
         verdict = good_verdict("nothing to read yet", "the source leaves all new records for later")
     else:
@@ -111,8 +114,8 @@ def reprocess_view(result: RunResult, command: str) -> RenderableType:
 def _rejected_again(totals: RunCounts, command: str) -> RenderableType | None:
     if not totals.records_rejected:
         return None
-    text = f"records rejected again are in new error files; after a correction, process them again: {command}"
-    return Text(text, style="yellow")
+    remedies = rejection_remedies(totals.records_rejected, unreadable_rows(totals.flow), command)
+    return Group(Text("records rejected again are in new error files", style="yellow"), *remedies)
 
 
 def recover_view(result: RecoverResult) -> RenderableType:
@@ -379,13 +382,12 @@ def _replayed(totals: RunCounts) -> str:
 
 
 def _notes(notes: Reasons) -> dict[str, str]:
-    """Return notes on committed datasets by kind: the number of datasets, the first names and the text."""
+    """Return notes on committed datasets by kind: the first names, the number of datasets if several, and the text."""
     by_kind: dict[str, list[str]] = {}
     for cause in notes.causes():
         count, first = len(cause.subjects), ", ".join(cause.subjects[:3])
-        by_kind.setdefault(escape(cause.kind), []).append(
-            escape(f"{count:,} ({first}{', ...' if count > 3 else ''}): {cause.text}")
-        )
+        names = first if count == 1 else f"{count:,} ({first}{', ...' if count > 3 else ''})"
+        by_kind.setdefault(escape(cause.kind), []).append(escape(f"{names}: {cause.text}"))
     more = f"; and {notes.omitted_count:,} more" if notes.omitted_count else ""
     return {kind: "; ".join(texts) + more for kind, texts in by_kind.items()}
 

@@ -98,8 +98,25 @@ def rejected_view(rejected: RejectedRecords, command: str) -> RenderableType:
     where = f"not published, but in error files below {rejected.folder} until they are reprocessed"
     return Group(
         Text(f"rejected by the run of epoch {rejected.epoch}: {records}{of}, {where}", style="yellow"),
-        Text(f"after a correction, process them again: {command}"),
+        *rejection_remedies(rejected.records, rejected.unreadable, command),
     )
+
+
+def rejection_remedies(records: int, unreadable: int, command: str) -> list[Text]:
+    """Return the remedies for rejected records.
+
+    Args:
+        records: number of rejected records.
+        unreadable: how many of them are rows that the source could not parse.
+        command: command that processes the others again.
+    """
+    lines = []
+    if unreadable:
+        rows, row = ("1 row", "the row") if unreadable == 1 else (f"{unreadable:,} rows", "each row")
+        lines.append(Text(f"the source could not parse {rows}: correct {row} in a new file"))
+    if records > unreadable:
+        lines.append(Text(f"after a correction, process them again: {command}"))
+    return lines
 
 
 def positions_lost(positions: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Conditions on records: in YAML, compiled to Arrow functions, or in SQL, executed by DuckDB.
+"""Conditions and computed columns: in YAML, compiled to Arrow functions, or in SQL, executed by DuckDB.
 
-Conditions must not read files or the network. Start reading at `condition`.
+Expressions must not read files or the network. Start reading at `condition`.
 """

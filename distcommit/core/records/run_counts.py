@@ -13,6 +13,8 @@ from msgspec.structs import astuple
 from distcommit.core.records.deferred_counts import DeferredCounts
 from distcommit.core.work_units import ConstructCounts, TaskOutcome, TaskState
 
+_FEWEST_JUDGED = 10
+"""Fewer records say nothing about the share of rejected ones."""
 Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures")
 
 
@@ -203,6 +205,16 @@ class RunCounts(Struct, frozen=True):
         """Counts that are not 0, by name, without `deferred` and `flow`."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: value for name, value in values.items() if value and isinstance(value, int)}
+
+    @property
+    def records_out(self) -> int:
+        """Records that were given to writers or rejected, in all attempts and branches."""
+        return self.records_written + self.records_rejected
+
+    @property
+    def is_mostly_rejected(self) -> bool:
+        """Whether more than half of the records were rejected, of at least ten."""
+        return self.records_out >= _FEWEST_JUDGED and 2 * self.records_rejected > self.records_out
 
     @property
     def failures(self) -> int:

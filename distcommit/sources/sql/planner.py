@@ -140,7 +140,7 @@ def _plan_one(
             )
     for text in notes:
         logger.warning("table %s: %s", name, text)
-        yield SkippedDataset(name, text, "late rows")
+        yield SkippedDataset(name, text, "note on late rows")
     if untold:
         yield DatasetProblem(name, untold)
     if deferred is not None:

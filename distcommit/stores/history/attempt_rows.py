@@ -24,6 +24,7 @@ _COLUMNS = ["dataset_urn", "work_unit_id", "outcome", "records_read", "bytes_rea
 _CHECK = "branches.list.element.checks.list.element"
 _NESTED = [
     "branches.list.element.branch",
+    "branches.list.element.records_written",
     "branches.list.element.records_rejected",
     f"{_CHECK}.checker",
     f"{_CHECK}.mandatory",
@@ -107,6 +108,7 @@ def _attempt(row: dict[str, Any], writer: str) -> Attempt:
         attempt_ms=row["finished_ms"] - row["started_ms"],
         records_read=row["records_read"],
         bytes_read=row["bytes_read"],
+        records_written=sum(branch["records_written"] for branch in branches),
         records_rejected=sum(branch["records_rejected"] for branch in branches),
         flow=FlowCounts(checks=tuple(checks)),
     )

@@ -192,6 +192,19 @@ FRESHNESS_MISSED = ProblemKind(
     ),
     command="dataset list --lag --sort=behind",
 )
+RECORDS_MOSTLY_REJECTED = ProblemKind(
+    id="RECORDS_MOSTLY_REJECTED",
+    severity=Severity.WARNING,
+    title="Most records of a dataset were rejected",
+    finding="{dataset}: {rejected:,} of {records:,} records of its newest commit were rejected{others}",
+    cause="More than half of at least ten records were rejected. Usually a declared type does not match the records.",
+    impact="Rejected records are in the error files, and missing from the output.",
+    action=(
+        "Read `error_reason` in the error files, and correct the job file or the producer. Then give"
+        " `distcommit dataset reprocess`. The command shows the counts of each dataset and construct."
+    ),
+    command="runs {epoch}",
+)
 INPUT_PROBLEM_REPORTED = ProblemKind(
     id="INPUT_PROBLEM_REPORTED",
     severity=Severity.WARNING,

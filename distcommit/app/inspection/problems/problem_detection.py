@@ -66,6 +66,7 @@ def find_problems(
         *_of_runs(result, runs, command, needed, alive=alive),
         *_behind_target(result, runs, command, environment, alive=alive),
         *_input_problems(result, command),
+        *_mostly_rejected(command, environment),
         *([of_job.JOB_PAUSED.report(command, who=result.paused_by)] if result.paused_by else []),
     ]
 
@@ -347,6 +348,22 @@ def _input_problems(result: StatusResult, command: Command) -> Iterator[Problem]
         names = f"{len(of):,} datasets" if len(of) > 1 else "a dataset"
         yield of_dataset.INPUT_PROBLEM_REPORTED.report(
             command, names=names, dataset=first, reason=text, datasets=len(of), epoch=result.last_run.epoch
+        )
+
+
+def _mostly_rejected(command: Command, environment: EnvironmentFindings) -> Iterator[Problem]:
+    """Report the dataset with the most rejected records, and the number of the others."""
+    datasets = environment.mostly_rejected
+    if datasets:
+        worst, more = max(datasets, key=lambda row: row.rejected), len(datasets) - 1
+        yield of_dataset.RECORDS_MOSTLY_REJECTED.report(
+            command,
+            dataset=worst.dataset,
+            rejected=worst.rejected,
+            records=worst.records,
+            epoch=worst.epoch,
+            others=f"; {more:,} more datasets rejected most of theirs" if more else "",
+            datasets=len(datasets),
         )
 
 

@@ -11,6 +11,7 @@ from distcommit.app.inspection.job_status import StatusResult, waiting
 from distcommit.app.inspection.open_commit_steps import StepRow, read_steps
 from distcommit.app.inspection.problems.stall_detection import stalled_runs
 from distcommit.app.inspection.recorded_runs import RunsResult
+from distcommit.app.inspection.rejected_records import MostlyRejected, mostly_rejected
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.commit_step import StepContext
@@ -49,6 +50,8 @@ class EnvironmentFindings(NamedTuple):
     """Whether the files of pending commits were staged in a folder other than the present one."""
     stalled_s: Mapping[str, float] = {}
     """Seconds without progress, or of waiting for an epoch, by the id of the stalled run."""
+    mostly_rejected: Sequence[MostlyRejected] = ()
+    """Datasets that rejected most records of their newest commit."""
 
 
 def check_environment(
@@ -69,6 +72,7 @@ def check_environment(
         older=older,
         staged_in_other_folder=elsewhere,
         stalled_s=_answer(partial(stalled_runs, runs=runs), store, {}),
+        mostly_rejected=_answer(partial(mostly_rejected, runs=runs), store, []),
     )
 
 

@@ -1,1 +1,4 @@
-"""The report of one run. Must not change anything. Start reading at `run_report`."""
+"""The data of the report of one run; `cli.web` makes the HTML page.
+
+Must not change anything. Start reading at `run_report`.
+"""

@@ -24,7 +24,8 @@ RowCheckerSection = Annotated[RowCheckerSettings, PlainValidator(partial(validat
 TaskCheckerSection = Annotated[TaskCheckerSettings, PlainValidator(partial(validated, "task_checker"))]
 SourceSection = Annotated[SourceSettings, PlainValidator(partial(validated, "source"))]
 SinkSection = Annotated[SinkSettings, PlainValidator(partial(validated, "sink", default="files"))]
-_UNREAD = "source"
+UNREADABLE_ROWS = "source"
+"""Name of the stage that rejects rows which the source cannot parse."""
 _AT_SINK = "sink"
 """Name of the stage that rejects records which the sink cannot write."""
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -228,7 +229,7 @@ class FlowSettings(ChainSettings):
         stages, fork, rejection_check = self.stages(self.on_rejected), self.fork, source.rejection_check
         if rejection_check is not None:
             on_failure: OnRejected = "divert" if source.diverts_unreadable else self.on_rejected
-            stages = (Stage(_UNREAD, rejection_check, on_failure=on_failure), *stages)
+            stages = (Stage(UNREADABLE_ROWS, rejection_check, on_failure=on_failure), *stages)
         if fork is None:
             return TaskFlow(source, (Branch(self.sink, checks=self.checks()),), (*stages, *self._at_sink(self.sink)))
         branches = tuple(

@@ -32,6 +32,8 @@ from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import PhaseBegan, PhaseEnded, Progressed
 
+_RED, _GREEN = 31, 32
+
 
 def rendered(view: Any) -> str:
     console = Console(width=80, color_system=None)
@@ -162,8 +164,8 @@ def test_progress_without_a_terminal_is_a_line_every_30_seconds(monkeypatch: pyt
             now[0] = 1000.0 + second
             observer.observe(progress_of(datasets_committed=second, records_read=1000 * second))
     lines = out.getvalue().splitlines()
-    assert [line.split(" s ")[0].strip() for line in lines] == ["0.0", "0.0", "30.0", "60.0", "90.0"]
-    assert lines[2] == "  30.0 s  ingest · 30 datasets · 30,000 records · 1,000 records/s, 0.0 MB/s"
+    assert [line.split()[1] for line in lines] == ["0.0", "0.0", "30.0", "60.0", "90.0"]
+    assert lines[2] == "at   30.0 s  ingest · 30 datasets · 30,000 records · 1,000 records/s, 0.0 MB/s"
     assert max(map(len, lines)) <= 80
 
 
@@ -173,6 +175,29 @@ def test_rejected_records_are_shown_with_datasets_folder_and_command() -> None:
     assert "rejected by the run of epoch 7: 13 records of orders (10), clicks (2), ..., not published" in shown
     assert "in error files below /out/_rejected until they are reprocessed" in shown
     assert "process them again: distcommit x" in shown
+
+
+def test_rows_that_the_source_could_not_parse_need_a_new_file() -> None:
+    rejected = RejectedRecords(7, 2, 1, {"orders": 2}, "/out/_rejected", unreadable=2)
+    shown = " ".join(rendered(rejected_view(rejected, "distcommit x")).split())
+    assert shown.endswith("the source could not parse 2 rows: correct each row in a new file"), "no command reads them"
+
+
+@pytest.mark.parametrize(
+    ("written", "rejected", "color", "expected"),
+    [
+        (5, 0, _GREEN, "all new records\n"),
+        (3, 6, _GREEN, "all new records; 6 of 9 records rejected\n"),
+        (5, 5, _GREEN, "all new records; 5 of 10 records rejected\n"),
+        (2, 1_027, _RED, "all new records; 1,027 of 1,029 records rejected\n"),
+    ],
+)
+def test_verdict_of_a_run_counts_rejected_records(written: int, rejected: int, color: int, expected: str) -> None:
+    totals = RunCounts(datasets_published=1, records_written=written, records_rejected=rejected)
+    out = StringIO()
+    console = Console(file=out, width=100, force_terminal=True, color_system="standard", highlight=False)
+    console.print(run_view(RunResult("r", 4, True, True, {}, totals, [])))
+    assert out.getvalue().startswith(f"\x1b[1;{color}mcommitted\x1b[0m: {expected}")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.inspection.problems.store_checks import EnvironmentFindings, check_environment
 from distcommit.app.inspection.recorded_runs import RunStatus, read_runs
+from distcommit.app.inspection.rejected_records import MostlyRejected
 from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.job_file.loading import load_config, parse_config
@@ -304,6 +305,17 @@ def test_records_that_fail_their_work_unit_are_reported_with_the_setting_that_ac
     assert problems_of(machine)[0].command == "distcommit run /jobs/job.yaml", (
         "the default job file needs no other setting"
     )
+
+
+def test_datasets_that_rejected_most_records_are_one_problem() -> None:
+    machine = Machine()
+    go(WORLD, machine, source(a=3))
+    rejected = [MostlyRejected("a", 2, 20, 11), MostlyRejected("b", 3, 1_029, 1_027)]
+    (problem,) = problems_of(machine, findings=EnvironmentFindings(mostly_rejected=rejected))
+    assert problem.finding == (
+        "b: 1,027 of 1,029 records of its newest commit were rejected; 1 more datasets rejected most of theirs"
+    )
+    assert (problem.severity, problem.datasets, problem.command) == ("warning", 2, "distcommit runs /jobs/job.yaml 3")
 
 
 def test_setting_that_rejects_new_fields_is_the_one_of_the_inferring_converter(tmp_path: Path) -> None:
