@@ -151,9 +151,10 @@ class BranchPipeline:
 
     def check_columns(self, traceds: Sequence[TracedBatch]) -> None:
         """Check that readers can join records with the published files. Raises like `PublishedColumns.admit`."""
-        with self.at(self.branch.sink.name):
-            for traced in traceds if self.columns is not None else ():
-                self.columns.admit(traced.records.schema)
+        if self.columns is not None:
+            with self.at(self.branch.sink.name):
+                for traced in traceds:
+                    self.columns.admit(traced.records.schema)
 
     def write(self, traceds: Sequence[TracedBatch], origins_of: Callable[[Rows | None], Origins | None]) -> None:
         """Pass records to the task checkers and the writer in source order.
