@@ -72,7 +72,7 @@ class DatasetSchemas:
     """
 
     policy: EvolutionPolicy
-    history: SchemaHistory[pa.Schema] = field(default_factory=lambda: SchemaHistory(_decoded, _encoded))
+    history: SchemaHistory[pa.Schema] = field(default_factory=lambda: SchemaHistory(decode_columns, encode_columns))
     _reasons: dict[pa.Schema, str] = field(default_factory=dict)
 
     @property
@@ -132,12 +132,14 @@ def _in_words(column: pa.Field) -> str:
     return f"{column.type}{'' if column.nullable else ' not null'}"
 
 
-def _encoded(schema: pa.Schema) -> Mapping[str, Any]:
+def encode_columns(schema: pa.Schema) -> Mapping[str, Any]:
+    """Return the stored form of columns."""
     columns = {column.name: _in_words(column) for column in schema}
     return {"columns": columns, "arrow": b64encode(schema.serialize()).decode()}
 
 
-def _decoded(stored: Mapping[str, Any]) -> pa.Schema:
+def decode_columns(stored: Mapping[str, Any]) -> pa.Schema:
+    """Return columns from their stored form. Raises CorruptError."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(b64decode(stored["arrow"], validate=True)))
     except (KeyError, TypeError, ValueError, OSError) as error:

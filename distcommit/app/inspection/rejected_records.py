@@ -37,7 +37,14 @@ class RejectedRecords(msgspec.Struct, frozen=True):
 
 
 class MostlyRejected(msgspec.Struct, frozen=True):
-    """A dataset that rejected most records of its newest commit."""
+    """A dataset that rejected most records of its newest commit.
+
+    Attributes:
+        dataset: the dataset's URN.
+        epoch: the epoch of the run that committed.
+        records: the number of records that the run read, rejected ones included.
+        rejected: the number of rejected records.
+    """
 
     dataset: str
     epoch: int
