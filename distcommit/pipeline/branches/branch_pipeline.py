@@ -134,7 +134,8 @@ class BranchPipeline:
             self.writer = open_writer(known)
         if self.rejects_all:
             return
-        self.columns = begin_columns(self.branch, self.shared, self.unit, schema_store)
+        if schema is None or self.shared or self.stages:  # else they are those of the source's code
+            self.columns = begin_columns(self.branch, self.shared, self.unit, schema_store)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())
