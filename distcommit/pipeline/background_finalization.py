@@ -1,6 +1,6 @@
-"""Prepare attempts in threads while the task reads its next work units.
+"""Have writers prepare the commits of attempts in threads, while the task reads its next work units.
 
-Closing a file over a network takes about a hundred times as long as reading a few records.
+Preparing closes files. Over a network, that takes about a hundred times as long as reading a few records.
 """
 
 from __future__ import annotations

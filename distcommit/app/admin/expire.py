@@ -250,7 +250,7 @@ def _require_files(folders: JobFolders, flow: TaskFlow) -> None:
         actual = "commit.delivery: at_least_once, which writes nothing ahead"
     if actual:
         raise ConfigurationError(
-            "this job's files can't be retained by age",
+            "this job's files can't be expired by age",
             id="MAINTENANCE_NOT_POSSIBLE",
             job=folders.config.job,
             expected="files that are added, or replaced by partition, exactly once",

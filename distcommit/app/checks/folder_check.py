@@ -11,7 +11,9 @@ from distcommit.protocol.paths.temporary_and_probes import store_probe_name
 
 
 def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
-    """Check that a folder, or the nearest one above it, can be written, and describe it.
+    """Check that a folder, or the nearest one above it, can be written. Return its path, or that it will be created.
+
+    Tries it by a probe file in an existing remote folder, unless a run has created the store already (`is_used`).
 
     Raises:
         ConfigurationError: if not.

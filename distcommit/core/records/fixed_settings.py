@@ -29,10 +29,10 @@ class FixedSetting:
 
 @dataclass(frozen=True, slots=True)
 class FixedSettings:
-    """The job's fixed settings.
+    """The job's fixed settings: once state is committed, a store accepts only their recorded values.
 
     Attributes:
-        settings: the values by their names in the job file.
+        settings: the settings, with their remedies, by name in the job file.
         carried_by: the command that transfers the stored state to new folders, for messages.
         restarted_by: the command that runs the job in new folders from its start, for messages.
     """

@@ -50,7 +50,9 @@ def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tup
 
 
 def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[WorkUnit]:
-    """Return the work units without a marker file of this run; all of them if the markers cannot be read."""
+    """Return the work units that no marker file of this run names: while it read one of the others, a worker may have
+    died. Return all of them if the markers cannot be read.
+    """
     store = settings.store
     try:
         notes = read_notes(store.fs, store.roots.store, settings.run_id).values()

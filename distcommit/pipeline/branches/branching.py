@@ -266,7 +266,7 @@ class Branches:
         return {activity_in(count.branch, count.construct): count.seconds for count in counts} | writing
 
     def schemas(self) -> SchemaIds:
-        """Return the schema ids that the converters have for the dataset now."""
+        """Return the ids of the dataset's schemas by converter, oldest first, including those of this attempt."""
         with construct_time_limit(self._flow.construct_seconds, "schema_ids"):
             return merge_schema_ids(converter_schemas(self._flow.stages), *(p.schema_ids() for p in self._pipelines))
 

@@ -23,7 +23,9 @@ def partition_types(table: DeltaTable) -> list[str]:
 
 
 def alterations(table: DeltaTable, location: Location, infos: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the reasons why the present table would not show all values of the data files in commit infos."""
+    """Yield how the table was altered since the data files of commit infos were written, if its readers would therefore
+    not see all values of the files.
+    """
     now = schema_id(table)
     partitions = table.metadata().partition_columns
     for info in infos:

@@ -23,7 +23,9 @@ def schema_of(table: Table, schema_id: int) -> Schema | None:
 
 
 def alterations(table: Table, files: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the reasons why the present table would not show all values of the data files of commit infos."""
+    """Yield how the table was altered since the data files of commit infos were written, if its readers would therefore
+    not see all values of the files.
+    """
     metadata = table.metadata
     if metadata.format_version > FORMAT_VERSION:
         yield f"its format version is {metadata.format_version}, and at most {FORMAT_VERSION} can be written"

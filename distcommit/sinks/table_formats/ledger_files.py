@@ -102,7 +102,10 @@ class Change:
 
 
 class Ledgers:
-    """Reads and changes the ledgers of tables for one store, in the output of its job."""
+    """Reads the ledgers of the tables that a store's job writes, and prepares their changes.
+
+    Rows of large ledgers are in files in the job's output.
+    """
 
     def __init__(self, fs: FileSystem, output_root: str, store_id: str) -> None:
         self._fs, self._root, self._store = fs, output_root, store_id

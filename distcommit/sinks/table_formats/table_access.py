@@ -58,7 +58,9 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def alterations(self, table: TableT, request: CommitRequest) -> Iterator[str]:
-        """Yield the reasons why the present table would not show all values of the request's data files."""
+        """Yield how the table was altered since the request's data files were written, if its readers would therefore
+        not see all values of the files.
+        """
 
     @abstractmethod
     def tables(self) -> Iterable[tuple[NameT, Callable[[], TableT | None]]]:

@@ -178,8 +178,9 @@ class DataFileWriter(CoveringWriter, Generic[TableT, FilesT]):
 
     @abstractmethod
     def new_files(self, table: TableT, begun: int) -> FilesT:
-        """Return data files with the table's present schema; `begun` is the number of files that the attempt has
-        created."""
+        """Return a `DataFiles` that will write files with the table's present schema. `begun` is the number of files
+        that the attempt has created before; it numbers the next file's name.
+        """
 
     @abstractmethod
     def coercion(self, files: FilesT, schema: pa.Schema) -> SchemaCoercion: ...

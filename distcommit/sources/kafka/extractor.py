@@ -156,7 +156,9 @@ class KafkaExtractor(Extractor):
             self._arrivals.drop(other, SourceError("discarded: too much was read ahead"))
 
     def _assign_next(self) -> None:
-        """If all messages of the window have arrived, assign the next window, or nothing while many messages wait."""
+        """Once all messages of the present window (the work units fetched together) have arrived, assign the next one.
+        While more than half a window waits to be yielded, assign nothing, so that nothing is fetched.
+        """
         if self._arrivals.ranges or self._lost is not None:
             return
         records = sum(len(buffer.messages) for buffer in self._buffers.values())

@@ -91,7 +91,7 @@ class FullTable:
 
     Attributes:
         name: name of the table and of the dataset.
-        rules: its rules.
+        rules: its settings in the job file, such as the condition `where`.
         source: the FROM clause.
         columns: columns to read.
     """
@@ -118,7 +118,7 @@ class Table:
 
     Attributes:
         name: name of the table and of the dataset.
-        rules: its rules.
+        rules: its settings in the job file, such as the condition `where`.
         source: the FROM clause.
         columns: columns to read.
         mark: expression of the watermark column.

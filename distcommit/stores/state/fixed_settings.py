@@ -226,8 +226,9 @@ def _changes(
 def _find_evidence(
     store: JobStore, recorded: RecordedSettings, changes: Mapping[str, tuple[str, FixedSetting]], epoch: int = 0
 ) -> str:
-    """Return the stored state that keeps a run from replacing the settings; empty if there is none. `recorded` must
-    have been read before."""
+    """Describe the committed state that depends on the recorded settings, so that no run may replace them; empty if
+    there is none. `recorded` must have been read before; `epoch` as in `find_committed`.
+    """
     if recorded.mark is RecordMark.FINAL:
         return "watermarks or states that an operator command has put, or was about to put"
     return find_committed(

@@ -71,7 +71,7 @@ class _Reach:
 
 
 class Continuation:
-    """The state of a dataset while the files of one epoch after the other are added."""
+    """How far a dataset was read: its stored state, extended by the files of one later epoch after the other."""
 
     def __init__(
         self,
