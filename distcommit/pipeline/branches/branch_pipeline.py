@@ -134,8 +134,7 @@ class BranchPipeline:
             self.writer = open_writer(known)
         if self.rejects_all:
             return
-        if schema is None or self.shared or self.stages:  # else they are those of the source's code
-            self.columns = begin_columns(self.branch, self.shared, self.unit, schema_store)
+        self.columns = begin_columns(self.branch, self.shared, self.unit, schema_store)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from distcommit.app.reading.joined_table import joined_schema
 
-from distcommit.app.reading.table_union import joined_schema
 from distcommit.core.errors import ConfigurationError, CorruptError
 from distcommit.schemas.published_columns import PublishedColumns
 
