@@ -72,7 +72,7 @@ class DatasetSchemas:
     """
 
     policy: EvolutionPolicy
-    history: SchemaHistory[pa.Schema] = field(default_factory=lambda: SchemaHistory(decode_columns, encode_columns))
+    history: SchemaHistory[pa.Schema] = field(default_factory=lambda: SchemaHistory(_decoded, _encoded))
     _reasons: dict[pa.Schema, str] = field(default_factory=dict)
 
     @property
@@ -132,14 +132,12 @@ def _in_words(column: pa.Field) -> str:
     return f"{column.type}{'' if column.nullable else ' not null'}"
 
 
-def encode_columns(schema: pa.Schema) -> Mapping[str, Any]:
-    """Return the stored form of columns."""
+def _encoded(schema: pa.Schema) -> Mapping[str, Any]:
     columns = {column.name: _in_words(column) for column in schema}
     return {"columns": columns, "arrow": b64encode(schema.serialize()).decode()}
 
 
-def decode_columns(stored: Mapping[str, Any]) -> pa.Schema:
-    """Return columns from their stored form. Raises CorruptError."""
+def _decoded(stored: Mapping[str, Any]) -> pa.Schema:
     try:
         return pa.ipc.read_schema(pa.py_buffer(b64decode(stored["arrow"], validate=True)))
     except (KeyError, TypeError, ValueError, OSError) as error:

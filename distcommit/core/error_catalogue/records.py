@@ -60,21 +60,6 @@ ENTRIES = (
         action="Correct the schema in the producer, or set the converter's policy to one that accepts the change.",
     ),
     ErrorEntry(
-        id="COLUMN_TYPE_CHANGED",
-        error="ConfigurationError",
-        title="A column has changed its type",
-        cause=(
-            "A changed converter or source gives a column a type that readers cannot join with the type in the "
-            "published files of the dataset."
-        ),
-        impact=DATASET_WAITS,
-        action=(
-            "Restore the setting that changed the type, or convert the column back with cast. To publish all records "
-            "with the new type, begin again in new folders."
-        ),
-        command="run JOB.yaml --set paths.store=NEW --set paths.staging=NEW --set paths.output=NEW",
-    ),
-    ErrorEntry(
         id="RECORD_SCHEMA_UNKNOWN",
         error="RecordError",
         title="Records name unknown schema ids",

@@ -169,7 +169,8 @@ class SinkWriter(ABC):
     @property
     def prepares_in_background(self) -> bool:
         """Return whether `prepare_commit` would wait for a network now, and may run in another thread, concurrently
-        with other writers of the task."""
+        with other writers of the task.
+        """
         return False
 
     @abstractmethod
@@ -197,7 +198,8 @@ class SinkWriter(ABC):
     @abstractmethod
     def prepare_commit(self) -> Prepared:
         """End the attempt. Everything that a committer in another process needs is then durable, or in the staging
-        area."""
+        area.
+        """
 
     @abstractmethod
     def abort(self) -> None:
@@ -259,11 +261,6 @@ class Sink(Connected, ABC):
         return "append"
 
     @property
-    def keeps_column_types(self) -> bool:
-        """Return whether readers join the types of new files with those of published files."""
-        return False
-
-    @property
     def rejection_check(self) -> RowChecker | None:
         """Return the check for records that the sink cannot write. They are rejected as by a row checker of the job."""
         return None
@@ -276,17 +273,21 @@ class Sink(Connected, ABC):
     @property
     def preview_records(self) -> int:
         """Return how many first records of each dataset a preview shows before the published output and its folders are
-        deleted. 0: the sink is not a preview."""
+        deleted. 0: the sink is not a preview.
+        """
         return 0
 
     def folder_end_ms(self, path: str) -> int | None:
-        """Return the end of the period that the folder of a published file stands for, milliseconds since 1970; None if
-        folders are not named by time. `path` is the file's path below the folder of its dataset or branch."""
+        """Return the end of the period that the folder of a published file stands for, milliseconds since 1970.
+
+        `path` is the file's path below the folder of its dataset or branch. None if folders are not named by time.
+        """
         return None
 
     def fixed_settings(self) -> Mapping[str, FixedSetting]:
         """Return the settings that locate the proof of a commit, such as a table's name, by their names in section
-        `sink` of the job file. After the first commit a store rejects other values."""
+        `sink` of the job file. After the first commit a store rejects other values.
+        """
         return {}
 
     def published_in(self, dataset_urn: str, output: str, branch: str = MAIN_BRANCH) -> str:

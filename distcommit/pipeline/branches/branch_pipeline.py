@@ -14,15 +14,14 @@ from distcommit.core.errors import ConfigurationError, error_text, reason_text
 from distcommit.core.interfaces.committer import check_plain
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.interfaces.sink import Filtered, Origins, Prepared, Sink, SinkWriter
-from distcommit.core.work_units import BranchResult, CheckOutcome, SchemaIds, SkippedRange, WorkUnit
+from distcommit.core.work_units import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.pipeline.branches.converter_chain import Chain, Rejection
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_columns, begin_converter, converter_schemas
+from distcommit.pipeline.converter_schemas import begin_converter
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
 from distcommit.schemas.limits import check_levels
-from distcommit.schemas.published_columns import PublishedColumns
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.stores.schemas.schema_history import SchemaStore
 
@@ -38,10 +37,8 @@ class BranchPipeline:
         branch: the branch of the task flow.
         unit: the work unit.
         construct_seconds: seconds that each converter or checker may work on a batch; 0 for no limit.
-        shared: the stages before the fork.
         chain: the converters and row checkers in progress.
         checks: the task checkers in progress.
-        columns: the columns of published files, once the writer is open; None if their types may change.
         writer: the sink's writer, once it is open.
         read: input records that the branch received.
         written: records passed to the writer.
@@ -57,10 +54,8 @@ class BranchPipeline:
     branch: Branch
     unit: WorkUnit
     construct_seconds: float = 0
-    shared: Sequence[Stage] = ()
     chain: Chain = field(init=False)
     checks: list[TaskCheck] = field(default_factory=list)
-    columns: PublishedColumns | None = None
     writer: SinkWriter | None = None
     read: int = 0
     written: int = 0
@@ -123,7 +118,7 @@ class BranchPipeline:
         Args:
             open_writer: opens the writer; its argument is the schema, or None if only the records determine it.
             schema: the schema of the branch's input, or None.
-            schema_store: where converters keep schemas, and the branch its published columns.
+            schema_store: where converters keep schemas.
         """
         for stage in self.stages:
             with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
@@ -134,7 +129,6 @@ class BranchPipeline:
             self.writer = open_writer(known)
         if self.rejects_all:
             return
-        self.columns = begin_columns(self.branch, self.shared, self.unit, schema_store)
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())
@@ -145,16 +139,7 @@ class BranchPipeline:
             reason = Rejection(self.branch.error_construct, self.branch.error)
             return [], {row: reason for traced in batches for row in traced.origin_rows().tolist()}
         with self.at():
-            output = self.chain.run(batches)
-        self.check_columns(output[0])
-        return output
-
-    def check_columns(self, traceds: Sequence[TracedBatch]) -> None:
-        """Check that readers can join records with the published files. Raises like `PublishedColumns.admit`."""
-        if self.columns is not None:
-            with self.at(self.branch.sink.name):
-                for traced in traceds:
-                    self.columns.admit(traced.records.schema)
+            return self.chain.run(batches)
 
     def write(self, traceds: Sequence[TracedBatch], origins_of: Callable[[Rows | None], Origins | None]) -> None:
         """Pass records to the task checkers and the writer in source order.
@@ -182,10 +167,6 @@ class BranchPipeline:
                 )
                 self.writer.write(grouped[number].records.slice(begin, length), run)
                 self.written += length
-
-    def schema_ids(self) -> SchemaIds:
-        """Return the schema ids of the branch's own converters and of its published columns."""
-        return converter_schemas(self.stages, self.branch.name, self.columns)
 
     def run_task_checks(self, *, decides: bool) -> str:
         """Run the task checkers.

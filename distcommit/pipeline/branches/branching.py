@@ -27,7 +27,6 @@ from distcommit.core.work_units import (
     SkippedRange,
     WorkUnit,
     error_branch_of,
-    merge_schema_ids,
 )
 from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
 from distcommit.pipeline.branches.converter_chain import Chain, Rejection, Tally, without_rows
@@ -80,7 +79,7 @@ class Branches:
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
         branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
-        self._pipelines = [BranchPipeline(branch, unit, flow.construct_seconds, flow.stages) for branch in branches]
+        self._pipelines = [BranchPipeline(branch, unit, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
@@ -111,13 +110,12 @@ class Branches:
         """
         self._schema = batch.schema
         if self._is_plain:
-            pipeline, traceds = self._pipelines[0], [TracedBatch(batch)] if batch.num_rows else []
-            pipeline.check_columns(traceds)
+            pipeline = self._pipelines[0]
             self._is_whole = False
             self.note_holes(holes)
             pipeline.read += batch.num_rows
             pipeline.with_output += batch.num_rows
-            pipeline.write(traceds, lambda rows: None)
+            pipeline.write([TracedBatch(batch)] if batch.num_rows else [], lambda rows: None)
             self._is_whole = True
             return
         self._tallied = [[replace(tally) for tally in chain.tallies] for chain in self._chains]
@@ -267,8 +265,9 @@ class Branches:
 
     def schemas(self) -> SchemaIds:
         """Return the ids of the dataset's schemas by converter, oldest first, including those of this attempt."""
+        chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self._pipelines)]
         with construct_time_limit(self._flow.construct_seconds, "schema_ids"):
-            return merge_schema_ids(converter_schemas(self._flow.stages), *(p.schema_ids() for p in self._pipelines))
+            return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:
         """Abort all writers, in reverse order of opening."""

@@ -107,10 +107,6 @@ class FileSink(FileLayout, SinkSettings):
         return None if self.access is None else self.access.as_bits()
 
     @property
-    def keeps_column_types(self) -> bool:
-        return self.format not in ("jsonl", "csv") and self.publish != "replace"
-
-    @property
     def publisher(self) -> Publish:
         return self.publish
 

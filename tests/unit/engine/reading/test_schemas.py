@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import pyarrow as pa
 import pytest
 
 from distcommit.core.interfaces.constructs import Converted, Converter
 from distcommit.core.interfaces.sink import Sink
 from distcommit.core.interfaces.source import Source
-from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import WorkUnit, merge_schema_ids
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
@@ -25,8 +23,7 @@ from tests.simulation.world import ROOTS, World
 from tests.unit.app.admin.rebuild.rebuilding import lose_the_store, put_back
 from tests.unit.app.admin.rebuild.rebuilding import rebuild as rebuilt
 from tests.unit.constructs.registry.test_registry_schema_policy import converter, message
-from tests.unit.engine.driver.machines import Machine, audit, dies, go, source
-from tests.unit.engine.driver.machines import states as stored_states
+from tests.unit.engine.driver.machines import Machine, audit, dies, go, source, states
 from tests.unit.engine.driver.test_faults_by_construct import BatchByBatch
 from tests.unit.engine.driver.test_optional_branches import FILES, Raising
 
@@ -51,16 +48,6 @@ class Learning(Converter):
 
     def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         yield Converted(batch)
-
-
-def states(world: World, machine: Machine) -> dict[str, DatasetState]:
-    """Return the state of each dataset, with the schemas of converters only."""
-    return {
-        urn: msgspec.structs.replace(
-            state, schemas={name: ids for name, ids in state.schemas.items() if "published_columns" not in name}
-        )
-        for urn, state in stored_states(world, machine).items()
-    }
 
 
 def world_of(learning: Converter, **settings: object) -> World:
