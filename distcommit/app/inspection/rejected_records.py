@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from distcommit.app.inspection.recorded_runs import RunsResult, read_datasets, read_runs
+from distcommit.app.inspection.recorded_runs import RunsResult, RunStatus, read_datasets, read_runs
 from distcommit.app.job_file.sections.flow_settings import UNREADABLE_ROWS
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_counts import FlowCounts, RunCounts
@@ -57,7 +57,14 @@ def newest_rejected(store: JobStore, clock: Clock) -> RejectedRecords | None:
     all rejected records were reprocessed since.
     """
     rows = read_runs(store, clock, newest=_NEWEST_RUNS).runs
-    row = next((row for row in rows if row.records_rejected or row.command == REPROCESS_ALL), None)
+    row = next(
+        (
+            row
+            for row in rows
+            if row.records_rejected or (row.command == REPROCESS_ALL and row.status == RunStatus.COMMITTED)
+        ),
+        None,
+    )
     if row is None or not row.records_rejected:
         return None
     counts = {urn: dataset.counts.records_rejected for urn, dataset in read_datasets(store, row.run_id)[0].items()}

@@ -43,7 +43,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
         records: the number of published records.
         files: the number of published files.
         partial_reason: why planned work units are missing from the sequence; empty if none is.
-        content_sum: the content sum of its files (`sinks.files.content`); empty if it is not known.
+        content_sum: the content sum of its files (`sinks.files.content_sum`); empty if it is not known.
         schemas: the schema ids that the dataset's records may have from then on, by converter.
         targets: the epochs that targets have once the sequence is done.
         replaces: whether the sequence publishes a replacement (`stores.folders.tombstones`).

@@ -123,15 +123,24 @@ class BranchPipeline:
         for stage in self.stages:
             with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
                 begin_converter(stage, self.unit, schema_store, self.branch.name)
-        with self.at():
-            known = None if self.rejects_all else self.chain.known_schema(schema)
         with self.at(self.branch.sink.name):
-            self.writer = open_writer(known)
+            self.writer = open_writer(self._known_schema(schema))
         if self.rejects_all:
             return
         for check in self.branch.checks:
             with self.at(check.name):
                 self.checks.append(check.checker.begin())
+
+    def _known_schema(self, schema: pa.Schema | None) -> pa.Schema | None:
+        """Return the schema of the branch's records, or None if only the records determine it.
+
+        If a converter does not accept the columns, `run` raises for the first record. A fork may send none.
+        """
+        try:
+            with foreign_errors():
+                return None if self.rejects_all else self.chain.known_schema(schema)
+        except Exception:  # noqa: BLE001 - a custom converter's, too
+            return None
 
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
         """Return the chain's output and the rejected rows. Raises like `Chain.run`."""

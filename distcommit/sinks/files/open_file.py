@@ -48,7 +48,7 @@ class ClosedFile:
         status: status of the staged file after its last byte was written.
         checksum: xxh3-64 of its bytes.
         records: number of rows.
-        content_sum: checksum of the records (`sinks.files.content`), as 16 hexadecimal digits.
+        content_sum: checksum of the records (`sinks.files.content_sum`), as 16 hexadecimal digits.
     """
 
     path: str

@@ -1,6 +1,6 @@
 """Source of files that arrive in folders. Must not change or move them.
 
-Start reading at `source`, then `progress` (which files have been read), `plan` and `extractor`. `path_patterns` lists
+Start reading at `settings`, then `progress` (which files have been read), `plan` and `extractor`. `path_patterns` lists
 files, `format_readers` reads them.
 """
 

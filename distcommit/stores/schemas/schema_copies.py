@@ -56,7 +56,7 @@ def plan_copies(
     Args:
         store: the store.
         before: states of all datasets under their old names.
-        after: states under the new names, as from `renaming.renamed`.
+        after: states under the new names, as from `protocol.dataset_renaming.renamed`.
         named_now: maps old names to new ones.
         epoch: epoch of the copies' numbers; no run may have it.
 

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distcommit.app.auditing.offsets.branch_coverage import Coverage
+from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.converters.projection import Drop
 from distcommit.constructs.forks.by_schema import BySchema
 from distcommit.core.errors import ConfigurationError
@@ -41,9 +42,10 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.driver.machines import Machine, QuickClock
-from tests.unit.pipeline.test_task_attempt import ListExtraction, ListSource
+from tests.unit.pipeline.test_task_attempt import SCHEMA, ListExtraction, ListSource
 
 VALUES = 6
+NEEDS_PRICE = {"type": "cast", "columns": {"price": "int64"}}
 Made = tuple[int, ...] | None
 """The output values of a value, or None if it is rejected."""
 
@@ -334,6 +336,24 @@ def test_records_rejected_by_a_branch_are_in_its_own_error_branch() -> None:
         ("", "early", 5, 5, 1, 0),
         ("hourly", "picky", 2, 1, 1, 0),
     }
+
+
+class DeclaredSource(ListSource):
+    """A source whose columns are known before its first record."""
+
+    @property
+    def batch_schema(self) -> pa.Schema:
+        return SCHEMA
+
+
+def test_branch_that_receives_no_record_may_need_columns_that_the_source_does_not_have() -> None:
+    fork = ByValue({"hourly": frozenset(range(VALUES)), "unused": frozenset()})
+    unused = Branch(FileSink(compression="none"), "unused", (Stage("cast", validated("converter", NEEDS_PRICE)),))
+    source = DeclaredSource(source_of([[0, 1, 2]]).batches)
+    flow = TaskFlow(source, (Branch(FileSink(compression="none"), "hourly"), unused), fork=fork)
+    state, fs = run_flow(flow, range(3))
+    assert (state.outcome, state.error) == (TaskOutcome.SUCCEEDED, "")
+    assert read(state, fs).values == {"hourly": Counter([0, 1, 2])}
 
 
 def test_dropped_records_are_counted_as_filtered_by_the_fork() -> None:
