@@ -89,9 +89,9 @@ class CommitStep(ABC):
     """One idempotent effect with a proof at its target.
 
     Subclasses set `type_name` and `version` and are registered with `steps.step_registry.register`. They are stored as
-    `to_row()`: plain JSON-like values, never pickled. `execute` returns only once the effect is durable. A repeated execution
-    changes nothing, also after later sequences. The steps of a sequence are verified and executed in order and stop at
-    the first failure (see `batches`).
+    `to_row()`: plain JSON-like values, never pickled. `execute` returns only once the effect is durable. A repeated
+    execution changes nothing, also after later sequences. The steps of a sequence are verified and executed in order
+    and stop at the first failure (see `batches`).
     """
 
     type_name: ClassVar[str]
