@@ -86,4 +86,4 @@ def test_runs_killed_at_random_moments_publish_each_record_once_also_after_a_los
         assert not deep.exact
         (altered,) = deep.altered
         assert "topic-03" in altered
-        assert f"found {len(of_topic(kafka_server, 'copied-topic-03'))}" in altered
+        assert f"readers see {len(of_topic(kafka_server, 'copied-topic-03'))}" in altered
