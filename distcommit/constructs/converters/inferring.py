@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
@@ -42,9 +43,9 @@ class InferringConverter(ConverterSettings, ignored_types=(cached_property,)):
     datasets: tuple[DatasetFields, ...] = ()
 
     @property
+    @abstractmethod
     def _declared(self) -> Mapping[str, str] | None:
         """The declared columns with their types; None if columns are inferred."""
-        raise NotImplementedError
 
     @property
     def unknown_field_setting(self) -> str:
