@@ -36,5 +36,6 @@ def test_kafka_tutorial_runs_as_printed(tmp_path: Path, kafka_server: KafkaServe
     output = " ".join(done.stdout.split())
     assert "1,001 records" in output, output
     assert "[1000 rows x " in output, output
-    assert "2026-01-01 15:00:00+00:00" in output, output
+    # Which rows pandas shows depends on the order of the files.
+    assert re.search(r"2026-01-01 \d\d:00:00\+00:00", output), output
     assert output.count("not JSON") >= 1, output
