@@ -202,7 +202,7 @@ def test_hanging_test_is_reported_and_many_tests_of_equal_total_time_are_not(tmp
 
 
 def test_recorder_lists_the_tests_that_reach_a_line(tmp_path: Path) -> None:
-    module = tmp_path / "distcommit/protocol/fold.py"
+    module = tmp_path / "distcommit/protocol/log_state.py"
     module.parent.mkdir(parents=True)
     module.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n")
     (tmp_path / "test_f.py").write_text(
@@ -213,7 +213,7 @@ def test_recorder_lists_the_tests_that_reach_a_line(tmp_path: Path) -> None:
         "import pathlib, pytest\nfrom tests.checkers.reaching_tests import Recorder\n"
         "recorder = Recorder(pathlib.Path.cwd())\n"
         "assert pytest.main(['-q', 'test_f.py'], [recorder]) == 0\n"
-        "print(dict(recorder.reached().tests['distcommit/protocol/fold.py']))\n"
+        "print(dict(recorder.reached().tests['distcommit/protocol/log_state.py']))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(mutants.ROOT)}
     done = subprocess.run(
