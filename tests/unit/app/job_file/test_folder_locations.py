@@ -103,7 +103,7 @@ def test_missing_package_of_a_file_system_is_named(
     loaded = (
         "distcommit.fs.hadoop.hdfs_rpc",
         "distcommit.fs.hadoop.webhdfs",
-        "distcommit.fs.object_stores.s3_file_system",
+        "distcommit.fs.object_stores.s3",
         "distcommit.fs.fsspec_based.fsspec_file_system",
     )
     for name in [name for name in sys.modules if name.startswith(loaded)]:
