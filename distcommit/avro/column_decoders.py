@@ -164,7 +164,7 @@ class Nulls:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Column with the default of a field that is not in the writer's schema."""
+    """Decoder of a field that is not in the writer's schema. It returns the field's default for each datum."""
 
     value: pa.Scalar
     """The default, which every row gets."""

@@ -121,8 +121,9 @@ class CommitStep(ABC):
 
     @property
     def tries(self) -> Counter[str]:
-        """Return counts of the committer's outcomes for this step object (the `commit_` fields of `Executed`) and the
-        time spent (`target_ms`)."""
+        """Return counts for the run's statistics: the outcomes that the committer returned for this step (the fields of
+        `Executed` that begin with `commit_`), and the time spent at the target (`target_ms`). The default returns none.
+        """
         return Counter()
 
     @property

@@ -44,8 +44,9 @@ logger = logging.getLogger(__name__)
 def ingest_partition(settings: RunSettings, task: int) -> Report:
     """Run one ingest task: read its work units one after the other, and commit in between.
 
-    Tasks below `len(manifest.large)` read large work units. The other tasks read work units of the buckets that their
-    partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends the task early.
+    Tasks with a number below `len(manifest.large_units)` read large work units. The other tasks read work units of the
+    buckets that their partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends
+    the task early.
     """
     ingest = _IngestTask(settings, task)
     try:

@@ -50,8 +50,8 @@ def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tup
 
 
 def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[WorkUnit]:
-    """Return the work units that no marker file of this run names: while it read one of the others, a worker may have
-    died. Return all of them if the markers cannot be read.
+    """Return the work units without a marker file of this run. A worker may have died while it read one with a marker.
+    If the markers cannot be read, return all work units.
     """
     store = settings.store
     try:

@@ -59,7 +59,7 @@ class MakeDurable(IoRequest):
 
 
 def checkpoint_every(fold: Fold) -> int:
-    """Return after how many segments to checkpoint a log whose older records are not needed.
+    """Return the number of segments after which a log gets a checkpoint.
 
     Each task reads every segment above the newest checkpoint, and the driver reads the job log about ten times. A
     checkpoint with few datasets therefore saves more than it costs.

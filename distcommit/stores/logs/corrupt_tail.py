@@ -87,7 +87,9 @@ def _readable_segments(log: CommitLog) -> Mapping[int, Segment]:
 
 
 def _readable_end(segments: Mapping[int, Segment]) -> int:
-    """Return the number below which a log can be read without a gap from a checkpoint on; 1 if there is none."""
+    """Return the end (exclusive) of the newest part of a log that begins with a checkpoint and has no gap; 1 if there
+    is none.
+    """
     for end in sorted((number + 1 for number in segments if number + 1 not in segments), reverse=True):
         base = max((n for n in segments if n < end and isinstance(segments[n].record, Checkpoint)), default=end)
         if base < end and all(number in segments for number in range(base, end)):

@@ -125,8 +125,9 @@ def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[Com
 def _act_until(
     line: int, locations: Collection[str], act: Callable[..., None], arguments: Sequence[Any], write_end: int
 ) -> NoReturn:
-    """Call `act` in this process, which then ends, or is killed before that line in any thread. If it ends by itself,
-    write the number of executed lines to `told`."""
+    """Call `act`, and end this process. The process ends earlier if any thread reaches that line; if `line` is
+    negative, the line raises an OSError instead. If `act` returns, write the number of executed lines to `write_end`.
+    """
     remaining, fails = [abs(line)], line < 0
 
     @cache

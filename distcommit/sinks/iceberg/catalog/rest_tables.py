@@ -164,8 +164,13 @@ class RestTables(Tables):
         return True
 
     def _try(self, change: Change) -> bool | Exception:
-        """Test whether the catalog applies requests completely: send a change together with another one of the same
-        table, and check both afterwards. A catalog that rejects two changes of one table passes."""
+        """Apply a change, and test whether the catalog applies every change of a request. Return the outcome, as
+        `_commit`.
+
+        The test sends the change together with a second change of the same table, and then checks that both were
+        applied. If the catalog rejects the request as a conflict or a bad request, it passes the test too: it did not
+        skip a change silently. The change is then sent alone.
+        """
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
         same_table = AssertTableUUID(uuid=change.table.metadata.table_uuid)
