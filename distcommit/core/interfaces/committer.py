@@ -25,7 +25,7 @@ class SealRequest:
         results: the output of each attempt, in the order of the work units.
         is_complete: for each attempt, whether each of its staged folders holds exactly its files under their final
             names, all for one folder of the output.
-        bases: as in `CommitRequest`.
+        bases: the epochs that the store expects in the target's ledger before this commit; see `CommitRequest`.
         attempts: the ids of the attempts, in the order of the results.
     """
 

@@ -97,11 +97,16 @@ class TableCommitter(SinkCommitter):
         is visible and can't be deleted."""
 
     def require(self, request: CommitRequest) -> None:
-        """Check that the rows of a request still exist, or raise LostError. Called for all requests of an atomic commit
-        before any of them is loaded, for databases where `load` can't be rolled back."""
+        """Raise LostError if staged or prepared rows of a request no longer exist.
+
+        It is called for all requests of an atomic commit before the first one is loaded, for databases in which `load`
+        can't be rolled back.
+        """
 
     def delete_unused_rows(self, keys: Iterable[Key]) -> None:
-        """Called at the end of a transaction with the locked keys for which no ledger row was written."""
+        """Delete rows that `locked` inserted for these keys, because the transaction has written no ledger rows of
+        them. Called at the end of a transaction. The default does nothing.
+        """
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes: list[CommitOutcome] = []

@@ -196,8 +196,10 @@ class KafkaCommitter(SinkCommitter):
     def _try(
         self, number: int, requests: Sequence[CommitRequest], *, atomic: bool, denied: bool
     ) -> list[CommitOutcome]:
-        """Try once. If `denied`, a topic can't be written to, and the brokers have refused the whole transaction for
-        it."""
+        """Try once to commit the requests, in as many transactions as necessary. Return their outcomes.
+
+        `denied`: whether the brokers have rejected the last transaction because a topic can't be written to.
+        """
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(number) as producer:
             rows = self._target.rows(self._admin, number)

@@ -38,7 +38,9 @@ class CommitStepContract(ABC):
         return step
 
     def lose(self, folder: Path, number: int) -> bool:
-        """Make the step's effect impossible to prove or repeat; return False if nothing can."""
+        """Make the step's effect impossible to prove or repeat. Return False if the step has no such failure; the tests
+        of it then do not apply.
+        """
         return False
 
     def stored_and_loaded(self, step: CommitStep, folder: Path) -> CommitStep:

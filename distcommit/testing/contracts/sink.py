@@ -41,8 +41,8 @@ _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
 class SinkContract(LedgerMismatch, RollBacks):
-    """Nothing is visible before a commit, and each request exactly once after it, however often and by however many
-    committers it is committed.
+    """Contract of sinks: records are not visible before their commit, and exactly once after it. Repeated and
+    concurrent commits of a request change nothing.
 
     class TestMySink(SinkContract):
         def make_sink(self, place):                    # `place`: an empty folder; the same place gives the same target

@@ -41,7 +41,7 @@ class SinkUnderTest(ABC):
 
     @abstractmethod
     def make_sink(self, folder: Path) -> CommitterSink:
-        """Return the sink, with a separate target for each place."""
+        """Return the sink. Each `folder` must get a separate target."""
 
     @abstractmethod
     def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
@@ -49,11 +49,15 @@ class SinkUnderTest(ABC):
         target does not exist or exists in part."""
 
     def lose(self, folder: Path, request: CommitRequest) -> bool:
-        """Make it impossible to commit the prepared output; return False if nothing can."""
+        """Make it impossible to commit the prepared output, for example by deleting staged files. Return False if the
+        sink has no such failure; the tests of it then do not apply.
+        """
         return False
 
     def cut_off(self, folder: Path) -> bool:
-        """Make the target unusable for good, as in an outage; return False if nothing can."""
+        """Make the target unusable for the rest of the test, as in an outage. Return False if that is impossible; the
+        tests of it then do not apply.
+        """
         return False
 
     def in_doubt(self, place: Path) -> int:
@@ -88,7 +92,7 @@ class SinkUnderTest(ABC):
         return inspect.getsourcefile(type(committer)) or ""
 
     def committers_folders(self, location: Path) -> list[str]:
-        """Return the folder of that file, and the folders in it."""
+        """Return the folder of the committer's module, and all folders in it."""
         return [folder for folder, *_ in os.walk(os.path.dirname(self.committers_file(location)))]
 
     def writer(
@@ -126,8 +130,8 @@ class SinkUnderTest(ABC):
         bases: tuple[int, ...] = (),
         branch: str = MAIN_BRANCH,
     ) -> CommitRequest:
-        """Return the request for one attempt at each of these work units (offsets), as a committer reads it from the
-        store.
+        """Prepare one attempt at each of these work units, given by their offsets. Return the commit request, as a
+        committer reads it from the store.
 
         `bases` are the epochs that the store expects at the target.
         """
