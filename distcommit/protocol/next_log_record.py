@@ -208,9 +208,8 @@ def _newest_head(last: Head | None, reported: Head | None) -> Head:
 
 
 def end(fold: Fold, epoch: int, reported: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
-    """In the job log: record the end of a run, then a checkpoint if one is due and no newer run has started.
-
-    Arguments are those of `cut` and `checkpoint`.
+    """In the job log: return the record of a run's end or, if the end is recorded, a checkpoint if one is due and no
+    newer run has started. For the arguments see `cut` and `checkpoint`.
     """
     if fold.ended_epoch != epoch:
         return cut(fold, epoch, CutPhase.ENDED, reported)

@@ -48,7 +48,7 @@ class RetryPolicy(StrEnum):
     ON_FULL = "on_full"
     """For datasets that are committed completely or not at all."""
     ON_PARTIAL = "on_partial"
-    """For datasets of which parts may be committed."""
+    """For datasets whose policy allows committing a part."""
     NEVER = "never"
     """For no dataset."""
 

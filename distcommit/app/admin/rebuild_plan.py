@@ -6,9 +6,9 @@ newest are complete, because a run seals a dataset only after its pending sequen
 if its run has the mark `clean` in the output, or if each partition continues without a gap from the store or from older
 files.
 
-Two kinds of files never prove such a continuation, unless the store knows the sequence and all of its files exist:
-files that record what another branch lacks, and files with several records made of one record, because other files may
-have the same offsets.
+Two kinds of files do not prove such a continuation, unless the store has the sequence and all of its files exist: files
+that record what another branch lacks, and files with several records made of one record, because other files may have
+the same offsets.
 
 If the newest epoch is not complete, its files are set aside, and the next run reads their records again. A partition
 without any known position is read from 0. See `app.auditing.files.replaced_files` for epochs in which error files were

@@ -151,7 +151,9 @@ class BucketCommitter:
         return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally) -> BatchedWork[None]:
-        """Record the planned datasets that this run failed to read. The drain calls it. Raises like `commit_ready`."""
+        """Record the planned datasets that this run failed to read. The drain calls it. Raises FencedError if a newer
+        run has fenced the bucket, and DistcommitError or OSError if the log cannot be read.
+        """
         yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
     # -- sealing

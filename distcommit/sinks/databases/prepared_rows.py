@@ -16,7 +16,8 @@ from distcommit.sinks.databases.two_phase import TwoPhaseCommitter
 
 class PreparedRows(StagedRows):
     """Stages batches in files and sends them to the database at the end, so that no transaction is open while records
-    are read. `opens` opens a committer with its own connection; other arguments as of `StagedRows`."""
+    are read. `opens` opens a committer with a connection of its own. The other arguments are passed to `StagedRows`.
+    """
 
     def __init__(
         self,

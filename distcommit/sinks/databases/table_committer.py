@@ -82,7 +82,9 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def unload(self, request: CommitRequest) -> None:
-        """Delete the rows of a committed request. Raises ConflictError if the rows can't be told from others."""
+        """Delete the rows of a committed request. Raises ConflictError if the rows can't be distinguished from other
+        rows.
+        """
 
     @abstractmethod
     def record(self, row: LedgerRow) -> None: ...

@@ -370,7 +370,9 @@ def _flush(producer: CatchableProducer, timeout_s: float) -> None:
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
-    """Return the outcomes of the remaining requests of an atomic commit of which one has failed; empty if none has."""
+    """Return the outcome HeldBack for the remaining requests of an atomic commit if one request has failed; otherwise
+    empty.
+    """
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
     remaining = (index for index in range(len(requests)) if index not in outcomes)
     return dict.fromkeys(remaining, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}

@@ -112,7 +112,7 @@ class CommitLog(LogView):
         Raises:
             OutcomeUnknownError: if puts keep failing without the state showing their effect.
             StorageRefusedError: if the storage is full, read-only or forbidden, so that nothing was put.
-            CorruptError: like `refresh`.
+            CorruptError: if a segment is truncated, foreign or missing.
         """
         number = unknown = refused = 0
         error: OSError | None = None

@@ -33,7 +33,9 @@ def is_corrupt(log: CommitLog) -> bool:
 
 
 def fold_readable_part(log: CommitLog) -> Fold:
-    """Return the state of the log after its readable first part. Raises like `is_corrupt`."""
+    """Return the state of the log after its readable first part. Raises UnknownVersionError if a newer version has
+    written the log.
+    """
     if not is_corrupt(log):
         return log.refresh()
     segments, fold = _readable_segments(log), Fold()

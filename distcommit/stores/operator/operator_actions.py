@@ -221,7 +221,7 @@ def restart(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
     actions, the next run quarantines the dataset again.
 
     Raises:
-        ConflictError, DistcommitError: like `abandon`.
+        ConflictError, DistcommitError: if the sequence cannot be abandoned, see `abandon`.
     """
     abandon(store, urn, user, committers)
     set_watermark(store, urn, None, user)

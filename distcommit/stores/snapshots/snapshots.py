@@ -123,7 +123,9 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
 
 
 def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[SnapshotManifest]:
-    """Yield the valid manifests whose snapshots are kept, the newest first. Raises like `read_snapshot_manifest`."""
+    """Yield the valid manifests whose snapshots are kept, the newest first. Raises UnknownVersionError or CorruptError
+    if a manifest cannot be read.
+    """
     name = newest_snapshot_name(fold)
     while name is not None and (root := read_snapshot_manifest(fs, store_root, name)) is not None:
         yield root

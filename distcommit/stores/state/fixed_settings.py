@@ -27,10 +27,12 @@ SETTINGS_VERSION = 1
 
 
 class RecordMark(StrEnum):
-    """What the next writer of recorded settings must know."""
+    """Whether, and by which writer, the recorded settings may be replaced."""
 
     ANNOUNCED = "announced"
-    """A run may be about to replace the settings. A run that depends on them puts the next document first."""
+    """A run may replace the settings. If a run depends on the settings, it must put a newer document before it stores
+    any state.
+    """
     FINAL = "final"
     """An operator command depends on the settings. No run may replace them."""
 

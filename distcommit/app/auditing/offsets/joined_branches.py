@@ -50,7 +50,7 @@ class Branches:
     """The content of all branches of a dataset.
 
     Attributes:
-        files: published files. A rebuild takes those of epochs that are not known as done.
+        files: published files. A rebuild uses only files of epochs that the store does not record as done.
         rows: ledger rows of the branches that commit at a target.
         replaced: input records whose output was replaced.
     """
@@ -78,7 +78,7 @@ class Branches:
         return [file for file in self.files if file.footer.epoch == epoch and not file.footer.replaces]
 
     def incarnations(self) -> list[str]:
-        """The incarnations of positions, oldest first; those of the same age by name."""
+        """The incarnations of the source, oldest first. Incarnations of the same age are sorted by name."""
         newest = {replaced.incarnation: (0, 0) for replaced in self.replaced}
         for file in self.files:
             name = file.footer.incarnation
