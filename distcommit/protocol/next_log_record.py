@@ -225,7 +225,8 @@ def discard_heads(fold: Fold, epoch: int, user: str) -> Rebuilt | None:
 def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> Heads | None:
     """In the job log: record the heads of bucket logs after an operator action, if they are above the recorded heads.
 
-    The logs must be of the current generation. The mark of a bucket that has lost its newest segments stays.
+    The logs must be of the current generation. If a bucket's recorded head is marked as incomplete, the new head is
+    marked so, too.
     """
     if fold.generation != generation:
         return None

@@ -53,7 +53,7 @@ class RetryPolicy(StrEnum):
     """For no dataset."""
 
     def applies_to(self, policy: CommitPolicy) -> bool:
-        """Return whether it applies to datasets with that commit policy."""
+        """Return whether this retry policy applies to datasets with that commit policy."""
         match self:
             case RetryPolicy.ALWAYS:
                 return True

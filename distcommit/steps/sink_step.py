@@ -236,7 +236,8 @@ class SinkCommitStep(CommitStep):
         )
 
     def undo(self) -> None:
-        """Delete what the attempts have prepared at the target. Call it after `withdraw` has rolled the commit back.
+        """Delete the output that the attempts have prepared at the target. Call it after `withdraw` has rolled the
+        commit back.
 
         Raises:
             DistcommitError: if the deletion fails now. Calling again resumes.

@@ -173,7 +173,9 @@ class _IngestTask:
         return failed
 
     def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
-        """Read work units, with the flow that `flows` has for a unit or else the job's, and return the failed ones."""
+        """Read each work unit once, and return the failed ones. `flows` has the flow of work units that are not read
+        with the job's flow.
+        """
         failed: list[tuple[WorkUnit, TaskState]] = []
         _announce(self._settings, units)
         try:

@@ -46,7 +46,7 @@ _NO_COUNTS = RunCounts()
 
 
 class RowKind(StrEnum):
-    """What a row describes."""
+    """The kind of subject that a row describes."""
 
     TASK = "task"
     """An attempt at a task: its work units, and file-system requests that belong to no single dataset."""

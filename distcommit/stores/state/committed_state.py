@@ -65,7 +65,9 @@ def _find_in_bucket(store: JobStore, epoch: int, regroups: bool, bucket: int) ->
 
 
 def _committed_of(state: DatasetState) -> str:
-    """Return what is committed of a dataset, or may be. A read failure alone depends on no setting."""
+    """Describe the state of a dataset that is, or may be, committed; empty if there is none. A read failure alone does
+    not count, because it depends on no setting.
+    """
     if state.open is not None:
         return f"an open sequence of epoch {state.open.sequence.epoch}"
     if state.reached is not None:

@@ -34,7 +34,7 @@ class CommitStepContract(ABC):
         return StepContext(LocalFileSystem(), str(folder / "staging"), str(folder / "output"))
 
     def bind(self, step: CommitStep, folder: Path) -> CommitStep:
-        """Add to a loaded step what is not stored with it."""
+        """Add attributes to a loaded step that are not stored with it, such as connections."""
         return step
 
     def lose(self, folder: Path, number: int) -> bool:
