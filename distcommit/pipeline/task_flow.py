@@ -216,9 +216,9 @@ class TaskFlow:
         return {name: opens for sink in self.sinks for name, opens in sink.committers.items()}
 
     @property
-    def discarding(self) -> Mapping[str, OpensCommitter]:
+    def preparing_committers(self) -> Mapping[str, OpensCommitter]:
         """The committers of sinks whose writers leave data at the target before a commit."""
-        return {name: opens for name, opens in self.committers.items() if opens.discards}
+        return {name: opens for name, opens in self.committers.items() if opens.prepares_at_target}
 
     @property
     def can_be_audited(self) -> bool:

@@ -67,7 +67,7 @@ class SinkCommitStep(CommitStep):
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
-        return self.request.attempts if self.sink.discards else ()
+        return self.request.attempts if self.sink.prepares_at_target else ()
 
     def to_row(self) -> list[Any]:
         request = self.request
@@ -187,7 +187,7 @@ class SinkCommitStep(CommitStep):
         Raises:
             ConflictError: if the commit cannot be rolled back. Nothing has changed.
         """
-        self._roll_back("abort", lambda committer: committer.abort([self._current_request()]))
+        self._roll_back("withdraw", lambda committer: committer.withdraw([self._current_request()]))
 
     def _roll_back(self, callback: str, act: Callable[[SinkCommitter], bool | None]) -> None:
         with open_committer(self.sink, self.context) as committer:
@@ -246,7 +246,7 @@ class SinkCommitStep(CommitStep):
             return
         request = self.request
         aborted = [AbortedAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
-        self._roll_back("discard", lambda committer: committer.discard(aborted))
+        self._roll_back("abort", lambda committer: committer.abort(aborted))
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
         ids = {"dataset": self.request.dataset_urn, "epoch": str(self.request.epoch), "sink": self.sink.name}

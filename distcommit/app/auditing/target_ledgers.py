@@ -122,11 +122,11 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
             rows = [ledger.row for ledger in branch_ledgers if ledger.committer is committer]
             requests = [CommitRequest(row.dataset_urn, epoch, (), row.branch) for row in rows]
             try:
-                require_success("commits of older epochs", "abort", committer.abort(requests))
+                require_success("commits of older epochs", "withdraw", committer.withdraw(requests))
             except ConflictError:  # then nothing was changed
                 for request in requests:
                     with suppress(ConflictError):
-                        require_success(request.dataset_urn, "abort", committer.abort([request]))
+                        require_success(request.dataset_urn, "withdraw", committer.withdraw([request]))
 
 
 def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:

@@ -223,8 +223,8 @@ class _IngestTask:
         identity = _new_attempt(settings, unit, self._task, self._tasks)
         try:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
-            if flow.discarding:
-                note_attempt(self._fs, roots.staging, area.prefix, flow.discarding)
+            if flow.preparing_committers:
+                note_attempt(self._fs, roots.staging, area.prefix, flow.preparing_committers)
             self._notes.put(unit)
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})

@@ -3,7 +3,7 @@
 The column `what` of the table of proofs is one of:
 
 - `proof`: its transaction is committed.
-- `barred`: inserted by `discard` under the id of an aborted attempt's proof, so that the proof can't be inserted.
+- `barred`: inserted by `abort` under the id of an aborted attempt's proof, so that the proof can't be inserted.
 - `newest`: one row for each store, with the newest epoch whose writers have begun. Writers of older epochs are fenced.
 """
 

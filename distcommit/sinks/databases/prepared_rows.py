@@ -51,4 +51,4 @@ class PreparedRows(StagedRows):
         if self._has_begun:
             attempt, folder = self._attempt, self._area.prefix
             with closing(self._opens(self._context)) as preparing:
-                preparing.discard([AbortedAttempt(attempt.epoch, attempt.work_unit_id, attempt.attempt, folder)])
+                preparing.abort([AbortedAttempt(attempt.epoch, attempt.work_unit_id, attempt.attempt, folder)])

@@ -122,7 +122,7 @@ class TableCommitter(SinkCommitter):
         except _NotAtomicError as error:
             return error.outcomes
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         with self.transaction():
             rows = self.locked(_keys(requests))
             identity = self.identity()

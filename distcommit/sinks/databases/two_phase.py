@@ -155,7 +155,7 @@ class TwoPhaseCommitter(ProofCommitter):
         raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, request: CommitRequest, identity: int) -> None:
-        """Insert the proof, then check for a newer run, then insert the rows. In this order a newer run's `discard`
+        """Insert the proof, then check for a newer run, then insert the rows. In this order a newer run's `abort`
         finds the proof, or the writer finds the newer run and fails.
         """
         if not self.prove(attempt, self._proof(attempt.attempt)):
@@ -240,7 +240,7 @@ class TwoPhaseCommitter(ProofCommitter):
             "prepared transactions are rolled back when a commit is taken back, and can't be committed again"
         )
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         """Roll back prepared transactions of aborted attempts, and bar their proofs. If a rollback fails, the others
         are done; the proof is then not barred, as the insert would wait for its lock."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()

@@ -109,7 +109,7 @@ class KafkaCommitter(SinkCommitter):
         run_parallel(_AT_ONCE, act, list(by_id))
         return [outcomes[index] for index in range(len(requests))]
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         """Prevent requests from being committed. Raises ConflictError if one is committed, as Kafka can't delete
         records."""
         by_id: dict[int, list[CommitRequest]] = {}

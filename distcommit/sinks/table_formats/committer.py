@@ -190,7 +190,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     # -- taking back
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         errors = ErrorCollector("data files of aborted attempts can't be deleted", self.probe)
         for name, files in self.orphaned_files(aborted_attempts).items():
             with errors.collecting(shown(name)):
@@ -206,7 +206,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
                 self.delete(files.keys() - retained, table)
         errors.raise_collected()
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         self._change_tables(requests, takes_back=True)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:

@@ -40,8 +40,8 @@ class RollBacks(SinkUnderTest):
         assert self.visible_records(tmp_path) == [("a", 0), ("a", 1)]
 
     def test_rolled_back_before_commit_nothing_remains_at_the_target(self, tmp_path: Path) -> None:
-        """For a sink with `discards`."""
-        if not self.sink(tmp_path).discards:
+        """For a sink with `prepares_at_target`."""
+        if not self.sink(tmp_path).prepares_at_target:
             self.report_not_applicable("its writers leave nothing at the target")
             return
         request = self.prepare(tmp_path, "a", 1, [0], [1])

@@ -61,9 +61,10 @@ class SinkUnderTest(ABC):
         return False
 
     def in_doubt(self, place: Path) -> int:
-        """Return the number of objects at the target, counted there, that are neither committed nor discarded: prepared
-        transactions, data files of no table. For a sink with `discards`; must be above 0 after an aborted attempt."""
-        raise NotImplementedError(f"{type(self).__name__} must count the objects that its sink's `discard` removes")
+        """Return the number of objects at the target, counted there, that are neither committed nor aborted: prepared
+        transactions, data files of no table. For a sink with `prepares_at_target`; must be above 0 after an attempt
+        that lost."""
+        raise NotImplementedError(f"{type(self).__name__} must count the objects that its sink's `abort` removes")
 
     def report_not_applicable(self, reason: str) -> None:  # noqa: B027 - optional hook
         """Receive the reason why a test does not apply to the sink."""
@@ -174,12 +175,12 @@ class SinkUnderTest(ABC):
         """Roll the requests back."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
-            committer.abort(list(requests))
+            committer.withdraw(list(requests))
         finally:
             committer.close()
 
     def abandon(self, folder: Path, *requests: CommitRequest) -> None:
-        """Roll the requests back for good and discard their prepared output."""
+        """Roll the requests back for good and abort their attempts."""
         self.withdraw(folder, *requests)
         for request in requests:
             SinkCommitStep(self.sink(folder), request, self.context(folder).for_committers).undo()
@@ -192,11 +193,11 @@ class SinkUnderTest(ABC):
         finally:
             committer.close()
 
-    def discard(self, folder: Path, *aborted_attempts: AbortedAttempt) -> None:
-        """Discard aborted attempts."""
+    def abort(self, folder: Path, *aborted_attempts: AbortedAttempt) -> None:
+        """Abort the attempts."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
-            committer.discard(list(aborted_attempts))
+            committer.abort(list(aborted_attempts))
         finally:
             committer.close()
 
