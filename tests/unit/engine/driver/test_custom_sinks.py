@@ -253,6 +253,18 @@ def test_run_counts_the_requests_and_answers_of_its_committers() -> None:
     assert totals.commit_attempts == totals.commit_retries > 0, "only the pending commits are requested"
 
 
+def test_repeated_request_of_a_prepared_transaction_is_in_doubt_and_another_one_is_not() -> None:
+    class PreparingSink(MemorySink):
+        @property
+        def leaves_in_doubt(self) -> bool:
+            return True
+
+    for kind, share in ((PreparingSink, 1), (MemorySink, 0)):
+        totals = run_with(kind(answers=lambda request: RetryLater("later")), Machine(), source(a=1)).totals
+        assert totals.commit_in_doubt == share * totals.commit_retries
+        assert totals.commit_retries > 0
+
+
 @pytest.mark.parametrize("other", ["files", "another sink"])
 def test_job_without_the_sink_leaves_its_commits_pending_for_any_number_of_runs(other: str) -> None:
     class OtherSink(MemorySink):
