@@ -133,6 +133,17 @@ class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
     """Time of the publication."""
 
 
+class SequenceExecuted(msgspec.Struct, frozen=True):
+    """A task has requested the commits of a sequence from committers. Only observers of the task receive it."""
+
+    dataset: str
+    """The dataset."""
+    epoch: int
+    """Epoch of the sequence."""
+    counts: RunCounts
+    """Counts of the requests."""
+
+
 class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
     """A dataset's sequence cannot be finished. The dataset is skipped until an operator releases it."""
 
@@ -189,7 +200,9 @@ class RunEnded(msgspec.Struct, frozen=True):
 
 TaskEvent: TypeAlias = WorkUnitDone | SequenceSealed | SequenceDone | DatasetQuarantined
 """Events that tasks report."""
-Event: TypeAlias = RunBegan | PhaseBegan | Progressed | TaskEvent | EventsLeftOut | PhaseEnded | RunEnded
+Event: TypeAlias = (
+    RunBegan | PhaseBegan | Progressed | TaskEvent | SequenceExecuted | EventsLeftOut | PhaseEnded | RunEnded
+)
 
 
 class Observer(Protocol):

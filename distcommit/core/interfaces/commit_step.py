@@ -6,7 +6,6 @@ After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,6 +17,7 @@ from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import AnyError, DistcommitError, add_ids, copied, plain_text
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.records.run_counts import FlowCounts
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark
 
@@ -120,11 +120,9 @@ class CommitStep(ABC):
         return None
 
     @property
-    def tries(self) -> Counter[str]:
-        """Return counts for the run's statistics: the outcomes that the committer returned for this step (the fields of
-        `Executed` that begin with `commit_`), and the time spent at the target (`target_ms`). The default returns none.
-        """
-        return Counter()
+    def commit_counts(self) -> FlowCounts:
+        """Return the counts of the requests that this step object made to its committer."""
+        return FlowCounts()
 
     @property
     def prepared_by(self) -> tuple[str, ...]:

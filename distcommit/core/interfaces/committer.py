@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink_metrics import SinkMetrics
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult
 
 
@@ -94,12 +95,14 @@ class CommitterContext:
         staging_root: the folder that staged paths are relative to: `StagingArea.prefix` and the file's name.
         output_root: the job's `paths.output`.
         store_id: the id of the job's store. A ledger has separate rows for each store, because jobs may share a target.
+        metrics: counters of the sink that the committer increases.
     """
 
     fs: FileSystem
     staging_root: str
     output_root: str
     store_id: str
+    metrics: SinkMetrics = field(default_factory=SinkMetrics, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

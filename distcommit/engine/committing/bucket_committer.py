@@ -13,6 +13,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from distcommit.core.errors import DistcommitError, LostError, add_ids, named_by, printable
 from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.core.records.run_counts import RunCounts
@@ -28,7 +30,7 @@ from distcommit.engine.committing.open_datasets import OpenDatasets
 from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.reading.record_read_failures import record_read_failures
-from distcommit.engine.run_events import Observer, SequenceDone, SequenceSealed
+from distcommit.engine.run_events import Observer, SequenceDone, SequenceExecuted, SequenceSealed
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.replace_on_publish import stage_replacements
 from distcommit.protocol import next_log_record
@@ -206,7 +208,7 @@ class BucketCommitter:
         """
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
-        self.tally.add(_executed(outcomes))
+        _count_executed(outcomes, self.tally)
         failed = outcomes.failed | {
             name: _lost_unsealed_error(lost_error) for name, lost_error in outcomes.lost.items()
         }
@@ -246,7 +248,7 @@ class BucketCommitter:
         remove_winner_notes(self._context, self._bucket, loaded)
         execution, held_back = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
         outcomes: Outcomes[SequenceName] = yield execution
-        self.tally.add(_executed(outcomes))
+        _count_executed(outcomes, self.tally)
         failed |= held_back | outcomes.failed | {name: _lost_error(lost) for name, lost in outcomes.lost.items()}
         done = [sequence_name(sequence) for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._close(done)
@@ -295,16 +297,11 @@ class BucketCommitter:
         self.tally.add(RunCounts(files_swept=swept))
 
 
-def _executed(outcomes: Outcomes[SequenceName]) -> RunCounts:
-    tried = outcomes.tried()
-    return RunCounts(
-        steps_executed=outcomes.executed.total(),
-        commit_attempts=tried["commit_attempts"],
-        commit_successes=tried["commit_successes"],
-        commit_retries=tried["commit_retries"],
-        commit_failures=tried["commit_failures"],
-        target_ms=tried["target_ms"],
-    )
+def _count_executed(outcomes: Outcomes[SequenceName], tally: Tally) -> None:
+    flow = outcomes.flow()
+    tally.add(replace(RunCounts(steps_executed=outcomes.executed.total(), flow=flow), **flow.commit_totals))
+    for name, counts in outcomes.counts.items():
+        tally.observe(SequenceExecuted(name.dataset_urn, name.epoch, replace(RunCounts(), **counts.commit_totals)))
 
 
 def _lost_error(error: LostError) -> LostError:

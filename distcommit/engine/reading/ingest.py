@@ -13,7 +13,7 @@ from distcommit.core.errors import DistcommitError, FencedError, StuckError, err
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
 from distcommit.core.records.maintenance_units import is_maintenance
-from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts, SinkCounter
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
 from distcommit.core.work_units import INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.bucket_committer import BucketCommitter
@@ -213,7 +213,7 @@ class _IngestTask:
             state = attempt.state()
             if state.outcome is not TaskOutcome.SUCCEEDED:
                 failed.append((attempt.unit, state))
-            self._add_state(state)
+            self._add_state(state, attempt.counters)
         return failed
 
     def _read_unit(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> Attempt | TaskState:
@@ -250,12 +250,12 @@ class _IngestTask:
         self._has_read = True
         return min(filter(None, ends), default=0)
 
-    def _add_state(self, state: TaskState) -> None:
+    def _add_state(self, state: TaskState, counters: tuple[SinkCounter, ...] = ()) -> None:
         self._permanently_failed.discard(state.work_unit_id)
         if state.outcome is not TaskOutcome.SUCCEEDED and is_permanent(state.error):
             self._permanently_failed.add(state.work_unit_id)
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
-        counts = counts_of_attempt(state)
+        counts = counts_of_attempt(state, counters)
         self.tally.add(counts)
         _report_attempt(state, counts, self.tally)
         self._progress.tick()
@@ -333,8 +333,8 @@ def _close(extractor: Extractor) -> None:
         logger.warning("an extractor could not be closed", exc_info=True)
 
 
-def counts_of_attempt(state: TaskState) -> RunCounts:
-    """Return the counts of an attempt at a work unit."""
+def counts_of_attempt(state: TaskState, counters: tuple[SinkCounter, ...] = ()) -> RunCounts:
+    """Return the counts of an attempt at a work unit, with the counters of its writers."""
     return RunCounts(
         attempts=1,
         attempts_failed=0 if state.outcome is TaskOutcome.SUCCEEDED else 1,
@@ -343,7 +343,7 @@ def counts_of_attempt(state: TaskState) -> RunCounts:
         records_written=sum(result.records_written for result in state.branches),
         records_rejected=sum(result.records_rejected for result in state.branches),
         bytes_read=state.bytes_read,
-        flow=FlowCounts.of(state),
+        flow=FlowCounts.of(state, counters),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import uuid
 from abc import abstractmethod
@@ -111,6 +112,26 @@ class TwoPhaseCases:
         assert target.prepared() == []
         assert target.ledger() == [("a", 1)]
         assert target.commit(sink, request, request) == [AlreadyCommitted()] * 2
+
+    def test_each_transaction_is_logged_by_its_name_from_its_start_to_its_end(
+        self, target: PreparingTarget, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        sink, committed, aborted = target.sink(), "1" * 32, "2" * 32
+        with caplog.at_level(logging.INFO, two_phase.__name__):
+            writers = [target.writer(sink, 1, attempt) for attempt in (committed, aborted)]
+            infos = []
+            for writer in writers:
+                writer.write(numbers(1))
+                infos += writer.prepare_commit().infos
+            names = {name[-32:]: name for name in target.prepared()}
+            assert target.commit(sink, CommitRequest("a", 1, (infos[0],), attempts=(committed,))) == [Committed()]
+            target.discard(sink, aborted)
+        logged = [record.getMessage() for record in caplog.records if record.name == two_phase.__name__]
+        of_both = [line.removeprefix("transaction ") for line in logged]
+        for attempt, end in ((committed, "committed"), (aborted, "rolled back")):
+            own = [line.partition(": ") for line in of_both if attempt in line]
+            assert [state for _, _, state in own] == ["started, dataset a", "prepared", end]
+            assert {name.replace("-", "") for name, _, _ in own} == {names[attempt].replace("-", "")}
 
     def test_missing_prepared_transaction_is_lost_and_nothing_of_its_dataset_is_committed(
         self, target: PreparingTarget
