@@ -116,8 +116,8 @@ class StagedFiles:
         self._whole: set[tuple[str, str, str]] = set()
 
     def list_folders_of(self, states: Iterable[TaskState]) -> None:
-        """List the folders of these task states' files, and remember the names for `has_all_of`. Parallel where the file
-        system benefits.
+        """List the folders of these task states' files, and remember the names for `has_all_of`. Parallel where the
+        file system benefits.
         """
         results = [result for state in states for result in state.branches]
         folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
