@@ -393,6 +393,6 @@ def _notes(notes: Reasons) -> dict[str, str]:
 
 
 def _positions(positions: Mapping[str, Position]) -> Text:
-    """Return the first positions by partition."""
+    """Return up to four `partition:position` pairs as text, with "..." if there are more; "none" without any."""
     first = [f"{partition}:{format_position(position)}" for partition, position in list(positions.items())[:4]]
     return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")
