@@ -1,0 +1,144 @@
+"""Job files of Gobblin's repository (`tests/inputs/gobblin`), converted, run and audited on their sources."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from distcommit import Job
+from distcommit.app.migration.gobblin.convert import convert_job
+from tests.jobs.in_commit import killed_in_commit, run_of
+from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
+from tests.servers.mariadb import MariadbServer
+
+FILES = Path(__file__).parents[1] / "inputs" / "gobblin"
+
+
+def converted(name: str, folder: Path, replaced: Mapping[str, str], more: str = "") -> Path:
+    """Convert a file of Gobblin with other places, and return the job file."""
+    text = (FILES / name).read_text()
+    for old, new in replaced.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    (folder / name).write_text(text + more)
+    convert_job(folder / name, folder / "job.yaml")
+    return folder / "job.yaml"
+
+
+def run(path: Path) -> dict[str, Any]:
+    """Run a job to its end, which must be a success, and audit it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "distcommit", "run", str(path), "--json"],
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE_ROOT,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert Job.from_file(path).audit().exact
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def write_avro(path: Path, rows: list[dict[str, Any]], fields: Mapping[str, Any]) -> None:
+    """Write an Avro file that is old enough to be read."""
+    schema = {"type": "record", "name": "row", "fields": [{"name": n, "type": kind} for n, kind in fields.items()]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as out:
+        fastavro.writer(out, fastavro.parse_schema(schema), rows)
+    os.utime(path, (time.time() - 60,) * 2)
+
+
+@pytest.mark.slow
+def test_kafka_job_of_gobblin_is_exact_after_runs_killed_in_commit(tmp_path: Path) -> None:
+    topics = {f"t{number:02d}": 1 for number in range(20)}
+    (tmp_path / "producer").mkdir()
+    with kafka_job(tmp_path / "producer", topics) as produced:
+        places = {"hdfs://namenode:9000": "file:///", "=/gobblin": f"={tmp_path}/gobblin"}
+        places["kafka:9092"] = produced.broker.bootstrap_servers
+        path = converted("kafka-hdfs.pull", tmp_path, places)
+        job = KafkaJob(tmp_path, produced.broker, topics)
+        kills = 0
+        for number in range(6):
+            job.produce(10)
+            kills += killed_in_commit(path, partial(run_of, path, f"killed-{number}"))
+            if kills:
+                break
+        assert kills, "no run was killed in the middle of its commit"
+        run(path)
+        job.assert_exact()
+
+
+def test_monthly_folders_of_gobblin_become_daily_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOBBLIN_WORK_DIR", str(tmp_path))
+    source = tmp_path / "months"
+    places = {"hdfs://localhost:8020": "file:///", "/data/months/changes": str(source), "=snappy": "=NOCOMPRESSION"}
+    path = converted("hdfs-monthly-to-hdfs-daily.pull", tmp_path, places)
+    time_type = {"type": "long", "logicalType": "timestamp-micros"}
+    expected: Counter[int] = Counter()
+    for month in (1, 2):
+        days = [dt.datetime(2015, month, day, 12, tzinfo=dt.UTC) for day in (1, 2, 3)]
+        rows = [{"id": month * 10 + number, "change_dt": day} for number, day in enumerate(days)]
+        write_avro(source / f"monthly/2015/{month:02d}/a.avro", rows, {"id": "int", "change_dt": time_type})
+        expected.update(row["id"] for row in rows)
+    assert run(path)["totals"]["records_published"] == 6
+    published = [*(tmp_path / "output/changes").rglob("*.avro")]
+    assert len({file.parent for file in published}) == 6
+    found: Counter[int] = Counter()
+    for file in published:
+        with file.open("rb") as data:
+            found.update(row["id"] for row in fastavro.reader(data))
+    assert found == expected
+
+
+def test_avro_files_of_gobblin_become_rows_of_a_table(
+    tmp_path: Path, mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SINK_PASSWORD", mariadb_server.password)
+    places = {
+        "/data/avro": str(tmp_path / "avro"),
+        "database:3306": f"127.0.0.1:{mariadb_server.port}",
+        "=writer": "=reader",
+        "database_name=shop": "database_name=gobblin_sink",
+    }
+    path = converted("avro-to-mysql.pull", tmp_path, places)
+    with mariadb_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE gobblin_sink")
+    rows = [{"id": number, "businessUnit": f"unit {number}", "geoRegion": "EMEA"} for number in range(5)]
+    write_avro(tmp_path / "avro/a.avro", rows, {"id": "int", "businessUnit": "string", "geoRegion": "string"})
+    run(path)
+    with mariadb_server.connect("gobblin_sink") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT id, business_unit, geo_region FROM units ORDER BY id")
+        assert list(cursor.fetchall()) == [(number, f"unit {number}", "EMEA") for number in range(5)]
+
+
+def test_table_of_gobblin_is_read_up_to_its_lookback(
+    tmp_path: Path, mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_PASSWORD", mariadb_server.password)
+    places = {
+        "host=database": "host=127.0.0.1",
+        "port=3306": f"port={mariadb_server.port}",
+        "schema=shop": "schema=gobblin_source",
+    }
+    path = converted("mysql-table_append.pull", tmp_path, places)
+    with mariadb_server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE gobblin_source")
+    with mariadb_server.connect("gobblin_source") as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE orders (id INT PRIMARY KEY, created TIMESTAMP NOT NULL)")
+        cursor.execute("INSERT INTO orders VALUES (1, NOW() - INTERVAL 3 DAY), (2, NOW() - INTERVAL 2 DAY), (3, NOW())")
+    assert run(path)["totals"]["records_published"] == 2
+    assert run(path)["totals"]["records_published"] == 0
