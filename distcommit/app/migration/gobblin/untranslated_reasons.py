@@ -23,7 +23,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     (r"extract\.table\.name", "a dataset is an extract of kafka, its topic; its folder in paths.output is named so"),
     (r"extract\.table\.type", "of Kafka it is append_only; sources sql and spark have snapshots"),
     (r"extract\.limit\..*|extract\.pull\.limit", "limits are limits.seconds and source.records_per_dataset"),
-    (r"extract\..*", "is of a query's extract; a Kafka source has none"),
+    (r"extract\..*", "is of a query's extract, which source.table_type describes; a Kafka source has none"),
     (r"topics\.move\.to\.latest\.offset", "`distcommit dataset set-watermark`, once"),
     (
         r"kafka\.(workunit|partition).*|mr\.target\.mapper\.size",

@@ -12,6 +12,7 @@ from distcommit.app.checks.job_check import check_file
 from distcommit.app.migration.gobblin.convert import convert_job
 from distcommit.app.migration.gobblin.properties import read_properties
 from distcommit.app.migration.gobblin.untranslated_reasons import UNKNOWN
+from tests.unit.app.migration.gobblin.properties_page import PAGE, SECTIONS, properties_page, rows_of
 
 FOLDER = Path(__file__).parents[4] / "inputs" / "gobblin"
 FILES: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
@@ -99,3 +100,16 @@ def test_each_property_of_a_file_is_reported_and_no_secret_is_copied(name: str) 
 
 def test_each_input_is_tested() -> None:
     assert {path.name for path in FOLDER.iterdir()} == set(FILES)
+
+
+def test_page_of_properties_shows_the_results_of_the_converter() -> None:
+    assert PAGE.read_text(encoding="utf-8") == properties_page(), (
+        "run python -m tests.unit.app.migration.gobblin.properties_page to update the page"
+    )
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_each_property_of_the_page_has_a_setting_or_a_reason(title: str) -> None:
+    for name, _, setting, reason in rows_of(*SECTIONS[title]):
+        assert setting or reason, name
+        assert UNKNOWN not in reason, name
