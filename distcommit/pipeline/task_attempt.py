@@ -20,11 +20,11 @@ from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.support.storable import storable
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
-from distcommit.pipeline.branches.branching import Branches
+from distcommit.pipeline.branches.all_branches import Branches
 from distcommit.pipeline.position_check import PositionCheck
 from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.schemas.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import fastavro
 import pytest
 
 from distcommit import Job
-from distcommit.app.migration.gobblin.convert import convert_job
+from distcommit.app.migration.gobblin.convert_gobblin_job import convert_job
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
 from tests.servers.mariadb import MariadbServer

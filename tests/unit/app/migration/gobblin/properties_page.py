@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import distcommit
-from distcommit.app.migration.gobblin.convert import convert_job
+from distcommit.app.migration.gobblin.convert_gobblin_job import convert_job
 
 PAGE = Path(distcommit.__file__).parents[1] / "conf" / "docs" / "reference" / "gobblin-properties.md"
 _HEAD = """\

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from distcommit.app.checks.job_check import check_file
-from distcommit.app.migration.gobblin.convert import convert_job
-from distcommit.app.migration.gobblin.properties import read_properties
+from distcommit.app.migration.gobblin.convert_gobblin_job import convert_job
+from distcommit.app.migration.gobblin.read_properties import read_properties
 from distcommit.app.migration.gobblin.untranslated_reasons import UNKNOWN
 from tests.unit.app.migration.gobblin.properties_page import PAGE, SECTIONS, properties_page, rows_of
 
