@@ -95,7 +95,8 @@ def _converters(job: JobFileDraft, chain: Chain) -> None:
         section, names = _converter(name, options)
         taken.update(names)
         for key in names:
-            job.append(options[key], f"{chain.section}converters", section)
+            note = "text, as it is here; a number is written without quotes" if key == "filter.value" else ""
+            job.append(options[key], f"{chain.section}converters", section, note)
         if section is None:
             kept.append(name)
             continue

@@ -20,6 +20,10 @@ _FILE_BUILDERS = {
     *("AvroDataWriterBuilder", "SimpleDataWriterBuilder", "ParquetDataWriterBuilder", "ParquetHdfsDataWriterBuilder"),
     *("GobblinOrcWriterBuilder", "HiveWritableHdfsDataWriterBuilder"),
 }
+_PUBLISHERS = {
+    *("BaseDataPublisher", "BaseDataPublisherWithReplacement", "JdbcPublisher", "NoopPublisher"),
+    "TimePartitionedDataPublisher",
+}
 _CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTANDARD": "zstd", "ZSTD": "zstd", "NOCOMPRESSION": "none"}
 _DATABASES = {"mysql": "mariadb", "mariadb": "mariadb", "postgresql": "postgresql"}
 _DEFAULT_PORTS = {"mariadb": "3306", "postgresql": "5432"}
@@ -34,45 +38,50 @@ def put_sinks(job: JobFileDraft) -> None:
         ConfigurationError: with file and line, if the destination is not supported.
     """
     for chain in chains_of(job):
-        builder, destination = chain.pop(job, "writer.builder.class"), chain.pop(job, "writer.destination.type")
-        name = simple_name(builder.value) if builder is not None else ""
-        named = destination.value.upper() if destination is not None else "HDFS"
-        target = _BUILDERS.get(name, named)
-        of = builder or destination
-        if of is not None and job.reads_whole_tables and target in ("KAFKA", "MYSQL", "POSTGRESQL"):
-            raise of.wrong(
-                "a table that is read whole in each run can only replace files", expected="a writer of files"
-            )
-        match target:
-            case "HDFS":
-                job.skip(destination, "needs no setting: where files go is paths.output")
-                if job.reads_whole_tables:
-                    job.put(None, f"{chain.section}sink.publish", "replace")
-                _files(job, chain)
-            case "KAFKA":
-                _kafka(job, chain, of)
-            case "MYSQL" | "POSTGRESQL":
-                _table(job, chain, of)
-            case "CONSOLE":
-                job.put(builder, f"{chain.section}sink", {"type": "console"}, "a preview: no position moves")
-            case _:
-                assert destination is not None
-                expected = "HDFS, KAFKA or MYSQL"
-                raise destination.wrong(
-                    "no sink writes there", expected=expected, todo="see conf/docs/connectors/sinks.md"
-                )
-        if target != "HDFS":
-            job.skip(destination, "sink.type replaces it")
-            job.skip(chain.pop(job, "writer.output.format"), "the sink has its own format")
-        if builder is not None and target == "HDFS":
-            is_known = name in _FILE_BUILDERS
-            reason = (
-                "needs no setting" if is_known else "a writer of your own is a sink of type: python; files are written"
-            )
-            job.skip(builder, f"{reason}: sink.type and sink.format choose what is written")
+        _sink(job, chain)
+        publisher = chain.pop(job, "data.publisher.type") or job.pop("data.publisher.type")
+        is_known = publisher is not None and simple_name(publisher.value) in _PUBLISHERS
+        own = "a publisher of your own becomes the commit_steps of a sink of type: python"
+        job.skip(publisher, "needs no setting: all is published by commits that are written ahead" if is_known else own)
+
+
+def _sink(job: JobFileDraft, chain: Chain) -> None:
+    builder, destination = chain.pop(job, "writer.builder.class"), chain.pop(job, "writer.destination.type")
+    name = simple_name(builder.value) if builder is not None else ""
+    target = _BUILDERS.get(name, destination.value.upper() if destination is not None else "HDFS")
+    if target == "HDFS":
+        known = "needs no setting: sink.type and sink.format choose what is written"
+        own = (
+            "files are written; a writer of your own is a sink of type: python, which sink.type and sink.format replace"
+        )
+        job.skip(builder, known if name in _FILE_BUILDERS else own)
+        job.skip(destination, "needs no setting: where files go is paths.output")
+        _files(job, chain)
+        return
+    of = builder if name in _BUILDERS else destination
+    assert of is not None
+    if job.reads_whole_tables and target != "CONSOLE":
+        problem = "a table that is read whole in each run can only replace files"
+        raise of.wrong(problem, expected="a writer of files")
+    match target:
+        case "KAFKA":
+            _kafka(job, chain, of)
+        case "MYSQL" | "POSTGRESQL":
+            _table(job, chain, of)
+        case "CONSOLE":
+            job.put(of, f"{chain.section}sink", {"type": "console"}, "a preview: no position moves")
+        case _:
+            expected = "HDFS, KAFKA or MYSQL"
+            raise of.wrong("no sink writes there", expected=expected, todo="see conf/docs/connectors/sinks.md")
+    for entry in (builder, destination):
+        if entry is not of:
+            job.skip(entry, "sink.type replaces it")
+    job.skip(chain.pop(job, "writer.output.format"), "the sink has its own format")
 
 
 def _files(job: JobFileDraft, chain: Chain) -> None:
+    if job.reads_whole_tables:
+        job.put(None, f"{chain.section}sink.publish", "replace")
     form = chain.pop(job, "writer.output.format")
     translated = {"AVRO": "avro", "PARQUET": "parquet", "ORC": "orc"}.get(form.value.upper() if form else "AVRO")
     if translated is None:
@@ -119,14 +128,13 @@ def _partitioning(job: JobFileDraft, chain: Chain) -> None:
         job.skip(columns, f"folders go by Kafka's time; {by_field}")
 
 
-def _kafka(job: JobFileDraft, chain: Chain, of: Property | None) -> None:
+def _kafka(job: JobFileDraft, chain: Chain, of: Property) -> None:
     prefix = f"{chain.section}sink"
     topic, brokers, serializer = (
         chain.pop(job, f"writer.kafka.{name}")
         for name in ("topic", "producerConfig.bootstrap.servers", "producerConfig.value.serializer")
     )
     if topic is None or brokers is None:
-        assert of is not None
         expected = "writer.kafka.topic, writer.kafka.producerConfig.bootstrap.servers"
         raise of.wrong("a Kafka writer needs more than this", expected=expected)
     job.put(of, f"{prefix}.type", "kafka", "exactly once, by transactions")
@@ -141,7 +149,7 @@ def _kafka(job: JobFileDraft, chain: Chain, of: Property | None) -> None:
     job.put(serializer if has_bytes else None, f"{prefix}.format", "bytes" if has_bytes else "json")
 
 
-def _table(job: JobFileDraft, chain: Chain, of: Property | None) -> None:
+def _table(job: JobFileDraft, chain: Chain, of: Property) -> None:
     """Set a sink that writes to a table of a database.
 
     Raises:
@@ -155,7 +163,6 @@ def _table(job: JobFileDraft, chain: Chain, of: Property | None) -> None:
     match = re.fullmatch(r"jdbc:(\w+)://([^/?:@]+)(?::(\d+))?(?:/([^?]*))?(?:\?.*)?", url.value) if url else None
     kind = _DATABASES.get(match[1], "") if match else ""
     if match is None or not kind or table is None or not (database or match[4]):
-        assert of is not None
         raise (url or of).wrong(
             "no sink writes to this database",
             expected="jdbc.publisher.url=jdbc:mysql://HOST:PORT or jdbc:postgresql://..., database_name and table_name",

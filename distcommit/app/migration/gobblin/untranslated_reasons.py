@@ -78,7 +78,6 @@ _REASONS: tuple[tuple[str, str], ...] = (
         f"{_NOT_NEEDED}: rows are written in transactions, without a staging table",
     ),
     (r"jdbc\.publisher\..*", f"{_NOT_NEEDED}: the driver follows from sink.url"),
-    (r"data\.publisher\.type", f"{_NOT_NEEDED}: all is published by commits that are written ahead"),
     (r"data\.publisher\.replace\.final\.dir", "sink.publish: replace or replace_partitions; of Kafka it is append"),
     (r"data\.publisher\.final\.dir", "files of a branch are below paths.output, in DATASET/BRANCH"),
     (r"(writer|data\.publisher)\..*(permissions|group|user)", "sink.access: mode, owner and group"),
