@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,17 @@ from typing import Any
 
 import fastavro
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from distcommit import Job
+from distcommit.app.checks.job_check import check_file
 from distcommit.app.migration.gobblin.convert_gobblin_job import convert_job
 from tests.jobs.in_commit import killed_in_commit, run_of
 from tests.jobs.kafka_job import PACKAGE_ROOT, KafkaJob, kafka_job
+from tests.servers.kafka import KafkaServer
+from tests.servers.kafka_records import committed_records
 from tests.servers.mariadb import MariadbServer
 
 FILES = Path(__file__).parents[1] / "inputs" / "gobblin"
@@ -144,3 +151,41 @@ def test_table_of_gobblin_is_read_up_to_its_lookback(
         cursor.execute("INSERT INTO orders VALUES (1, NOW() - INTERVAL 3 DAY), (2, NOW() - INTERVAL 2 DAY), (3, NOW())")
     assert run(path)["totals"]["records_published"] == 2
     assert run(path)["totals"]["records_published"] == 0
+
+
+SAMPLING = """\
+from distcommit.constructs.record_converter import RecordConverter
+
+
+class SamplingConverter(RecordConverter):
+    def convert_schema(self, schema, unit):
+        return schema
+
+    def convert_record(self, output_schema, record, unit):
+        return [record] if record["kafka_offset"] % 10 == 0 else []
+"""
+
+
+@pytest.mark.slow
+def test_stream_of_gobblin_runs_once_its_class_is_written(
+    tmp_path: Path, kafka_server: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka_server.bootstrap_servers})
+    topics = [f"{uuid.uuid4().hex[:8]}-{name}" for name in ("clicks", "sample")]
+    for topic, created in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).items():
+        assert topic in topics
+        created.result(30)
+    producer = Producer({"bootstrap.servers": kafka_server.bootstrap_servers})
+    for number in range(30):
+        producer.produce(topics[0], str(number))
+    assert producer.flush(30) == 0
+    places = {"localhost:9092": kafka_server.bootstrap_servers, "=clicks_sample": f"={topics[1]}"}
+    more = f"bootstrap.with.offset=earliest\ngobblin.streaming.kafka.topic.singleton={topics[0]}\n"
+    places["gobblin.streaming.kafka.topic.singleton=clicks\n"] = ""
+    path = converted("streaming-kafka-kafka.pull", tmp_path, places, more)
+    assert not check_file(path).passed
+    (tmp_path / "gobblin_ports.py").write_text(SAMPLING)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    run(path)
+    values = [record.value() for record in committed_records(kafka_server.bootstrap_servers, [topics[1]])]
+    assert values == [b"0", b"10", b"20"]

@@ -51,9 +51,7 @@ def _sink(job: JobFileDraft, chain: Chain) -> None:
     target = _BUILDERS.get(name, destination.value.upper() if destination is not None else "HDFS")
     if target == "HDFS":
         known = "needs no setting: sink.type and sink.format choose what is written"
-        own = (
-            "files are written; a writer of your own is a sink of type: python, which sink.type and sink.format replace"
-        )
+        own = "sink.type and sink.format choose what is written; a writer of your own is a sink of type: python"
         job.skip(builder, known if name in _FILE_BUILDERS else own)
         job.skip(destination, "needs no setting: where files go is paths.output")
         _files(job, chain)
