@@ -29,7 +29,7 @@ class OpenDatasets:
         tables: task states shared by the buckets of a task; None to read them here.
 
     Attributes:
-        nothing: by dataset, why this run will commit nothing, and whether the cause is a failure.
+        not_committed: by dataset, why this run will not commit it, and whether the cause is a failure.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OpenDatasets:
     ) -> Iterator[tuple[DatasetPlan, Ready, StagedFiles]]:
         """Yield the datasets that may be sealed now, with their staged files.
 
-        Datasets that cannot be committed in this run are moved to `nothing`.
+        Datasets that cannot be committed in this run are moved to `not_committed`.
 
         Args:
             fold: state of the bucket's log.

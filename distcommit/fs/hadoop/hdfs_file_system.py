@@ -127,8 +127,8 @@ class HdfsFileSystem(NetworkFileOperations):
             return None
 
     def make_folder(self, path: str) -> bool:
-        """Create as the port defines, but also return True if the folder existed: HDFS does not report who created
-        it.
+        """Create a folder as `FileSystem.make_folder` defines. Also return True if the folder existed, because HDFS
+        does not report which client created it.
         """
         try:
             self._calls.make_folder(path)

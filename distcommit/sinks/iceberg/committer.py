@@ -40,7 +40,7 @@ _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_
 
 @dataclass(slots=True)
 class _Batch(Batch[Identifier]):
-    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or discarded,
+    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or dropped,
     and its ledger change."""
 
     snapshot: NewSnapshot | None = None
