@@ -437,3 +437,12 @@ def test_convert_command_writes_a_loadable_job_file_and_never_overwrites_one(tmp
     assert (tmp_path / "job.yaml").read_text() == before
     shown = CliRunner().invoke(app, ["migrate", "convert-gobblin", str(tmp_path / "clicks.pull")])
     assert yaml.safe_load(shown.stdout) == yaml.safe_load(before)
+
+
+def test_error_hides_a_url_with_a_password(tmp_path: Path) -> None:
+    (tmp_path / "clicks.pull").write_text(
+        FILES + "writer.builder.class=JdbcWriterBuilder\njdbc.publisher.url=jdbc:mysql://writer:hidden@db/shop\n"
+    )
+    with pytest.raises(ConfigurationError, match=r"jdbc\.publisher\.url=\*\*\*") as refused:
+        convert_job(tmp_path / "clicks.pull")
+    assert "hidden" not in str(refused.value)
