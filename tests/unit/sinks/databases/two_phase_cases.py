@@ -119,7 +119,7 @@ class TwoPhaseCases:
         sink, committed, aborted = target.sink(), "1" * 32, "2" * 32
         with caplog.at_level(logging.INFO, two_phase.__name__):
             writers = [target.writer(sink, 1, attempt) for attempt in (committed, aborted)]
-            infos = []
+            infos: list[Any] = []
             for writer in writers:
                 writer.write(numbers(1))
                 infos += writer.prepare_commit().infos
