@@ -1,7 +1,8 @@
 """The event stream of a run: typed events, and the interface of observers.
 
-A task sends its events to the driver when its phase ends: the first of each type, and the number of all others
-(`EventsLeftOut`). Counts are complete, and arrive with the end of each phase. Times are milliseconds since 1970.
+A task reports its events to the driver when its phase ends. The report contains a limited number of events of each
+type, and the number of events left out (`EventsLeftOut`). The counts in the report include events left out. Times are
+milliseconds since 1970.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def run_work_unit(
 
 
 class Attempt:
-    """One attempt at a work unit: call `read`, then `prepare`, then `state`.
+    """One attempt at a work unit. Call `read`, then `prepare`, then `state`.
 
     A failure that concerns only this work unit is reported in the task state and never raised.
 
@@ -70,7 +70,7 @@ class Attempt:
         identity: run, work unit and attempt.
         clock: for start and end times.
         schema_store: where converters store schemas.
-        live: the task's progress counters.
+        counters: the task's progress counters.
     """
 
     def __init__(

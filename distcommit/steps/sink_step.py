@@ -70,7 +70,7 @@ class SinkCommitStep(CommitStep):
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
-        return self.request.attempts if self.sink.discards else ()
+        return self.request.attempts if self.sink.prepares_at_target else ()
 
     def to_row(self) -> list[Any]:
         request = self.request
@@ -133,9 +133,15 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit the steps of one sink with one call.
+        """Commit the steps of one sink with one call of its committer.
 
-        A step whose stored infos cannot be used fails alone. In an atomic group, the other steps wait for a later run.
+        Args:
+            steps: steps of one sink.
+            is_complete: whether the steps are a whole atomic group, to be committed all or none.
+
+        Returns:
+            the error of each step, or None. A step whose stored infos cannot be used is not committed. With
+            `is_complete` the other steps are then not committed either, and wait for a later run.
         """
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
@@ -200,7 +206,7 @@ class SinkCommitStep(CommitStep):
         Raises:
             ConflictError: if the commit cannot be rolled back. Nothing has changed.
         """
-        self._roll_back("abort", lambda committer: committer.abort([self._current_request()]))
+        self._roll_back("withdraw", lambda committer: committer.withdraw([self._current_request()]))
 
     def _roll_back(self, callback: str, act: Callable[[SinkCommitter], bool | None]) -> None:
         with open_committer(self.sink, self.context) as committer:
@@ -249,7 +255,8 @@ class SinkCommitStep(CommitStep):
         )
 
     def undo(self) -> None:
-        """Delete what the attempts have prepared at the target. Call it after `withdraw` has rolled the commit back.
+        """Delete the output that the attempts have prepared at the target. Call it after `withdraw` has rolled the
+        commit back.
 
         Raises:
             DistcommitError: if the deletion fails now. Calling again resumes.
@@ -258,7 +265,7 @@ class SinkCommitStep(CommitStep):
             return
         request = self.request
         aborted = [AbortedAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
-        self._roll_back("discard", lambda committer: committer.discard(aborted))
+        self._roll_back("abort", lambda committer: committer.abort(aborted))
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
         ids = {"dataset": self.request.dataset_urn, "epoch": str(self.request.epoch), "sink": self.sink.name}

@@ -208,7 +208,7 @@ class SinkWriter(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """Optional abilities of a sink. See also `OpensCommitter.discards`.
+    """Optional abilities of a sink. See also `OpensCommitter.prepares_at_target`.
 
     Attributes:
         exactly_once: whether the sink commits exactly once. A sink without commit steps does not

@@ -21,11 +21,11 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.work_units import DatasetPlan, TaskState
+from distcommit.engine.committing.abort_attempts import remove_winner_notes
 from distcommit.engine.committing.atomic_groups import build_execution
 from distcommit.engine.committing.commit_failures import record_failures
 from distcommit.engine.committing.dataset_outcomes import DatasetNotes, count_held, count_outcomes
 from distcommit.engine.committing.delete_leftover_files import RemoveProbes, remove_task_output
-from distcommit.engine.committing.discard_aborted_attempts import remove_winner_notes
 from distcommit.engine.committing.open_datasets import OpenDatasets
 from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
 from distcommit.engine.driver.task_reports import Tally
@@ -153,7 +153,9 @@ class BucketCommitter:
         return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally) -> BatchedWork[None]:
-        """Record the planned datasets that this run failed to read. The drain calls it. Raises like `commit_ready`."""
+        """Record the planned datasets that this run failed to read. The drain calls it. Raises FencedError if a newer
+        run has fenced the bucket, and DistcommitError or OSError if the log cannot be read.
+        """
         yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
     # -- sealing

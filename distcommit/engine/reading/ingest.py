@@ -44,8 +44,9 @@ logger = logging.getLogger(__name__)
 def ingest_partition(settings: RunSettings, task: int) -> Report:
     """Run one ingest task: read its work units one after the other, and commit in between.
 
-    Tasks below `len(manifest.large)` read large work units. The other tasks read work units of the buckets that their
-    partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends the task early.
+    Tasks with a number below `len(manifest.large_units)` read large work units. The other tasks read work units of the
+    buckets that their partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends
+    the task early.
     """
     ingest = _IngestTask(settings, task)
     try:
@@ -172,7 +173,9 @@ class _IngestTask:
         return failed
 
     def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
-        """Read work units, with the flow that `flows` has for a unit or else the job's, and return the failed ones."""
+        """Read each work unit once, and return the failed ones. `flows` has the flow of work units that are not read
+        with the job's flow.
+        """
         failed: list[tuple[WorkUnit, TaskState]] = []
         _announce(self._settings, units)
         try:
@@ -220,8 +223,8 @@ class _IngestTask:
         identity = _new_attempt(settings, unit, self._task, self._tasks)
         try:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
-            if flow.discarding:
-                note_attempt(self._fs, roots.staging, area.prefix, flow.discarding)
+            if flow.preparing_committers:
+                note_attempt(self._fs, roots.staging, area.prefix, flow.preparing_committers)
             self._notes.put(unit)
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})

@@ -180,7 +180,7 @@ class Branches:
             self._diverted[name] += len(rejections)
 
     def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
-        """Open a branch's writer for records of this schema; for a diverted branch, that of its error branch."""
+        """Open the writer of a branch, or of its error branch if it is diverted, for records of this schema."""
         if pipeline.rejects_all:
             return self._open_errors(error_branch_of(pipeline.branch.name))
         origin = replace(self._origin, schema=schema)

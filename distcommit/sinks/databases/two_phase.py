@@ -1,6 +1,6 @@
 """Two-phase commit: each writer prepares a transaction, and the committer commits it by its name.
 
-If a prepared transaction is gone, the database does not tell whether it was committed or rolled back. So each
+If a prepared transaction is gone, the database does not report whether it was committed or rolled back. So each
 transaction inserts a row, its proof, which is visible once the transaction is committed. Then the ledger row is changed
 and the proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
 
@@ -165,8 +165,9 @@ class TwoPhaseCommitter(ProofCommitter):
         raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, request: CommitRequest, identity: int) -> None:
-        """Insert the proof first, and check for a newer run second: then a newer run's `discard` meets either the proof
-        or a fenced writer."""
+        """Insert the proof, then check for a newer run, then insert the rows. In this order a newer run's `abort`
+        finds the proof, or the writer finds the newer run and fails.
+        """
         if not self.prove(attempt, self._proof(attempt.attempt)):
             raise FencedError(
                 "this attempt was aborted: its transaction would neither be committed nor rolled back",
@@ -249,7 +250,7 @@ class TwoPhaseCommitter(ProofCommitter):
             "prepared transactions are rolled back when a commit is taken back, and can't be committed again"
         )
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         """Roll back prepared transactions of aborted attempts, and bar their proofs. If a rollback fails, the others
         are done; the proof is then not barred, as the insert would wait for its lock."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()

@@ -47,7 +47,7 @@ _NO_COUNTS = RunCounts()
 
 
 class RowKind(StrEnum):
-    """What a row describes."""
+    """The kind of subject that a row describes."""
 
     TASK = "task"
     """An attempt at a task: its work units, and file-system requests that belong to no single dataset."""
@@ -179,7 +179,8 @@ def put_task_rows(fs: FileSystem, store_root: str, run_id: str, rows: TaskRows) 
 def read_run_table(
     fs: FileSystem, store_root: str, run_id: str, on_error: Callable[[DistcommitError], None] | None = None
 ) -> Iterator[TaskRows]:
-    """Yield the rows of each task attempt, the last phase first: the first outcome of a dataset counts.
+    """Yield the rows of each task attempt, the last phase first. If several attempts recorded the outcome of a dataset,
+    the first yielded outcome counts.
 
     Args:
         fs: file system of the store.

@@ -104,7 +104,7 @@ class MemoryCommitter(SinkCommitter):
         self.metrics.count("calls")
         return [self.sink.answers(request) or self._commit(request) for request in requests]
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         self.sink.aborting()
         self.sink.taken_back += requests
 
