@@ -22,7 +22,7 @@ from distcommit.app.demo.killed_run import RunProcess
 from tests.integration.test_clusters import on
 from tests.jobs.victims import strike
 from tests.servers.process import free_ports
-from tests.servers.spark import SparkCluster
+from tests.servers.spark import SparkCluster, SparkConnectServer
 from tests.unit.app.running.test_alerts import script
 
 JOBS = ("first", "second")
@@ -210,6 +210,20 @@ def test_jobs_that_cannot_be_served_are_refused_before_spark_starts(
     assert why in run.stderr.read_text()
     assert "Traceback" not in run.stderr.read_text()
     assert not run.stdout.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_service_runs_a_job_of_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
+    source, spark = "tests.integration.named_source:NamedSource", {"remote": spark_connect.remote, "partitions": 2}
+    path = write_job(tmp_path, "remote", source, {"names": NAMES}, spark=spark)
+    command = ["schedule", "serve", str(path.parent), "--json", "--poll", "0.2"]
+    with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
+        until(run, lambda: count(run, "remote", "committed") > 1)
+        assert strike(run, "driver", signal.SIGTERM, random.Random(1))
+        assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
+    assert Job.from_file(path).audit(deep=True).exact
+    assert rows(tmp_path, "remote") == [(RECORDS * len(NAMES), RECORDS * len(NAMES), len(NAMES))]
 
 
 @pytest.mark.slow

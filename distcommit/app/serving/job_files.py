@@ -95,13 +95,6 @@ def _plan(job: Job) -> Plan:
             expected="schedule: {cron: '*/5 * * * *'}, or {interval_s: 30}",
             todo="add it",
         )
-    if config.spark.remote:
-        raise ConfigurationError(
-            "a service has a Spark session of its own, and can't share one of Spark Connect",
-            id="SPARK_CONNECT_NOT_SERVABLE",
-            found=f"spark.remote: {config.spark.remote}",
-            todo="set spark.master in place of it, or have `distcommit run` started by another scheduler",
-        )
     if config.tries_out:
         raise ConfigurationError(
             "a sink of type console is for previews, and not served", id="SERVED_JOBS_INVALID", todo="set the job's own"

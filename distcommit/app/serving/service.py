@@ -114,13 +114,15 @@ def serve(
 def _open_shared(settings: Sequence[SparkSettings], name: str) -> tuple[SparkSettings, SparkSession | None]:
     """Open the session of the Spark settings that most jobs have; of equally frequent ones, local ones come first.
 
-    Runs of several jobs get equal shares of the session's slots. If the session can't be opened, but some jobs have
-    other settings, return None: then each run has a process of its own.
+    Runs of several jobs get equal shares of the session's slots. Return None if the settings are for Spark Connect, or
+    the session can't be opened, but some jobs have other settings. Then each run has a process of its own.
     """
     from distcommit.spark.session import open_session  # noqa: PLC0415 - what only looks needs no Spark
 
     counts = Counter(each.deployment for each in settings)
-    shared = max(settings, key=lambda each: (counts[each.deployment], each.master.startswith("local")))
+    shared = max(settings, key=lambda each: (not each.remote, counts[each.deployment], "local" in each.master))
+    if shared.remote:
+        return shared, None
     fair = shared.model_copy(update={"conf": {"spark.scheduler.mode": "FAIR"} | shared.conf})
     try:
         return shared, open_session(fair, f"distcommit serve {name}")

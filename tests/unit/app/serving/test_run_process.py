@@ -109,7 +109,10 @@ def test_session_of_the_service_has_the_settings_of_most_jobs_and_prefers_local_
     shared, spark = service._open_shared([far, near], "jobs")
     assert (shared, str(spark)) == (near, "session of FAIR")
     assert service._open_shared([far, near, far.model_copy(update={"partitions": 7})], "jobs")[0] == far
-    assert masters == ["local[1]", UNREACHABLE]
+    remote = SparkSettings(remote="sc://127.0.0.1:9")
+    assert service._open_shared([remote, remote, near], "jobs")[0] == near
+    assert service._open_shared([remote], "jobs") == (remote, None)
+    assert masters == ["local[1]", UNREACHABLE, "local[1]"]
 
 
 def test_session_that_cannot_be_opened_ends_the_service_only_if_all_jobs_need_it(
