@@ -235,7 +235,7 @@ def test_commit_fails_if_its_ledger_row_was_just_deleted(target: Target) -> None
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
     committer = sink.open_committer(target.context)
-    committer.abort([request])
+    committer.withdraw([request])
     committer.allow([request])
     committer.close()
     assert target.ledger() == [("a", 0)]

@@ -91,7 +91,8 @@ class Progress:
     def within(self, file: ListedFile, rows: int, remembered: int) -> Progress:
         """Return the progress after the first `rows` rows of a file, with about `remembered` entries.
 
-        Entries are only removed below a file whose first rows are read now. Below newer files there may be unread ones.
+        Only entries that are older than the file may be removed, and only if the run begins with its first row. If an
+        earlier run has begun the file, unread files may be older than newer entries.
         """
         progress = self._with(file, remembered)
         return replace(progress, rows=rows, path=file.path, half=file.entry.name)
