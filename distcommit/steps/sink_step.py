@@ -133,9 +133,15 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit the steps of one sink with one call.
+        """Commit the steps of one sink with one call of its committer.
 
-        A step whose stored infos cannot be used fails alone. In an atomic group, the other steps wait for a later run.
+        Args:
+            steps: steps of one sink.
+            is_complete: whether the steps are a whole atomic group, to be committed all or none.
+
+        Returns:
+            the error of each step, or None. A step whose stored infos cannot be used is not committed. With
+            `is_complete` the other steps are then not committed either, and wait for a later run.
         """
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}

@@ -23,7 +23,7 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.sinks.postgresql.sink import PostgresqlSink
-from distcommit.sinks.postgresql.tables import Table
+from distcommit.sinks.postgresql.table_writes import Table
 from distcommit.sinks.postgresql.transactions import transaction
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused

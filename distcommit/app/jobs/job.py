@@ -17,7 +17,7 @@ from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all, not_pu
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_preconditions import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
-from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.admin.repair_problems import RepairResult, repair_job
 from distcommit.app.admin.repair_store_files import set_run_records_aside
 from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult, request_service
 from distcommit.app.admin.set_watermarks import set_watermark

@@ -48,7 +48,9 @@ class HdfsWriter(Protocol):
 
     def write(self, data: memoryview) -> None: ...
     def close(self) -> None:
-        """Return once HDFS has the whole file. Its durability depends on the protocol."""
+        """Close the file; return once HDFS has all of its bytes. Over RPC they are durable then; over WebHDFS only if
+        the DataNodes sync closed files (`dfs.datanode.synconclose`).
+        """
         ...
 
 

@@ -1,4 +1,7 @@
-"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table."""
+"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table.
+
+The base class `DataFileCommitter` tries again after a conflict.
+"""
 
 from __future__ import annotations
 
