@@ -71,6 +71,8 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
         ("clicks/1.jsonl", '{"n": 1}\nnope\n'),
         ("orders/1.jsonl", '{"n": "x"}\n'),
         ("orders/2.gz", "?"),
+        ("orders/3.gz", "?"),
+        ("views/1.gz", "?"),
     ):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(text)
@@ -88,12 +90,13 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
     assert "1 published, 2 rejected to error files" in output
     assert both in output
     assert "committed: all new records; 2 of 3 records rejected" in output
-    assert "orders: 1 unreadable file skipped, not published: " in output
-    assert f"unreadable files are listed by distcommit runs {path} 2" in output
-    assert "1 unreadable file skipped" in typed(f"distcommit runs {path} 2")
+    assert "orders: 2 unreadable files skipped, not published: " in output
+    assert f"3 unreadable files in 2 datasets, listed by distcommit runs {path} 2" in output
+    assert "input problem 3 unreadable files, not published" in output
+    assert "2 unreadable files skipped" in typed(f"distcommit runs {path} 2")
     status = typed(f"distcommit status {path}")
     assert both in status
-    assert "orders: 1 unreadable file skipped, not published" in status
+    assert "the last run could not read 3 files of 2 datasets: orders: 2 unreadable files skipped, not" in status
     assert both in typed(f"distcommit dataset list {path}")
     assert "rejected 1" in typed(f"distcommit dataset list {path} --sort rejected")
 

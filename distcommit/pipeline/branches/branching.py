@@ -84,6 +84,7 @@ class Branches:
         self._is_whole = True
         self._tallied: list[list[Tally]] = []
         self._holes: Sequence[SkippedRange] = ()
+        self._unreadable_count = 0
 
     def open(self, schema_store: SchemaStore | None = None) -> None:
         """Start the work unit in all converters and checkers, which keep schemas in the store, and open the writers."""
@@ -167,12 +168,7 @@ class Branches:
             pipeline.filtered.add_origins(filtered, provenance)
 
     def _divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
-        """Write rejected input records, unchanged and in source order, to the error branches.
-
-        Args:
-            batch: the input records.
-            rejected: the rejections of each branch.
-        """
+        """Write rejected records of the input batch, unchanged and in source order, to the error branches."""
         for name, rejections in _by_error_branch(rejected).items():
             writer, errors = self._open_errors(name), _rejected_records(batch, rejections)
             check_levels(errors.schema)
@@ -200,9 +196,10 @@ class Branches:
             area.fs.make_folder(area.folder)
         return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
 
-    def note_problems(self, problems: Sequence[str]) -> None:
-        """Report problems of the source's input as checks that fail but have no effect."""
-        self._pipelines[0].outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in problems)
+    def note_problems(self, count: int, texts: Sequence[str]) -> None:
+        """Count unreadable inputs, and report the texts about them as checks that fail but have no effect."""
+        self._unreadable_count = count
+        self._pipelines[0].outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in texts)
 
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
         """Run the task checkers, and pass the offsets of filtered records to the writers. Only `prepare` may follow.
@@ -252,11 +249,13 @@ class Branches:
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
         branches = ["", "", *(_shown(pipeline.branch.name) for pipeline in self._pipelines)]
-        return tuple(
+        counts = tuple(
             tally.counts(branch, name)
             for branch, chain in zip(branches, self._chains, strict=True)
             for name, tally in zip(chain.names, chain.tallies, strict=True)
         )
+        unreadable = self._unreadable_count
+        return (ConstructCounts("", INPUT_PROBLEM, noted=unreadable), *counts) if unreadable else counts
 
     def seconds(self) -> Mapping[str, float]:
         writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self._pipelines}

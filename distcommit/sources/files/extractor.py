@@ -129,8 +129,9 @@ class FilesExtraction(Extraction):
     def bytes_read(self) -> int:
         return self._bytes
 
-    def problems(self) -> Sequence[str]:
-        return self._unreadable.notes(OUTCOMES["fail"] if self._has_failed else OUTCOMES[self._extractor.on_unreadable])
+    def problems(self) -> tuple[int, Sequence[str]]:
+        outcome = OUTCOMES["fail" if self._has_failed else self._extractor.on_unreadable]
+        return self._unreadable.count, self._unreadable.notes(outcome)
 
     def _rows_of(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
         # The plan has no file that is remembered unchanged, except the partly read one.
