@@ -90,7 +90,7 @@ def unreadable_files(flow: FlowCounts) -> int:
 def datasets_with_unreadable_files(store: JobStore, run_id: str) -> int:
     """Return the number of datasets in which a run found unreadable files."""
     datasets = read_datasets(store, run_id)[0].values()
-    return sum(INPUT_PROBLEM in dataset.counts.flow.failed_checks for dataset in datasets)
+    return len([dataset for dataset in datasets if INPUT_PROBLEM in dataset.counts.flow.failed_checks])
 
 
 def mostly_rejected(store: JobStore, runs: RunsResult) -> list[MostlyRejected]:
