@@ -53,7 +53,9 @@ def test_dataset_that_rejects_most_records_is_a_problem_until_they_are_reprocess
     assert "RECORDS_MOSTLY_REJECTED (warning): Most records of a dataset were rejected" in status
     assert "clicks: 12 of 13 records of its newest commit were rejected" in status
     assert f"distcommit runs {path} 2" in status
-    assert "nothing new" in typed(f"distcommit run {path}")
+    output = typed(f"distcommit run {path}")
+    assert "nothing new" in output
+    assert "datasets none had data to read seconds" in output
     assert "clicks: 12 of 13 records" in typed(f"distcommit status {path}"), "an empty run solves no problem"
 
     path = write_job(tmp_path, source=files)
