@@ -19,7 +19,6 @@ _INTEGER = r"^-?(0|[1-9]\d{0,37})$"
 _FLOAT = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
 _DATE = r"^\d{4}-\d\d-\d\d$"
 _TIME = r"^(\d{4}-\d\d-\d\d)[ T]\d\d:\d\d"
-_HAS_ZONE = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,5 +137,4 @@ def _iso_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 def _iso_times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if not _all(texts, _TIME):
         raise pa.ArrowInvalid("not a timestamp")
-    zoned = pc.if_else(pc.match_substring_regex(texts, _HAS_ZONE), texts, pc.binary_join_element_wise(texts, "Z", ""))
-    return exact_cast(zoned, kind)
+    return exact_cast(texts, kind)
