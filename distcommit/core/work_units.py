@@ -211,6 +211,9 @@ class StagedFile(Struct, frozen=True, array_like=True, gc=False):
 INPUT_PROBLEM = "input problem"
 """Name of the informational check that reports unreadable inputs, and of their count (`Extraction.problems`)."""
 
+COLUMN_NOTE = "note on columns"
+"""Name of the informational check that reports the notes of converters (`Converter.column_notes`)."""
+
 
 class CheckOutcome(Struct, frozen=True, array_like=True):
     """The result of a task checker for a branch of one attempt.

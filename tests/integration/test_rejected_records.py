@@ -114,3 +114,21 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
     assert "1 published" in typed(f"distcommit dataset reprocess {path} --all")
     assert "rejected by the run" not in typed(f"distcommit status {path}")
     assert "nothing to reprocess" in typed(f"distcommit dataset reprocess {path} --all")
+
+
+def test_run_that_makes_a_column_of_numbers_text_notes_the_value_that_is_not_a_number(tmp_path: Path) -> None:
+    (tmp_path / "in" / "orders").mkdir(parents=True)
+    file = tmp_path / "in" / "orders" / "1.csv"
+    file.write_text('id,price,zip\n1,2.5,01234\n"2","3",11111\n3,n/a,22222\n4,9.5,33333\n')
+    files = {"type": "files", "paths": [f"{tmp_path}/in/{{dataset}}/*"], "format": "csv", "min_file_age_s": 0}
+    path = write_job(tmp_path, source=files, converters=[{"type": "parse"}])
+    output = typed(f"distcommit run {path}")
+    noted = (
+        f"orders: column price is text, because 'n/a', record 3 of {file}, is not a number, although most values are"
+    )
+    assert noted.replace(" ", "") in output.replace(" ", "")
+    assert "set `columns` of the converter parse, and list texts for missing values in source.nulls" in output
+    assert "column id" not in output
+    assert "column zip" not in output, "codes are text on purpose"
+    file.with_name("2.csv").write_text("id,price,zip\n5,x,4\n")
+    assert "note on columns" not in typed(f"distcommit run {path}"), "the type is known"

@@ -33,7 +33,7 @@ from distcommit.pipeline.branches.converter_chain import Chain, Rejection, Tally
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
 from distcommit.pipeline.branches.fork_routing import Router, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_converter, converter_schemas
+from distcommit.pipeline.converter_schemas import begin_converter, converter_notes, converter_schemas
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.progress_counters import WRITE, activity_in
 from distcommit.pipeline.task_flow import TaskFlow
@@ -197,9 +197,11 @@ class Branches:
         return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
 
     def note_problems(self, count: int, texts: Sequence[str]) -> None:
-        """Count unreadable inputs, and report the texts about them as checks that fail but have no effect."""
-        self._unreadable_count = count
-        self._pipelines[0].outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in texts)
+        """Report the converters' notes and unreadable inputs as checks that have no effect, and count the inputs."""
+        self._unreadable_count, first = count, self._pipelines[0]
+        own = (stage for pipeline in self._pipelines for stage in pipeline.stages)
+        first.outcomes += converter_notes((*self._flow.stages, *own))
+        first.outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in texts)
 
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
         """Run the task checkers, and pass the offsets of filtered records to the writers. Only `prepare` may follow.
