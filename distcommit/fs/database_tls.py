@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
-from distcommit.core.support.setting_errors import SettingError
+from distcommit.core.support.settings_model import SettingError
 
 Tls = Literal["verify", "insecure"]
 
@@ -128,7 +128,7 @@ def check_postgresql_url(url: str, tls: Tls) -> None:
 
 
 def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return libpq's arguments beside a URL that `check_postgresql_url` has accepted."""
+    """Return libpq's arguments to pass in addition to a URL that `check_postgresql_url` has accepted."""
     parts = urlsplit(url)
     options = _options(parts)
     has_options = any(name.startswith("ssl") for name in options)

@@ -10,18 +10,20 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.core.watermark import Watermark
+from distcommit.core.support.storable import storable
+from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import SkippedRange, WorkUnit
 
 
 @dataclass(slots=True)
 class PositionCheck:
-    """The end of the delivered records, by source partition.
+    """Check of a source's positions against the records that it delivers. It keeps the end of the delivered records by
+    source partition.
 
     Attributes:
         unit: the work unit that is read.
-        provenance: columns of the records with their partition and offset; None if the source has no offsets. Then
-            nothing is compared, nor for a maintenance unit.
+        provenance: columns of the records with their partition and offset; None if the source has no offsets. Nothing
+            is compared without offsets, or for a maintenance unit.
     """
 
     unit: WorkUnit
@@ -115,3 +117,27 @@ class PositionCheck:
             found=actual,
             todo=f"correct {culprit} of the source",
         )
+
+
+def checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
+    """Return the holes: ranges in which the source has no record. They must be within the work unit.
+
+    The audit relies on the holes that are stored in footers.
+
+    Raises:
+        SourceError: if a hole is outside the work unit.
+    """
+    checked = [storable(hole) for hole in holes]
+    for hole in checked:
+        low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)
+        within = low is not None and at_or_past(hole.low, low) and at_or_past(high, hole.high)
+        if not (within and hole.is_hole and at_or_past(hole.high, hole.low)):
+            raise SourceError(
+                "the source reports a hole outside its work unit",
+                id="SOURCE_PLAN_INVALID",
+                work_unit=unit.work_unit_id,
+                expected=f"between {unit.low} and {unit.expected_high}",
+                found=str(hole),
+                todo="correct Extraction.holes of the source",
+            )
+    return checked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,14 +17,15 @@ from distcommit.core.errors import RecordError, SourceError, error_text, printab
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.records.run_counts import SinkCounter
 from distcommit.core.support.storable import storable
-from distcommit.core.watermark import Watermark, at_or_past
-from distcommit.core.work_units import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
-from distcommit.pipeline.branches.branching import Branches
-from distcommit.pipeline.position_check import PositionCheck
+from distcommit.core.watermark import Watermark
+from distcommit.core.work_units import BranchResult, SchemaIds, TaskOutcome, TaskState, WorkUnit
+from distcommit.pipeline.branches.all_branches import Branches
+from distcommit.pipeline.position_check import PositionCheck, checked_holes
 from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.schemas.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ def run_work_unit(
 
 
 class Attempt:
-    """One attempt at a work unit: call `read`, then `prepare`, then `state`.
+    """One attempt at a work unit. Call `read`, then `prepare`, then `state`.
 
     A failure that concerns only this work unit is reported in the task state and never raised.
 
@@ -69,7 +70,7 @@ class Attempt:
         identity: run, work unit and attempt.
         clock: for start and end times.
         schema_store: where converters store schemas.
-        live: the task's progress counters.
+        counters: the task's progress counters.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Attempt:
         _copy(extraction, branches, delivered, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
         actual_high = _checked_high(unit, extraction.actual_high())
         delivered.compare(actual_high)
-        branches.note_holes(_checked_holes(unit, extraction.holes()))
+        branches.note_holes(checked_holes(unit, extraction.holes()))
         filtered, holes = extraction.superseded_notes()
         branches.note_holes(holes)
         branches.run_task_checks(actual_high, filtered)
@@ -161,6 +162,11 @@ class Attempt:
             except Exception as error:  # noqa: BLE001 - reported in the state
                 self._error = error
         self._finished_ms = self._clock.now_ms()
+
+    @property
+    def counters(self) -> tuple[SinkCounter, ...]:
+        """Counters that the writers of all branches have increased."""
+        return self._identity.metrics.counters()
 
     def state(self) -> TaskState:
         """Return the task state, with all prepared output.
@@ -300,7 +306,7 @@ def _copy(
                     batch = next(batches)
             except StopIteration:
                 return
-            holes, before = _checked_holes(unit, extraction.holes()), counts.bytes_read
+            holes, before = checked_holes(unit, extraction.holes()), counts.bytes_read
             counts.read += batch.num_rows
             counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
             delivered.take(batch, holes)
@@ -374,27 +380,3 @@ def _checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
         found=str(count),
         todo="correct Extraction.bytes_read of the source",
     )
-
-
-def _checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
-    """Return the holes: ranges in which the source has no record. They must be within the work unit.
-
-    The audit relies on the holes that are stored in footers.
-
-    Raises:
-        SourceError: if a hole is outside the work unit.
-    """
-    checked = [storable(hole) for hole in holes]
-    for hole in checked:
-        low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)
-        within = low is not None and at_or_past(hole.low, low) and at_or_past(high, hole.high)
-        if not (within and hole.is_hole and at_or_past(hole.high, hole.low)):
-            raise SourceError(
-                "the source reports a hole outside its work unit",
-                id="SOURCE_PLAN_INVALID",
-                work_unit=unit.work_unit_id,
-                expected=f"between {unit.low} and {unit.expected_high}",
-                found=str(hole),
-                todo="correct Extraction.holes of the source",
-            )
-    return checked

@@ -6,7 +6,7 @@ import msgspec
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.records.deferred_counts import deferred
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -29,7 +29,14 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import (
+    BranchFailures,
+    CheckCounts,
+    FlowCounts,
+    RunCounts,
+    SinkCounter,
+    SinkCounts,
+)
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
@@ -64,14 +71,14 @@ from distcommit.stores.history.run_table import (
 )
 from distcommit.stores.logs.log_segment import Segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
-from distcommit.stores.schemas.schema_history import StoredSchema
+from distcommit.stores.schemas.schema_store import StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
-from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest
-from distcommit.stores.state.fixed_settings import RecordedSettings
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_FORMAT, StoreMarker
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.recorded_fixed_settings import RecordedSettings
 from distcommit.stores.state.run_plans import LentUnits, Manifest
 from tests.simulation.log_watch import ANOTHERS_ID
 
@@ -248,6 +255,8 @@ RUN_RECORD = RunRecord(
             (ConstructCounts("", "json", 4, 3, 1, 0, 0, 0.25),),
             (CheckCounts("main", "row_count", True, 1, 1),),
             (BranchFailures("hourly", "not_null", 1),),
+            (SinkCounts("main", "files", 3, 1), SinkCounts("hourly", "postgresql:{dataset}", 2, 0, 3, 1, 2, 0, 1, 70)),
+            (SinkCounter("hourly", "postgresql:{dataset}", "größe", 2),),
         ),
     ),
     quarantined=Reasons((Reason("größe/1", "quarantined", "a sealed commit step is lost"),), 0),
@@ -292,7 +301,17 @@ TASK_ROWS = TaskRows(
             "größe/1",
             began_ms=1_700_000_008_000,
             ended_ms=1_700_000_008_500,
-            counts=RunCounts(datasets_committed=1, records_published=20, files_published=2, storage_requests=9),
+            counts=RunCounts(
+                datasets_committed=1,
+                records_published=20,
+                files_published=2,
+                storage_requests=9,
+                commit_attempts=3,
+                commit_successes=1,
+                commit_retries=2,
+                commit_in_doubt=1,
+                target_ms=70,
+            ),
         ),
         TableRow(RowKind.DATASET, "b", began_ms=1_700_000_008_001),
         TableRow(

@@ -9,10 +9,17 @@ import msgspec
 import pytest
 
 from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
-from distcommit.core.records.job_records import Head
+from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.log_records import DatasetState, EarlierReading, OpenSequence, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure
-from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import (
+    BranchFailures,
+    CheckCounts,
+    FlowCounts,
+    RunCounts,
+    SinkCounter,
+    SinkCounts,
+)
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
@@ -24,14 +31,14 @@ from distcommit.stores.folders.ownership import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
-from distcommit.stores.schemas.schema_history import StoredSchema
+from distcommit.stores.schemas.schema_store import StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
-from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest
-from distcommit.stores.state.fixed_settings import RecordedSettings
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import StoreMarker
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.recorded_fixed_settings import RecordedSettings
 from distcommit.stores.state.run_plans import Manifest
 from distcommit.stores.state.table_schemas import PLAN_SCHEMA, RUN_TABLE_SCHEMA, TASK_STATE_SCHEMA
 
@@ -42,6 +49,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(DatasetReadFailure, ReadFailure, OpenSequence, EarlierReading, DatasetState),
     *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, FileTail, Owner),
     *(RunCounts, DeferredCounts, DeferredCause, FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
+    *(SinkCounts, SinkCounter),
     *(Tombstone, SupersededFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
     *(RunRecord, RecordedPhase, Reasons, Reason, RunBeginning, RunFacts, CancelRequest, ReadingNote),
     *(SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),

@@ -15,14 +15,14 @@ from msgspec import structs
 from distcommit.app.jobs.job import Job
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import Done, Fence, Intent, Record
-from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts, SinkCounter, SinkCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.history.run_records import RecordedPhase, RunRecord, put_beginning, put_record
 from distcommit.stores.history.run_table import (
     DatasetOutcome,
@@ -229,6 +229,7 @@ def _record(rows: list[TableRow], ended_ms: int) -> RunRecord:
         commit_successes=61,
         commit_retries=8,
         commit_failures=1,
+        commit_in_doubt=2,
         target_ms=4_200,
         flow=FlowCounts(
             (
@@ -236,6 +237,8 @@ def _record(rows: list[TableRow], ended_ms: int) -> RunRecord:
                 ConstructCounts("lake", "sql <amount > 0>", 239_100, 230_000, 0, 9_100, 0, 0.8),
             ),
             (CheckCounts("lake", "row_count", True, len(rows) - len(failed), len(failed)),),
+            sinks=(SinkCounts("lake", "iceberg <a>", 230_000, 0, 70, 61, 8, 1, 2, 4_200),),
+            counters=(SinkCounter("lake", "iceberg <a>", "snapshots", 61),),
         ),
     )
     recorded_reasons = tuple(Reason(row.dataset, row.kind, row.reason) for row in failed[:100])

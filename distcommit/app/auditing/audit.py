@@ -30,7 +30,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import SkippedRange, describe_lost_ranges
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary_and_probes import is_probe
@@ -310,7 +310,9 @@ class _Audit:
             self._differs(ledger.row, f"its rows at the target can't be counted: {error}")
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
-        """Report source positions that an earlier audited dataset has published too."""
+        """Compare the dataset's published positions with those of the datasets audited before, and report positions
+        that both have published.
+        """
         if self._shared is None:
             return
         count, ranges = self._shared.add(urn, published)

@@ -18,7 +18,7 @@ from distcommit.app.checks.flow_description import FlowDescription, describe_flo
 from distcommit.app.checks.folder_check import check_folder
 from distcommit.app.job_file.folder_locations import require_separate
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import load_tree, parse_config
+from distcommit.app.job_file.load_job_file import load_tree, parse_config
 from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.core.errors import (
@@ -40,9 +40,9 @@ from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java_check import check_java
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import require_newest
-from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.job_lock import is_held
 from distcommit.stores.state.job_store import has_store, require_unpublished
+from distcommit.stores.state.recorded_fixed_settings import require_settings
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class _Failure:
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether none of the datasets exist that the job file selects."""
+        """Whether no dataset exists that the job file selects."""
         return self.is_missing and isinstance(self.error, SourceError) and self.error.ids["selected"].startswith("0 ")
 
     def as_run_error(self, job: str) -> DistcommitError:
@@ -253,7 +253,7 @@ def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: b
 
 
 def _require_own_folders(folders: JobFolders) -> None:
-    """Raise the error of a run whose store, staging and output do not belong together. Claims nothing."""
+    """Raise the error that a run would raise if store, staging and output do not belong together. Claims no folder."""
     fs, roots = folders.roots()
     if has_store(fs, roots):
         require_newest(folders.open_store(create=False), read_only=True)

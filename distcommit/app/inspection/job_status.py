@@ -18,7 +18,7 @@ from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import SchemaIds, describe_lost_ranges, positions_lost
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.history.run_records import RunRecord, read_record
 from distcommit.stores.logs.log_anchors import require_head
 from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
@@ -151,7 +151,9 @@ WAITING = ("quarantined", "revoking", "stopped")
 
 
 def status_of(row: DatasetStatusRow) -> str:
-    """Return the status of a dataset: `read-failed` if it is idle and could not be read, else that of the row."""
+    """Return the status of a dataset to show: `read-failed` if it is idle and could not be read, otherwise
+    `row.status`.
+    """
     return "read-failed" if row.status == "idle" and row.reason else row.status
 
 

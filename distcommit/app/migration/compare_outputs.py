@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.admin.rebuild_store import stored_states
 from distcommit.app.auditing.offsets.joined_branches import Branches, folders_of
 from distcommit.app.auditing.offsets.shared_positions import is_other_incarnation
 from distcommit.app.auditing.target_ledgers import open_ledgers
@@ -50,8 +50,9 @@ class CompareResult(NotebookTable, msgspec.Struct):
     """The result of a comparison.
 
     Attributes:
-        is_equal: whether all positions are equal. If outputs are compared: whether both have the same datasets and have
-            published the same offsets, among those that both have passed, of which there must be some.
+        is_equal: whether all positions are equal. If outputs are compared: whether both have the same datasets and the
+            same published offsets. Only offsets that both jobs have passed are compared; without any, the outputs are
+            not equal.
         other: description of the other side, such as `job NAME`.
         is_by_files: whether outputs are compared, not only positions.
         partitions: number of compared partitions.

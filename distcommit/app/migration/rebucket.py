@@ -10,10 +10,10 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.run_events import Observer, Progressed
 from distcommit.engine.system_clock import SystemClock
-from distcommit.stores.logs.rebucket import Move, rebucket
-from distcommit.stores.state.fixed_settings import read_settings, require_settings
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import MAX_BUCKETS, JobStore, open_store
+from distcommit.stores.state.recorded_fixed_settings import read_settings, require_settings
 
 
 class RebucketResult(msgspec.Struct, frozen=True):
@@ -48,8 +48,8 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
     """Move all datasets to a new number of buckets, or to new names or groups. All must be idle, and no run may be
     alive.
 
-    Of the fixed settings, only those may differ that group datasets or that name them in the source. Renamed datasets
-    continue at their positions.
+    Only two kinds of fixed settings may have changed: those that group datasets, and those by which the source names
+    them. Renamed datasets continue at their positions.
 
     Args:
         folders: the job's folders and its configuration with the new settings.

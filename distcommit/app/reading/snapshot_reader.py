@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from distcommit.app.job_file.environment_variables import unset_variables
 from distcommit.app.job_file.folder_locations import normal_location, open_file_system, path_of
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import load_tree, parse_config
+from distcommit.app.job_file.load_job_file import load_tree, parse_config
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, published_files
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot
 from distcommit.app.reading.table_union import joined_schema, joined_table
@@ -29,9 +29,9 @@ from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs, older_output
 from distcommit.stores.snapshots.expiry_cutoffs import expiry_note
 from distcommit.stores.snapshots.snapshot_deltas import read_chain
-from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest, snapshot_manifest_path
-from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest, snapshot_manifest_path
 from distcommit.stores.state.job_store import JobStore, Roots, open_any_store
+from distcommit.stores.state.recorded_fixed_settings import read_settings
 
 if TYPE_CHECKING:
     import duckdb
@@ -93,12 +93,14 @@ class Snapshot:
         return [path for paths in self.files_by_dataset(dataset).values() for path in paths]
 
     def files_by_dataset(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """Return the paths or URLs of `files` by dataset. Raises as `files`."""
+        """Return the paths or URLs of `files` by dataset. Raises SnapshotExpiredError if the snapshot has expired."""
         scheme_and_host = self._place.removesuffix(path_of(self._place))
         return {urn: [f"{scheme_and_host}{path}" for path in paths] for urn, paths in self.paths(dataset).items()}
 
     def paths(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """Return the live files by dataset, as paths on the store's file system. Raises as `files`."""
+        """Return the live files by dataset, as paths on the store's file system. Raises SnapshotExpiredError if the
+        snapshot has expired.
+        """
         fs, output = self._store.fs, self._store.roots.output
         named = [self._named(dataset)] if dataset is not None else list(self.datasets)
         epochs = [(urn, self.datasets[urn].done_epoch) for urn in named]
@@ -128,7 +130,9 @@ class Snapshot:
         return joined_table(tables)
 
     def to_pandas(self, dataset: str | None = None) -> pd.DataFrame:
-        """Return all records as a pandas frame. Raises as `to_arrow`."""
+        """Return all records as a pandas frame. Raises SnapshotExpiredError if the snapshot has expired, and
+        ConfigurationError if a column has incompatible types.
+        """
         return self.to_arrow(dataset).to_pandas()
 
     def to_pyarrow_dataset(self, dataset: str | None = None) -> ds.Dataset:

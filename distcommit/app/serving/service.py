@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from distcommit.app.jobs.job import Job
 from distcommit.app.scheduling.schedule import Missed, Schedule
 from distcommit.app.scheduling.timetables import Moment
-from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
+from distcommit.app.serving.job_file_folder import JobFile, read_job_files, require_served
 from distcommit.app.serving.served_job import (
     Ended,
     Launcher,
@@ -29,7 +29,7 @@ from distcommit.app.telemetry.prometheus_endpoint import ServiceMetrics, scraped
 from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.interfaces.clock import Clock
-from distcommit.engine.driver.guarded_observer import CompositeObserver
+from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import Observer
 from distcommit.engine.system_clock import SystemClock
@@ -117,12 +117,13 @@ def _interrupt_main_thread_only() -> Iterator[None]:
 
 
 class Service:
-    """Connects schedule and runs: the schedule is a value, and runs are in the threads of their jobs.
+    """The service: starts the runs that the schedule makes due. The schedule is a pure value; each job runs in its own
+    thread.
 
     Args:
         read: returns the folder's job files, given the last result.
         launch: runs a job once.
-        told, who: as in `serve`.
+        report, user: as in `serve`.
         lives: whether the launcher still works.
         at_once, poll_s: as in `serve`.
         clock: the time.
@@ -151,7 +152,9 @@ class Service:
         self._next_poll_s = self._clock.monotonic_s()
 
     def go(self) -> None:
-        """Serve until an exception ends it. Raises as `serve`."""
+        """Serve until a signal or the loss of Spark ends the service. Raises KeyboardInterrupt or ProcessLostError, see
+        `serve`.
+        """
         try:
             while True:
                 self._step()

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 
 from distcommit.app.inspection.job_status import NextRun, status_of
 from distcommit.app.inspection.report_data.run_report import RunReport
-from distcommit.cli.views.run_lines import clock_time
+from distcommit.cli.views.run_view_parts import clock_time
 from distcommit.core.errors import printable, shortened_cause
 from distcommit.core.records.run_counts import RunCounts
 
@@ -49,7 +49,7 @@ def report_page(report: RunReport, *, name: str = "", served: bool = False) -> s
 
     Args:
         report: the run.
-        name: of the job file, for links of a served page.
+        name: name of the job file, for links of a served page.
         served: whether a server serves the page, which then updates itself while the run is alive.
     """
     is_alive = report.run.status in ("RUNNING", "PENDING")
@@ -84,7 +84,7 @@ def rendered(template: str, *, served: bool, every_s: int, **values: Any) -> str
     """Return the page of a template.
 
     Args:
-        template: its file name.
+        template: file name of the template.
         served: whether a server serves the page.
         every_s: seconds between updates of the page; 0 for none.
         **values: the variables of the template.

@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 
 from distcommit.cli.web.html_pages import message_page, policy, report_page
 from distcommit.cli.web.job_pages import datasets_page, job_page, jobs_page, runs_page
-from distcommit.cli.web.served_jobs import WAIT_S, ServedJobs
+from distcommit.cli.web.job_summaries import WAIT_S, ServedJobs
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 
 logger = logging.getLogger(__name__)
@@ -183,7 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a Host header names loopback. Any port is accepted, as that of a tunnel may differ."""
+    """Return whether a Host header names a loopback host. Any port is accepted, because a tunnel may have another port
+    than the server.
+    """
     name, _, port = (
         host.strip().lower().rpartition(":") if re.search(r":\d*$", host) else (host.strip().lower(), "", "")
     )

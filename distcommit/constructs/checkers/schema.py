@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from distcommit.constructs.construct_settings import RowCheckerSettings, TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
-from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.settings_model import SettingsModel
 from distcommit.schemas.declared_columns import DeclaredColumns, ExtraColumns, describe_columns, misfits
 
 
@@ -55,7 +55,7 @@ class SchemaTaskChecker(_Declared, TaskCheckerSettings):
 
 
 class SchemaCheck(TaskCheck):
-    """The misfits of one attempt."""
+    """Check of one attempt. It collects the differences between the records' columns and the declared ones."""
 
     def __init__(self, settings: SchemaTaskChecker) -> None:
         self._settings = settings

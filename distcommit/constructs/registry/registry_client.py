@@ -12,10 +12,10 @@ from pydantic import Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.support.installation import install_command
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
+from distcommit.core.support.settings_model import SettingError, SettingsModel, checks
 from distcommit.fs.response_time_limit import ResponseTimeError, call_within
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.schemas.limits import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
+from distcommit.schemas.schema_size_limits import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -198,14 +198,18 @@ class Registry:
         )
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Return a version of a subject. Raises like `schema`."""
+        """Return a version of a subject. Raises UnknownSchemaError, ConfigurationError or TransientError, see
+        `schema`.
+        """
         registered = self._request(
             lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
         )
         return self._registered(int(registered.schema_id), registered.schema)
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest version of a subject. Raises like `schema`."""
+        """Return the newest version of a subject. Raises UnknownSchemaError, ConfigurationError or TransientError, see
+        `schema`.
+        """
         registered = self._request(lambda client: client.get_latest_version(subject), f"subject {subject}")
         return self._registered(int(registered.schema_id), registered.schema)
 

@@ -13,7 +13,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.engine.driver.task_reports import Tally
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.steps.failure_classification import Failure
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 

@@ -10,7 +10,7 @@ from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import has_outputs
 from distcommit.engine.run_settings import RunSettings
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_seal
 from distcommit.protocol.seal_decision import NotReady, Ready, Wait, readiness, succeeded
 from distcommit.stores.folders.staging import StagedFiles
@@ -29,7 +29,7 @@ class OpenDatasets:
         tables: task states shared by the buckets of a task; None to read them here.
 
     Attributes:
-        nothing: by dataset, why this run will commit nothing, and whether the cause is a failure.
+        not_committed: by dataset, why this run will not commit it, and whether the cause is a failure.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OpenDatasets:
     ) -> Iterator[tuple[DatasetPlan, Ready, StagedFiles]]:
         """Yield the datasets that may be sealed now, with their staged files.
 
-        Datasets that cannot be committed in this run are moved to `nothing`.
+        Datasets that cannot be committed in this run are moved to `not_committed`.
 
         Args:
             fold: state of the bucket's log.
@@ -89,7 +89,7 @@ class OpenDatasets:
                 continue  # sealed already, or its watermark was changed by an operator
             if ended or succeeded(plan, self._states.get(urn, ())):
                 decided.append(plan)
-        staged.look(state for plan in decided for state in self._states.get(plan.dataset_urn, ()))
+        staged.list_folders_of(state for plan in decided for state in self._states.get(plan.dataset_urn, ()))
         for plan in decided:
             urn = plan.dataset_urn
             answer = readiness(

@@ -14,8 +14,8 @@ from distcommit.core.interfaces.file_system import OutsideRootError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
-from distcommit.engine.committing.aborted_attempts import sweep_aborted
-from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.abort_attempts import abort_losers, sweep_aborted
+from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
@@ -24,14 +24,14 @@ from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.run_events import Event, Observer, SequenceDone
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.superseded_files import delete_superseded
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 from distcommit.stores.logs.commit_log import CHECKPOINT_EVERY, checkpoint_every
 from distcommit.stores.logs.fencing import fence_bucket, require_fence
 from distcommit.stores.logs.log_anchors import require_intact, require_published
-from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotManifest, parent_manifest
 from distcommit.stores.state.task_states import PastStates
 
 logger = logging.getLogger(__name__)
@@ -194,8 +194,7 @@ def _recover_bucket(
             yield from committer.replay(recovery.job_fold.decided_epochs)
             fold = log.refresh()
             recorder.add_outcomes((*replayed.rows, *outcomes_of_open(fold, bucket)))
-        for epoch in swept_epochs(recovery.staged, settings.epoch, fold):
-            tally.add(RunCounts(files_swept=_sweep(settings, epoch, bucket, recovery.past)))
+        tally.add(RunCounts(files_swept=_sweep_older(settings, recovery, bucket, fold)))
         for number, kind in fold.ignored:
             logger.info("invalid record ignored: %s %s", number, kind, extra={"log": log.folder})
         # After a crash the records of dead runs are needed longer: they name what must be in the output.
@@ -227,9 +226,23 @@ def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) 
     return sum(_sweep(settings, epoch, bucket, recovery.past) for epoch, bucket in removed_buckets)
 
 
-def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> int:
-    """Call `sweep_aborted`. A link or mount that leads out of the staging root stops the sweep of this bucket alone."""
+def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int, fold: Fold) -> int:
+    """Abort the attempts of older runs in a bucket that no open sequence contains, and delete the staged files of runs
+    without open sequences. Return the number of deleted files.
+    """
+    older = [epoch for epoch in recovery.staged if epoch < settings.epoch]
+    swept = swept_epochs(older, settings.epoch, fold)
+    return sum(_sweep(settings, epoch, bucket, recovery.past, None if epoch in swept else fold) for epoch in older)
+
+
+def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates, open_in: Fold | None = None) -> int:
+    """Call `abort_losers` if the epoch has open sequences in a bucket's log, otherwise `sweep_aborted`. A link or mount
+    that leads out of the staging root stops the sweep of this bucket alone.
+    """
     try:
+        if open_in is not None:
+            abort_losers(settings, epoch, bucket, past, open_in)
+            return 0
         return sweep_aborted(settings, epoch, bucket, past)
     except OutsideRootError as error:
         logger.warning("orphaned files are not swept: %s", error, extra={"bucket": bucket, "epoch": epoch})

@@ -21,9 +21,9 @@ from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_converter
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
-from distcommit.schemas.limits import check_levels
+from distcommit.schemas.schema_size_limits import check_levels
 from distcommit.sinks.files.offset_sets import OffsetSets
-from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.schemas.schema_store import SchemaStore
 
 
 @dataclass(slots=True)
@@ -143,7 +143,9 @@ class BranchPipeline:
             return None
 
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
-        """Return the chain's output and the rejected rows. Raises like `Chain.run`."""
+        """Return the chain's output and the rejected rows. Raises RecordError or ConfigurationError, see
+        `Chain.run`.
+        """
         if self.rejects_all:
             reason = Rejection(self.branch.error_construct, self.branch.error)
             return [], {row: reason for traced in batches for row in traced.origin_rows().tolist()}

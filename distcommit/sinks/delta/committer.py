@@ -31,7 +31,7 @@ from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
 from distcommit.sinks.table_formats.data_files import data_files_of_attempt, sync_locations, warn_of_files_in_use
 from distcommit.sinks.table_formats.ledger_files import Ledger
-from distcommit.sinks.table_formats.table_errors import FILES_REPLACED, not_removable, was_dropped
+from distcommit.sinks.table_formats.table_refusals import FILES_REPLACED, not_removable, was_dropped
 
 
 @dataclass(slots=True)
@@ -65,9 +65,9 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         sync_locations(self._context.fs, done)  # also of versions that another process has committed
         self._ledgers.delete(name for batch in batches for name in batch.superseded)
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         self._tables.location.check()
-        super().discard(aborted_attempts)
+        super().abort(aborted_attempts)
 
     def probe(self) -> None:
         self._tables.location.probe()

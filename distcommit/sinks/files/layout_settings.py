@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.schemas.column_names import check_fields
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of
@@ -161,7 +161,9 @@ class FileLayout(SettingsModel):
         check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
-        """Return a new encoder of rows of a schema. Raises the errors of `check_schema`."""
+        """Return a new encoder of rows of a schema. Raises ConfigurationError if the format does not support a
+        column.
+        """
         for key in self.sort_by:
             _check_sorted(schema, key.column)
         _check_there(schema, self.columns)

@@ -1,4 +1,7 @@
-"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table."""
+"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table.
+
+The base class `DataFileCommitter` tries again after a conflict.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +29,21 @@ from distcommit.sinks.iceberg.altered_tables import alterations
 from distcommit.sinks.iceberg.catalog.open_catalogs import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
+from distcommit.sinks.iceberg.new_snapshot import NewSnapshot
 from distcommit.sinks.iceberg.orphaned_files import delete, existing, live_files, needed, orphaned_files
 from distcommit.sinks.iceberg.settings import IcebergSettings
-from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of, shown
 from distcommit.sinks.table_formats.data_files import sync_locations
 from distcommit.sinks.table_formats.ledger_files import Change as LedgerChange
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-from distcommit.sinks.table_formats.table_errors import FILES_REPLACED, not_removable, was_dropped
+from distcommit.sinks.table_formats.table_refusals import FILES_REPLACED, not_removable, was_dropped
 
 _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 
 
 @dataclass(slots=True)
 class _Batch(Batch[Identifier]):
-    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or discarded,
+    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or dropped,
     and its ledger change."""
 
     snapshot: NewSnapshot | None = None

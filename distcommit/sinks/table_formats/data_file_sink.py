@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from distcommit.core.interfaces.sink import Abilities, SinkSettings
-from distcommit.core.support.setting_errors import SettingError, checks
+from distcommit.core.support.settings_model import SettingError, checks
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET
 
@@ -27,7 +27,7 @@ class DataFileSink(StoredName, GroupsByTable, SinkSettings):
         target_file_bytes: size at which a data file is closed, in bytes.
     """
 
-    discards: ClassVar[bool] = True
+    prepares_at_target: ClassVar[bool] = True
     abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     table: str = DATASET

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
-from distcommit.core.support.setting_errors import SettingError
+from distcommit.core.support.settings_model import SettingError
 
 _NOT_CLOSED = "has a quote, or a comment, that is not closed, from {!r} on"
 _TOKEN = r"(?P<space>\s+)|(?P<comment>{comment})|(?P<quoted>{quoted})|(?P<open>{open})|(?P<mark>{mark})|\w[\w$]*|."
@@ -140,7 +140,10 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Level:
-    """What the words so far, within one pair of brackets, say about the next word."""
+    """State of the parser within one pair of brackets.
+
+    `has_select`: whether SELECT has occurred. `lists_tables`: whether the parser is in a list of tables after FROM.
+    """
 
     has_select: bool = False
     lists_tables: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.core.errors import ConflictError, StaleStoreError
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.state.job_store import JobStore
 
 
@@ -44,7 +44,7 @@ def require_current_generation(store: JobStore, fold: Fold, *, moving: bool = Fa
 
 
 def require_not_moved(store: JobStore, fold: Fold) -> None:
-    """Check that a bucket's log has not ended in `fold`. Raises like `require_current_generation`."""
+    """Check that a bucket's log has not ended in `fold`. Raises ConflictError if it continues in another generation."""
     if not fold.moved_to:
         return
     require_current_generation(store, store.job_log().refresh())

@@ -18,9 +18,9 @@ from distcommit.app.inspection.job_status import (
 )
 from distcommit.app.inspection.problems import dataset_problems as of_dataset
 from distcommit.app.inspection.problems import job_problems as of_job
+from distcommit.app.inspection.problems.environment_checks import NAMED, EnvironmentFindings
 from distcommit.app.inspection.problems.problem_kind import Problem, ProblemKind
 from distcommit.app.inspection.problems.recommended_commands import Command
-from distcommit.app.inspection.problems.store_checks import NAMED, EnvironmentFindings
 from distcommit.app.inspection.recorded_runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.app.inspection.rejected_records import unreadable_files
 from distcommit.core.error_catalogue import ERRORS
@@ -199,8 +199,9 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
-    """Return the problem with the command that the source recommends, or the catalogue for an error that a retry cannot
-    solve. An operator's later use of that command removes it."""
+    """Return the problem with the command recommended by the source, or else by the catalogue for errors that a retry
+    cannot solve. The problem keeps its command if an operator has changed the dataset since the run.
+    """
     is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
     remedy = reason.remedy or _catalogued(reason)
     if not remedy or is_done:

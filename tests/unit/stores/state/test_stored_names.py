@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -36,7 +36,14 @@ from distcommit.core.records.log_records import (
     SetWatermarks,
 )
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import (
+    BranchFailures,
+    CheckCounts,
+    FlowCounts,
+    RunCounts,
+    SinkCounter,
+    SinkCounts,
+)
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
@@ -69,14 +76,14 @@ from distcommit.stores.history.run_records import (
 from distcommit.stores.history.run_table import DatasetOutcome, RowKind
 from distcommit.stores.logs.log_segment import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
-from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, StoredSchema
+from distcommit.stores.schemas.schema_store import SCHEMA_VERSION, StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import EXPIRY_REQUEST_VERSION, ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import DELTA_VERSION, SnapshotDelta
-from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
-from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings, RecordMark
+from distcommit.stores.snapshots.snapshot_manifests import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.recorded_fixed_settings import SETTINGS_VERSION, RecordedSettings, RecordMark
 from distcommit.stores.state.run_plans import MANIFEST_VERSION, LentUnits, Manifest
 from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,
@@ -147,9 +154,17 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "datasets_failed datasets_unchanged datasets_quarantined work_units work_units_failed work_units_suspected "
         "attempts attempts_failed attempt_ms records_read records_written records_rejected records_published "
         "positions_lost bytes_read files_published files_swept steps_executed commit_attempts commit_successes "
-        "commit_retries commit_failures target_ms size_planned storage_requests deferred flow",
+        "commit_retries commit_failures commit_in_doubt target_ms size_planned storage_requests deferred flow",
     ),
-    (FlowCounts, None, False, "constructs checks failures"),
+    (FlowCounts, None, False, "constructs checks failures sinks counters"),
+    (
+        SinkCounts,
+        None,
+        False,
+        "branch sink records_written files_written commit_attempts commit_successes commit_retries commit_failures "
+        "commit_in_doubt target_ms",
+    ),
+    (SinkCounter, None, False, "branch sink name count"),
     (CheckCounts, None, True, "branch checker mandatory passed failed"),
     (BranchFailures, None, True, "branch construct work_units"),
     (LedgerRow, None, False, "dataset_urn branch epoch base revoked commit_id covered"),
@@ -330,6 +345,12 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
             "files_published int64",
             "positions_lost int64",
             "storage_requests int64",
+            "commit_attempts int64",
+            "commit_successes int64",
+            "commit_retries int64",
+            "commit_failures int64",
+            "commit_in_doubt int64",
+            "target_ms int64",
         ],
     ),
 ]

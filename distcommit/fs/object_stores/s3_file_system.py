@@ -1,0 +1,246 @@
+"""Object stores with the S3 protocol: put-if-absent by conditional PUT, publication by completing a multipart upload.
+
+Facts that this relies on, read from the S3 API reference and observed on the test server:
+
+- A PUT with `If-None-Match: *` writes the object only if the key is free. If the client repeats a request whose
+  response was lost, the key appears taken. Each put therefore has an id in the object's metadata, which identifies it.
+- Objects cannot be renamed. A staged file is a multipart upload to the key where it will be published. It is invisible
+  until it is completed, which is one conditional step. Its name in staging is a small object, the marker, with the id
+  and the parts of the upload. A staged file exists as long as its upload does: completing the upload ends the staged
+  file and creates the published one in one step. A marker without its upload counts as nothing.
+- An object is identified by the id that its upload was given, together with its ETag.
+- An acknowledged change is durable, and every later request sees it, listings included (strong consistency).
+- Folders are key prefixes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FolderEntry, StagedWriter
+from distcommit.fs.network_file_operations import NetworkFileOperations
+from distcommit.fs.object_stores.s3_requests import CALLS, ObjectHead, S3Requests
+from distcommit.fs.object_stores.s3_stream import PartUpload
+from distcommit.fs.object_stores.staged_upload_marker import MARKER_VERSION, UploadMarker, decode_marker, encode_marker
+from distcommit.fs.staged_writer import ChecksummingWriter
+
+_ID = "distcommit-id"
+_STAGED = "distcommit-staged"
+_MD5 = re.compile("[0-9a-f]{32}")
+
+
+class S3FileSystem(NetworkFileOperations):
+    """One S3 bucket. Paths are keys with a leading slash.
+
+    Args:
+        requests: the requests to the bucket.
+    """
+
+    scheme = "s3"
+    has_folders = has_links = names_last = False
+    parallel_calls = CALLS
+    parallel_buckets = CALLS
+
+    def __init__(self, requests: S3Requests) -> None:
+        self._requests = requests
+
+    def read(self, path: str) -> bytes:
+        head, data = self._requests.get(_key(path))
+        if _STAGED in head.metadata:
+            raise OSError(errno.EOPNOTSUPP, "a staged file can't be read before it is published", path)
+        return data
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        return self._requests.list_folder(_folder_key(path))
+
+    def status(self, path: str) -> FileStatus | None:
+        head = self._requests.head(_key(path))
+        if head is None:
+            return FileStatus(0, 0, 0, is_folder=True) if self._requests.is_folder(_folder_key(path)) else None
+        if _STAGED not in head.metadata:
+            return _status_of(head)
+        try:
+            return self._staged(path)[1]
+        except FileNotFoundError:
+            return None
+
+    def checksum(self, path: str) -> int:
+        """Return the xxh3-64 checksum of a file. For a staged file, return the checksum that its writer computed, if
+        the upload still has the parts that it wrote.
+        """
+        head = self._requests.head(_key(path))
+        if head is not None and _STAGED in head.metadata:
+            return self._staged(path)[0].checksum
+        return super().checksum(path)
+
+    def read_chunks(self, path: str) -> Iterator[bytes]:
+        return self._requests.read_chunks(_key(path))
+
+    def make_folder(self, path: str) -> bool:
+        return True
+
+    def make_folders(self, path: str) -> None:
+        pass
+
+    def create(self, path: str, target: str = "") -> StagedWriter:
+        return S3Upload(self._requests, path, target) if target else S3Object(self._requests, path)
+
+    def set_access(self, path: str, access: FileAccess) -> None:
+        raise OSError(errno.EOPNOTSUPP, "objects have no owner and mode", path)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return _put_new(self._requests, _key(path), data, {}) is not None
+
+    def rename(self, source: str, target: str) -> None:
+        """Publish a staged file by completing its upload. If several callers try at once, more than one may see
+        success.
+        """
+        marker = self._marker(source)
+        if marker.target != target or not marker.closed:
+            raise OSError(errno.EOPNOTSUPP, f"only a closed file can be published, at {marker.target}", target)
+        try:
+            self._requests.complete_upload(_key(target), marker.upload_id, marker.parts)
+        except (FileExistsError, FileNotFoundError, BlockingIOError):
+            head = self._requests.head(_key(target))
+            if head is None or _status_of(head) != _status_when_published(marker):
+                raise
+            # Completed before: by another caller, or by this request before the client repeated it.
+        with contextlib.suppress(OSError):  # the file is published; a sweep deletes the marker
+            self._requests.delete(_key(source))
+
+    def rename_folder(self, source: str, target: str) -> bool:
+        return False
+
+    def delete(self, path: str) -> bool:
+        """Delete a file as `FileSystem.delete` defines. Before a staged file is deleted, its upload is aborted, so that
+        no process can complete it later.
+        """
+        head = self._requests.head(_key(path))
+        if head is None:
+            return False
+        if _STAGED in head.metadata:
+            try:
+                marker = self._marker(path)
+                self._requests.abort_upload(_key(marker.target), marker.upload_id)
+            except FileNotFoundError:
+                pass  # completed or aborted before
+        self._requests.delete(_key(path))
+        return True
+
+    def delete_folder(self, path: str) -> bool:
+        return False
+
+    def _marker(self, path: str) -> UploadMarker:
+        head, data = self._requests.get(_key(path))
+        if _STAGED not in head.metadata:
+            raise OSError(errno.EOPNOTSUPP, "only a staged file can be renamed", path)
+        return decode_marker(data, path)
+
+    def _staged(self, path: str) -> tuple[UploadMarker, FileStatus]:
+        """Return the marker and status of a staged file. Raises FileNotFoundError if its upload has other parts than
+        were written.
+        """
+        marker = self._marker(path)
+        parts = self._requests.uploaded_parts(_key(marker.target), marker.upload_id)
+        if marker.closed and parts != list(marker.parts):
+            raise FileNotFoundError(errno.ENOENT, "the upload has other parts than were written", path)
+        return marker, _status_when_published(marker)
+
+
+class S3Object(ChecksummingWriter):
+    """Writer of an object, which is put at `close`. `close` raises FileExistsError if the name is taken."""
+
+    def __init__(self, requests: S3Requests, path: str) -> None:
+        super().__init__()
+        self._requests, self._key = requests, _key(path)
+        self._data = bytearray()
+
+    def _write_all(self, view: memoryview) -> None:
+        self._data += view
+
+    def close_file(self, *, sync: bool) -> FileStatus:
+        put = _put_new(self._requests, self._key, bytes(self._data), {})
+        if put is None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), "/" + self._key)
+        return _status_of(put)
+
+
+class S3Upload(ChecksummingWriter):
+    """Writer of a staged file: a multipart upload to the key where it will be published, with a marker in staging.
+
+    The marker is put before the first part. A sweep of staging therefore finds every upload that has parts. A crash
+    between the request that begins the upload and the one that puts the marker leaves an upload without parts.
+    """
+
+    def __init__(self, requests: S3Requests, path: str, target: str) -> None:
+        super().__init__()
+        self._requests, self._key = requests, _key(path)
+        object_id = uuid.uuid4().hex
+        upload_id = requests.begin_upload(_key(target), {_ID: object_id})
+        self._marker = UploadMarker(MARKER_VERSION, upload_id, target, object_id)
+        if _put_new(requests, self._key, encode_marker(self._marker), {_STAGED: "1"}) is None:
+            requests.abort_upload(_key(target), upload_id)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._upload = PartUpload(requests, _key(target), upload_id)
+
+    def _write_all(self, view: memoryview) -> None:
+        self._upload.write(view)
+
+    def close_file(self, *, sync: bool) -> FileStatus:
+        parts = tuple(self._upload.finish())
+        marker = msgspec.structs.replace(
+            self._marker, closed=True, parts=parts, size_bytes=self.size_bytes, checksum=self.checksum
+        )
+        self._requests.put(self._key, encode_marker(marker), {_STAGED: "1"}, if_absent=False)
+        return _status_when_published(marker)
+
+
+def _put_new(requests: S3Requests, key: str, data: bytes, metadata: dict[str, str]) -> ObjectHead | None:
+    """Put an object if the key is free. Return None if another put took the key."""
+    metadata = {**metadata, _ID: uuid.uuid4().hex}
+    try:
+        return ObjectHead(len(data), requests.put(key, data, metadata, if_absent=True), metadata)
+    except FileExistsError:
+        head = requests.head(key)
+        return head if head is not None and head.metadata.get(_ID) == metadata[_ID] else None
+
+
+def _status_of(head: ObjectHead) -> FileStatus:
+    return FileStatus(head.size_bytes, 0, _file_id(head.metadata.get(_ID, ""), head.etag))
+
+
+def _status_when_published(marker: UploadMarker) -> FileStatus:
+    return FileStatus(marker.size_bytes, 0, _file_id(marker.object_id, _etag_of(marker.parts)) if marker.closed else 0)
+
+
+def _file_id(object_id: str, etag: str) -> int:
+    return xxh3_64_intdigest(f"{object_id} {etag}".encode())
+
+
+def _etag_of(parts: Sequence[str]) -> str:
+    """Return the ETag that an object of these parts will have, or a value that no object has.
+
+    The ETag is known only if the ETags of the parts are MD5s. If they are not, for example with a key management
+    service, objects are identified by checksum.
+    """
+    if not all(_MD5.fullmatch(etag) for etag in parts):
+        return ""
+    joined = b"".join(map(bytes.fromhex, parts))
+    return f"{hashlib.md5(joined, usedforsecurity=False).hexdigest()}-{len(parts)}"
+
+
+def _key(path: str) -> str:
+    return path[1:]
+
+
+def _folder_key(path: str) -> str:
+    return f"{path.strip('/')}/" if path.strip("/") else ""
