@@ -300,6 +300,7 @@ def convert_view(result: ConvertResult) -> RenderableType:
         table,
         untranslated if result.untranslated else None,
         listing("assumed settings", result.assumptions),
+        listing("Python classes to write", result.classes_to_write),
         fact_table({"job file": escape(result.path)}),
     )
 

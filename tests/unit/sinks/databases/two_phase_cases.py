@@ -119,13 +119,13 @@ class TwoPhaseCases:
         sink, committed, aborted = target.sink(), "1" * 32, "2" * 32
         with caplog.at_level(logging.INFO, two_phase.__name__):
             writers = [target.writer(sink, 1, attempt) for attempt in (committed, aborted)]
-            infos = []
+            infos: list[Any] = []
             for writer in writers:
                 writer.write(numbers(1))
                 infos += writer.prepare_commit().infos
             names = {name[-32:]: name for name in target.prepared()}
             assert target.commit(sink, CommitRequest("a", 1, (infos[0],), attempts=(committed,))) == [Committed()]
-            target.discard(sink, aborted)
+            target.abort(sink, aborted)
         logged = [record.getMessage() for record in caplog.records if record.name == two_phase.__name__]
         of_both = [line.removeprefix("transaction ") for line in logged]
         for attempt, end in ((committed, "committed"), (aborted, "rolled back")):
