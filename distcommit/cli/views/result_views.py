@@ -46,8 +46,7 @@ _REPROCESSED = (
     "The published records are visible now, and their old error files no longer count. Watermarks did not move: the"
     " next run continues at the source where the last run ended."
 )
-_WITHOUT_WORK = frozenset({"buckets", "files_swept", "storage_requests", "target_ms"})
-"""Counts that a run without new data has, too."""
+_WITHOUT_WORK = {"buckets", "files_swept", "storage_requests", "target_ms"}  # of runs without new data, too
 _SHOWN = 300
 """Maximum characters of one log record in the table; --json has all."""
 
