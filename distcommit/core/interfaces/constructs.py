@@ -129,6 +129,12 @@ class Converter(ABC):
         """
         return ()
 
+    def column_notes(self) -> Sequence[str]:
+        """Return, at the end of a work unit, notes for the run's report, such as a doubtful type. The default returns
+        none.
+        """
+        return ()
+
     def close(self) -> None:  # noqa: B027 - optional hook
         """Close connections at the end of a task. The converter may be used again. Safe to call twice."""
 
