@@ -32,7 +32,7 @@ from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
 from distcommit.stores.schemas.schema_store import StoredSchema
-from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
+from distcommit.stores.snapshots.expiry_requests import ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
 from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord

@@ -23,7 +23,7 @@ from distcommit.pipeline.maintenance.expiry_source import ExpirySource
 from distcommit.pipeline.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
+from distcommit.stores.snapshots.expiry_requests import newest_expiry_request, put_expiry_request
 from distcommit.stores.state.job_store import JobStore
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from distcommit.core.work_units import SchemaIds, describe_lost_ranges, position
 from distcommit.protocol.log_state import Fold
 from distcommit.stores.history.run_records import RunRecord, read_record
 from distcommit.stores.logs.log_anchors import require_head
-from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
+from distcommit.stores.snapshots.expiry_requests import ExpiryRequest
 from distcommit.stores.state.damaged_files import is_damaged, unreadable_files
 from distcommit.stores.state.job_store import JobStore
 

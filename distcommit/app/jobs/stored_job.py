@@ -29,7 +29,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.operator.schedule_requests import paused_by
-from distcommit.stores.snapshots.expiry_cutoffs import readable_expiry_request
+from distcommit.stores.snapshots.expiry_requests import readable_expiry_request
 from distcommit.stores.state.job_store import JobStore, Roots
 
 if TYPE_CHECKING:

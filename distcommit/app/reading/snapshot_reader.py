@@ -27,7 +27,7 @@ from distcommit.core.work_units import MAIN_BRANCH, error_branch_of, is_error_br
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs, older_output
-from distcommit.stores.snapshots.expiry_cutoffs import expiry_note
+from distcommit.stores.snapshots.expiry_requests import expiry_note
 from distcommit.stores.snapshots.snapshot_deltas import read_chain
 from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest, snapshot_manifest_path
 from distcommit.stores.state.job_store import JobStore, Roots, open_any_store

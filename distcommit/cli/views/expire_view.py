@@ -16,7 +16,7 @@ from distcommit.cli.views.view_parts import (
     new_table,
     page,
 )
-from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
+from distcommit.stores.snapshots.expiry_requests import shown_ms
 
 
 def expiry_view(result: ExpireResult) -> RenderableType:

@@ -20,7 +20,7 @@ from distcommit.cli.views.view_parts import (
     short,
 )
 from distcommit.core.watermark import format_watermark
-from distcommit.stores.snapshots.expiry_cutoffs import shown_ms
+from distcommit.stores.snapshots.expiry_requests import shown_ms
 
 _LOGS = 10
 _SEVERITIES = {Severity.CRITICAL: "bold red", Severity.ERROR: "red", Severity.WARNING: "yellow"}

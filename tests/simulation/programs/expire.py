@@ -28,7 +28,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.snapshots.expiry_cutoffs import put_expiry_request, readable_expiry_request
+from distcommit.stores.snapshots.expiry_requests import put_expiry_request, readable_expiry_request
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

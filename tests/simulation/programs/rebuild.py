@@ -11,7 +11,7 @@ from functools import partial
 from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import StaleStoreError
 from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
-from distcommit.stores.logs.corrupt_tail import is_corrupt
+from distcommit.stores.logs.rebuild_corrupt_log import is_corrupt
 from distcommit.stores.operator.operator_actions import set_watermark
 from distcommit.stores.state.job_store import open_store
 from distcommit.testing.fakes.faulty_calls import Operation

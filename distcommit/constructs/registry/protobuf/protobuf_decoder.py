@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from numpy.typing import NDArray
 
 from distcommit.constructs.bisection import convert_or_bisect
-from distcommit.constructs.registry.protobuf.batches import BatchParser
+from distcommit.constructs.registry.protobuf.batch_parser import BatchParser
 from distcommit.constructs.registry.protobuf.descriptor_files import file_of
 from distcommit.constructs.registry.protobuf.message_columns import Columns
 from distcommit.constructs.registry.protobuf.pinned_types import PinnedType

@@ -29,7 +29,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
 from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.snapshots.expiry_cutoffs import put_expiry_request
+from distcommit.stores.snapshots.expiry_requests import put_expiry_request
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

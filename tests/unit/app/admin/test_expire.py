@@ -28,7 +28,7 @@ from distcommit.stores.folders.ownership import read_claim
 from distcommit.stores.folders.tombstones import read_tombstone
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator.operator_actions import set_watermark
-from distcommit.stores.snapshots.expiry_cutoffs import newest_expiry_request, put_expiry_request
+from distcommit.stores.snapshots.expiry_requests import newest_expiry_request, put_expiry_request
 from distcommit.stores.state.job_store import open_store
 from tests.models.rejecting_flows import TurningAway
 from tests.unit.app.reading.test_snapshot_reader import Place

@@ -77,7 +77,7 @@ from distcommit.stores.history.run_table import DatasetOutcome, RowKind
 from distcommit.stores.logs.log_segment import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
 from distcommit.stores.schemas.schema_store import SCHEMA_VERSION, StoredSchema
-from distcommit.stores.snapshots.expiry_cutoffs import EXPIRY_REQUEST_VERSION, ExpiryRequest
+from distcommit.stores.snapshots.expiry_requests import EXPIRY_REQUEST_VERSION, ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import DELTA_VERSION, SnapshotDelta
 from distcommit.stores.snapshots.snapshot_manifests import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord

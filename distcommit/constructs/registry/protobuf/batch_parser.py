@@ -1,4 +1,4 @@
-"""Convert many Protobuf messages to their canonical encoding at once.
+"""Parse many Protobuf messages at once, and return each in its canonical encoding.
 
 An envelope is a message with one repeated field of the messages' type. The unchanged messages are put into it, each
 after its length, and the official parser parses and serializes all of them together. The length limits each message, so

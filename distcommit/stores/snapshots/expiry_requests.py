@@ -1,4 +1,4 @@
-"""Expiry cutoffs: requests to expire old files, durable before any file is deleted.
+"""Operators' requests to expire old files, durable before any file is deleted.
 
 <store>/expiry_requests/<number>.json
 

@@ -14,7 +14,7 @@ import pytest
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 
-from distcommit.constructs.registry.protobuf.batches import BatchParser, Envelope, parts
+from distcommit.constructs.registry.protobuf.batch_parser import BatchParser, Envelope, parts
 from distcommit.constructs.registry.protobuf.descriptor_files import file_of
 from distcommit.constructs.registry.protobuf.message_columns import Columns
 from distcommit.constructs.registry.protobuf.message_parser import (
