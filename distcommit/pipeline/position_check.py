@@ -1,7 +1,8 @@
-"""Compare the positions that a source reports with the offsets of the records that it delivered."""
+"""Check the positions, holes and byte counts that a source reports, against its work unit and the delivered records."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -10,8 +11,12 @@ import pyarrow.compute as pc
 
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.provenance import Provenance
-from distcommit.core.watermark import Watermark
+from distcommit.core.support.storable import storable
+from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import SkippedRange, WorkUnit
+
+_MOST_BYTES = 1 << 48
+"""Limit of a work unit's byte count, so that sums of byte counts fit into 64 bits."""
 
 
 @dataclass(slots=True)
@@ -115,3 +120,60 @@ class PositionCheck:
             found=actual,
             todo=f"correct {culprit} of the source",
         )
+
+
+def checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
+    """Return the actual high watermark, which must be within the work unit.
+
+    Raises:
+        SourceError: if it is outside the work unit's range or names other partitions.
+    """
+    if unit.can_end_at(actual):
+        return actual
+    raise SourceError(
+        "the source reports an actual high watermark outside its work unit",
+        id="SOURCE_PLAN_INVALID",
+        work_unit=unit.work_unit_id,
+        expected=f"between {unit.low} and {unit.expected_high}",
+        found=str(actual),
+        todo="correct Extraction.actual_high of the source",
+    )
+
+
+def checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
+    """Return the source's byte count as a Python int. Raises SourceError if it is out of range."""
+    count = operator.index(bytes_read)
+    if 0 <= count <= _MOST_BYTES:
+        return count
+    raise SourceError(
+        "the source reports an impossible number of bytes",
+        id="SOURCE_PLAN_INVALID",
+        work_unit=unit.work_unit_id,
+        expected=f"0 to {_MOST_BYTES}",
+        found=str(count),
+        todo="correct Extraction.bytes_read of the source",
+    )
+
+
+def checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
+    """Return the holes: ranges in which the source has no record. They must be within the work unit.
+
+    The audit relies on the holes that are stored in footers.
+
+    Raises:
+        SourceError: if a hole is outside the work unit.
+    """
+    checked = [storable(hole) for hole in holes]
+    for hole in checked:
+        low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)
+        within = low is not None and at_or_past(hole.low, low) and at_or_past(high, hole.high)
+        if not (within and hole.is_hole and at_or_past(hole.high, hole.low)):
+            raise SourceError(
+                "the source reports a hole outside its work unit",
+                id="SOURCE_PLAN_INVALID",
+                work_unit=unit.work_unit_id,
+                expected=f"between {unit.low} and {unit.expected_high}",
+                found=str(hole),
+                todo="correct Extraction.holes of the source",
+            )
+    return checked

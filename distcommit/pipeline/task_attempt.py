@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import gc
 import logging
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
 
 from distcommit.core.error_handling.foreign_errors import foreign_errors
-from distcommit.core.errors import RecordError, SourceError, error_text, printable
+from distcommit.core.errors import RecordError, error_text, printable
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.support.storable import storable
-from distcommit.core.watermark import Watermark, at_or_past
-from distcommit.core.work_units import BranchResult, SchemaIds, SkippedRange, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.watermark import Watermark
+from distcommit.core.work_units import BranchResult, SchemaIds, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.branches.branching import Branches
-from distcommit.pipeline.position_check import PositionCheck
+from distcommit.pipeline.position_check import PositionCheck, checked_bytes, checked_high, checked_holes
 from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.schemas.schema_history import SchemaStore
@@ -30,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 MAX_BYTES = "max_bytes"
 """Work unit property: number of payload bytes after which the attempt stops. The next run reads the rest."""
-_MOST_BYTES = 1 << 48
-"""Limit of a work unit's byte count, so that sums of byte counts fit into 64 bits."""
 
 
 def run_work_unit(
@@ -114,6 +111,7 @@ class Attempt:
                 self._read(unit, extractor, partial(_is_late, self._clock, deadline_ms), keeps_prefix=keeps_prefix)
         except Exception as error:  # noqa: BLE001 - reported in the state
             self._error = error
+            self._record_properties_of_failure()
         self._note_problems()
         self._count_spent()
 
@@ -123,15 +121,22 @@ class Attempt:
         extraction = self._extraction = extractor.extract(unit)
         delivered = PositionCheck(unit, self._flow.source.provenance)
         _copy(extraction, branches, delivered, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
-        actual_high = _checked_high(unit, extraction.actual_high())
+        actual_high = checked_high(unit, extraction.actual_high())
         delivered.compare(actual_high)
-        branches.note_holes(_checked_holes(unit, extraction.holes()))
+        branches.note_holes(checked_holes(unit, extraction.holes()))
         filtered, holes = extraction.superseded_notes()
         branches.note_holes(holes)
         branches.run_task_checks(actual_high, filtered)
+        branches.record_properties(extraction)
         self._state = replace(
             self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
         )
+
+    def _record_properties_of_failure(self) -> None:
+        """Record the properties that the parts of a failed attempt can still return."""
+        if self._branches is not None:
+            with suppress(Exception), foreign_errors():  # the attempt already has an error to report
+                self._branches.record_properties(self._extraction)
 
     def _note_problems(self) -> None:
         if self._branches is None or self._extraction is None:
@@ -188,6 +193,7 @@ class Attempt:
             records_read=counts.read,
             bytes_read=counts.bytes_read,
             constructs=branches.constructs() if branches is not None else (),
+            properties=branches.properties if branches is not None else {},
             finished_ms=self._finished_ms,
         )
 
@@ -300,9 +306,9 @@ def _copy(
                     batch = next(batches)
             except StopIteration:
                 return
-            holes, before = _checked_holes(unit, extraction.holes()), counts.bytes_read
+            holes, before = checked_holes(unit, extraction.holes()), counts.bytes_read
             counts.read += batch.num_rows
-            counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
+            counts.bytes_read = checked_bytes(unit, extraction.bytes_read())
             delivered.take(batch, holes)
             branches.route(batch, holes)
         counters.count_batch(batch.num_rows, counts.bytes_read - before, branches.seconds())
@@ -331,7 +337,7 @@ def _gc_paused() -> Iterator[None]:
 def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck, counts: _Counts) -> _Prefix | None:
     """Return the range read so far; None if the source cannot report a position at the end of this batch."""
     try:
-        high = _checked_high(delivered.unit, extraction.actual_high())
+        high = checked_high(delivered.unit, extraction.actual_high())
         delivered.compare(high)
         return _Prefix(high, counts.read, counts.bytes_read, branches.schemas())
     except Exception:  # any failure means that reading cannot stop here
@@ -341,60 +347,3 @@ def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck
             exc_info=True,
         )
         return None
-
-
-def _checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
-    """Return the actual high watermark, which must be within the work unit.
-
-    Raises:
-        SourceError: if it is outside the work unit's range or names other partitions.
-    """
-    if unit.can_end_at(actual):
-        return actual
-    raise SourceError(
-        "the source reports an actual high watermark outside its work unit",
-        id="SOURCE_PLAN_INVALID",
-        work_unit=unit.work_unit_id,
-        expected=f"between {unit.low} and {unit.expected_high}",
-        found=str(actual),
-        todo="correct Extraction.actual_high of the source",
-    )
-
-
-def _checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
-    """Return the source's byte count as a Python int. Raises SourceError if it is out of range."""
-    count = operator.index(bytes_read)
-    if 0 <= count <= _MOST_BYTES:
-        return count
-    raise SourceError(
-        "the source reports an impossible number of bytes",
-        id="SOURCE_PLAN_INVALID",
-        work_unit=unit.work_unit_id,
-        expected=f"0 to {_MOST_BYTES}",
-        found=str(count),
-        todo="correct Extraction.bytes_read of the source",
-    )
-
-
-def _checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:
-    """Return the holes: ranges in which the source has no record. They must be within the work unit.
-
-    The audit relies on the holes that are stored in footers.
-
-    Raises:
-        SourceError: if a hole is outside the work unit.
-    """
-    checked = [storable(hole) for hole in holes]
-    for hole in checked:
-        low, high = unit.low.positions.get(hole.partition), unit.expected_high.positions.get(hole.partition, hole.high)
-        within = low is not None and at_or_past(hole.low, low) and at_or_past(high, hole.high)
-        if not (within and hole.is_hole and at_or_past(hole.high, hole.low)):
-            raise SourceError(
-                "the source reports a hole outside its work unit",
-                id="SOURCE_PLAN_INVALID",
-                work_unit=unit.work_unit_id,
-                expected=f"between {unit.low} and {unit.expected_high}",
-                found=str(hole),
-                todo="correct Extraction.holes of the source",
-            )
-    return checked

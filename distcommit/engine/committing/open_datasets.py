@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.commit_step import StepContext
+from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import has_outputs
+from distcommit.engine.committing.work_unit_results import run_of_dataset
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_validity import may_seal
@@ -29,7 +31,8 @@ class OpenDatasets:
         tables: task states shared by the buckets of a task; None to read them here.
 
     Attributes:
-        nothing: by dataset, why this run will commit nothing, and whether the cause is a failure.
+        not_committed: by dataset, why this run will commit nothing, and whether the cause is a failure.
+        failed_runs: the results of the work units of datasets that failed.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class OpenDatasets:
         self._states: dict[str, list[TaskState]] = {}
         self._unreadable_states = ""
         self.not_committed: dict[str, tuple[str, bool]] = {}
+        self.failed_runs: dict[str, PreviousRun | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
@@ -70,12 +74,16 @@ class OpenDatasets:
             self._unreadable_states = f"; {error}"
             return self._reader.poll()
 
+    def states_of(self, urn: str) -> Sequence[TaskState]:
+        """Return the task states of a dataset that is not closed."""
+        return self._states.get(urn, ())
+
     def ready(
         self, fold: Fold, context: StepContext, *, ended: bool
     ) -> Iterator[tuple[DatasetPlan, Ready, StagedFiles]]:
         """Yield the datasets that may be sealed now, with their staged files.
 
-        Datasets that cannot be committed in this run are moved to `nothing`.
+        Datasets that cannot be committed in this run are moved to `not_committed`.
 
         Args:
             fold: state of the bucket's log.
@@ -104,7 +112,9 @@ class OpenDatasets:
                     continue
                 case NotReady(reason, failed):
                     del self._plans[urn]
-                    self._states.pop(urn, None)
+                    states = self._states.pop(urn, [])
+                    if failed:
+                        self.failed_runs[urn] = run_of_dataset(self._settings.epoch, plan, states)
                     self.not_committed[urn] = (reason + self._unreadable_states if failed else reason, failed)
                 case Ready(winners, high, left_out) if left_out:
                     yield plan, Ready(winners, high, left_out + self._unreadable_states), staged

@@ -9,6 +9,7 @@ from functools import partial
 from distcommit.core.error_handling.stored_errors import is_outage
 from distcommit.core.errors import DistcommitError, FencedError, reason_text
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
@@ -29,6 +30,7 @@ def record_read_failures(
     plans: Iterable[DatasetPlan],
     not_committed: Mapping[str, tuple[str, bool]],
     tally: Tally,
+    runs: Mapping[str, PreviousRun | None],
 ) -> BatchedWork[None]:
     """Record once, in one record, which datasets this run failed to read. Report the datasets that are stopped by it.
 
@@ -40,12 +42,13 @@ def record_read_failures(
         plans: plans of the bucket's datasets.
         not_committed: by dataset, why this run commits nothing, and whether the cause is a failure.
         tally: receives a reason for each stopped dataset.
+        runs: the results of the work units, by dataset.
 
     Raises:
         FencedError: if a newer run has fenced the log.
     """
     try:
-        failures = list(_read_failures(log.latest(), settings.epoch, plans, not_committed))
+        failures = list(_read_failures(log.latest(), settings.epoch, plans, not_committed, runs))
         if not failures:
             return
         record = partial(
@@ -77,18 +80,23 @@ def stop_reason(state: DatasetState) -> str:
 
 
 def _read_failures(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], not_committed: Mapping[str, tuple[str, bool]]
+    fold: Fold,
+    epoch: int,
+    plans: Iterable[DatasetPlan],
+    not_committed: Mapping[str, tuple[str, bool]],
+    runs: Mapping[str, PreviousRun | None],
 ) -> Iterator[DatasetReadFailure]:
     for plan in plans:
         state = fold.state_of(plan.dataset_urn)
         reason, failed = not_committed.get(plan.dataset_urn, ("", False))
-        low = plan.planned_low
+        low, run = plan.planned_low, runs.get(plan.dataset_urn)
         if state.done_epoch == epoch and state.done_partial_reason:
             reason, failed, low = state.done_partial_reason, True, state.watermark
         ends = _failed_ends(plan, low)
         if failed and (ends or any(_is_open(unit) for unit in plan.work_units)):
             high = Watermark(ends, plan.work_units[0].expected_high.incarnation)
-            yield DatasetReadFailure(plan.dataset_urn, low, high, reason_text(reason, 1000), outage=is_outage(reason))
+            text, outage = reason_text(reason, 1000), is_outage(reason)
+            yield DatasetReadFailure(plan.dataset_urn, low, high, text, outage=outage, run=run)
 
 
 def _is_open(unit: WorkUnit) -> bool:

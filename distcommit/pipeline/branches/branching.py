@@ -15,6 +15,7 @@ from distcommit.core.interfaces.extract_description import extract_of
 from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink import AttemptIdentity, Filtered, Origin, Origins, SinkWriter, StagingArea
 from distcommit.core.records.maintenance_units import ReprocessedFiles, maintenance_kind
+from distcommit.core.task_properties import RecordsProperties, TaskProperties, with_properties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (
     FILTERED,
@@ -28,12 +29,12 @@ from distcommit.core.work_units import (
     WorkUnit,
     error_branch_of,
 )
-from distcommit.pipeline.branches.branch_pipeline import BranchPipeline
+from distcommit.pipeline.branches.branch_pipeline import BranchPipeline, with_stage_properties
 from distcommit.pipeline.branches.converter_chain import Chain, Rejection, Tally, without_rows
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
 from distcommit.pipeline.branches.fork_routing import Router, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_converter, converter_schemas
+from distcommit.pipeline.converter_schemas import begin_stage, converter_schemas
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.progress_counters import WRITE, activity_in
 from distcommit.pipeline.task_flow import TaskFlow
@@ -63,6 +64,9 @@ class Branches:
         unit: the work unit to read.
         area: the attempt's staging folder.
         identity: run, work unit and attempt.
+
+    Attributes:
+        properties: the recorded properties.
     """
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit, area: StagingArea, identity: AttemptIdentity) -> None:
@@ -82,6 +86,7 @@ class Branches:
         self._pipelines = [BranchPipeline(branch, unit, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole = True
+        self.properties: TaskProperties = {}
         self._tallied: list[list[Tally]] = []
         self._holes: Sequence[SkippedRange] = ()
 
@@ -89,7 +94,7 @@ class Branches:
         """Start the work unit in all converters and checkers, which keep schemas in the store, and open the writers."""
         for stage in self._flow.stages:
             with construct_time_limit(self._flow.construct_seconds, stage.name):
-                begin_converter(stage, self._unit, schema_store)
+                begin_stage(stage, self._unit, schema_store)
         schema = None if maintenance_kind(self._unit) else self._shared.known_schema(self._flow.source.batch_schema)
         for pipeline in self._pipelines:
             pipeline.open(partial(self._open, pipeline), schema, schema_store)
@@ -227,6 +232,19 @@ class Branches:
             )
         self._holes = self._note_filtered(reached, recorded or Filtered({}, {}))
 
+    def record_properties(self, extraction: RecordsProperties | None) -> None:
+        """Record the properties of the extraction and of all converters and checkers. `prepare` adds the writers'.
+
+        Raises:
+            ConfigurationError: if a property cannot be stored, or a limit is exceeded.
+        """
+        properties = {} if extraction is None else with_properties({}, "source", extraction.task_properties())
+        for stage in self._flow.stages:
+            properties = with_stage_properties(properties, stage, self._flow.construct_seconds)
+        for pipeline in self._pipelines:
+            properties = pipeline.with_own_properties(properties)
+        self.properties = properties
+
     @property
     def prepares_in_background(self) -> bool:
         """Whether `prepare` may run in another thread, and whether that saves time."""
@@ -238,7 +256,8 @@ class Branches:
         results, holes = list[BranchResult](), self._holes
         for pipeline in self._pipelines:
             results.append(pipeline.prepare(holes))
-            holes = ()
+            holes, writer = (), f"{pipeline.branch.name}.writer"
+            self.properties = with_properties(self.properties, writer, pipeline.writer_properties)
         sink, diverted = self._flow.errors.name, self._diverted
         return (*results, *(_errors_of(name, sink, diverted[name], writer) for name, writer in self._errors.items()))
 

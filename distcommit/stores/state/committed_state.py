@@ -65,12 +65,14 @@ def _find_in_bucket(store: JobStore, epoch: int, regroups: bool, bucket: int) ->
 
 
 def _committed_of(state: DatasetState) -> str:
-    """Return what is committed of a dataset, or may be. A read failure alone depends on no setting."""
+    """Return what is committed of a dataset, or may be. A failed run alone depends on no setting."""
     if state.open is not None:
         return f"an open sequence of epoch {state.open.sequence.epoch}"
     if state.reached is not None:
         return "a watermark"
-    is_untouched = state == DatasetState(state.dataset_urn, read_failure=state.read_failure)
+    is_untouched = state == DatasetState(
+        state.dataset_urn, read_failure=state.read_failure, previous_run=state.previous_run
+    )
     return "" if is_untouched else "earlier sequences"
 
 
