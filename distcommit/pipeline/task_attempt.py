@@ -17,9 +17,11 @@ from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.support.storable import storable
+from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import BranchResult, SchemaIds, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.branches.branching import Branches
+from distcommit.pipeline.branches.recorded_properties import properties_of_parts, with_properties_of_writers
 from distcommit.pipeline.position_check import PositionCheck, checked_bytes, checked_high, checked_holes
 from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
@@ -90,6 +92,7 @@ class Attempt:
         self._branches: Branches | None = None
         self._extraction: Extraction | None = None
         self._results: tuple[BranchResult, ...] | None = None
+        self._properties: TaskProperties = {}
         self._spent: Mapping[str, float] = {}
         self._error: Exception | None = None
 
@@ -127,7 +130,7 @@ class Attempt:
         filtered, holes = extraction.superseded_notes()
         branches.note_holes(holes)
         branches.run_task_checks(actual_high, filtered)
-        branches.record_properties(extraction)
+        self._properties = properties_of_parts(self._flow, branches.pipelines, extraction)
         self._state = replace(
             self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
         )
@@ -136,7 +139,7 @@ class Attempt:
         """Record the properties that the parts of a failed attempt can still return."""
         if self._branches is not None:
             with suppress(Exception), foreign_errors():  # the attempt already has an error to report
-                self._branches.record_properties(self._extraction)
+                self._properties = properties_of_parts(self._flow, self._branches.pipelines, self._extraction)
 
     def _note_problems(self) -> None:
         if self._branches is None or self._extraction is None:
@@ -163,6 +166,7 @@ class Attempt:
             try:
                 with foreign_errors():
                     self._results = self._branches.prepare()
+                    self._properties = with_properties_of_writers(self._properties, self._branches.pipelines)
             except Exception as error:  # noqa: BLE001 - reported in the state
                 self._error = error
         self._finished_ms = self._clock.now_ms()
@@ -193,7 +197,7 @@ class Attempt:
             records_read=counts.read,
             bytes_read=counts.bytes_read,
             constructs=branches.constructs() if branches is not None else (),
-            properties=branches.properties if branches is not None else {},
+            properties=self._properties,
             finished_ms=self._finished_ms,
         )
 
@@ -219,6 +223,7 @@ class Attempt:
                 with foreign_errors():
                     branches.run_task_checks(prefix.high)
                     results = branches.prepare()
+                    self._properties = with_properties_of_writers(self._properties, branches.pipelines)
                 state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
                 state = replace(state, schemas=prefix.schemas)
                 storable(state)

@@ -1,4 +1,4 @@
-"""A source, a converter and a checker that record properties in their task states, and a log of what the source sees."""
+"""Parts that record properties in their task states; the source also keeps a log of the states that it sees."""
 
 from __future__ import annotations
 

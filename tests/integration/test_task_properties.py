@@ -1,6 +1,4 @@
-"""Properties that custom classes of a job file record: a run killed after the seal, its redo, and what the next plan and
-the commands show.
-"""
+"""Properties that the custom classes of a job file record: a run killed after the seal, its redo, and the next plan."""
 
 from __future__ import annotations
 

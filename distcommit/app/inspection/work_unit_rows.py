@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
@@ -137,8 +138,9 @@ def read_work_units(store: JobStore, epoch: int, clock: Clock) -> WorkUnitsResul
         except FileNotFoundError as error:
             raise CorruptError("a plan file is missing", bucket=bucket, found=str(error)) from error
         rows += _rows(units, attempts, begun, is_alive=is_alive)
-    counts = {status.value: sum(row.status is status for row in rows) for status in WorkUnitStatus}
-    return WorkUnitsResult(store.job, epoch, run.status, {name: count for name, count in counts.items() if count}, rows)
+    counts = Counter(row.status for row in rows)
+    by_status = {status.value: counts[status] for status in WorkUnitStatus if counts[status]}
+    return WorkUnitsResult(store.job, epoch, run.status, by_status, rows)
 
 
 def _rows(

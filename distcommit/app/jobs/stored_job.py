@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from distcommit.app.inspection.read_log import LogResult
     from distcommit.app.inspection.report_data.run_report import RunReport
     from distcommit.app.inspection.verify_store import VerifyResult
-    from distcommit.app.inspection.work_unit_rows import WorkUnitsResult
     from distcommit.app.migration.compare_outputs import CompareResult
 
 _ALL = Query()
@@ -215,12 +214,6 @@ class StoredJob:
     def recorded_run(self, epoch: int) -> RecordedRun:
         """Return the records of one run. Raises ConfigurationError if there is no store, or no record of the run."""
         return read_run(self.open_store(create=False), epoch, SystemClock())
-
-    def work_units(self, epoch: int) -> WorkUnitsResult:
-        """Return all work units of a run, also pending and running ones. Raises as `recorded_run`."""
-        from distcommit.app.inspection.work_unit_rows import read_work_units  # noqa: PLC0415 - few ask for it
-
-        return read_work_units(self.open_store(create=False), epoch, SystemClock())
 
     def report(self, epoch: int | None = None, *, lag: bool = False) -> RunReport:
         """Return the report of a run.

@@ -17,6 +17,7 @@ from distcommit.app.inspection.job_status import listed
 from distcommit.app.inspection.recorded_runs import RunStatus, filter_runs
 from distcommit.app.inspection.rejected_records import newest_rejected
 from distcommit.app.inspection.run_settings import read_run_settings
+from distcommit.app.inspection.work_unit_rows import read_work_units
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.command_options import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
@@ -129,7 +130,8 @@ def runs(
             found="no EPOCH",
         )
     if epoch is not None and work_units:
-        for listed_units in terminal.watched(lambda: job.work_units(epoch), every_s=watch):
+        look = partial(read_work_units, job.open_store(create=False), epoch, SystemClock())
+        for listed_units in terminal.watched(look, every_s=watch):
             terminal.show(listed_units, work_units_view)
     elif epoch is not None and (settings or compare):
         shown = read_run_settings(job.open_store(create=False), epoch, SystemClock(), compared_epoch=compare)

@@ -131,7 +131,7 @@ ENTRIES = (
     ErrorEntry(
         id="TASK_PROPERTY_INVALID",
         error="ConfigurationError",
-        title="A property of a task state cannot be stored",
+        title="A property of a task cannot be stored",
         cause="A custom class returned a property by `task_properties` that is too large or has another type.",
         impact=DATASET_WAITS,
         action="Correct `task_properties` of the class that the message names.",

@@ -152,8 +152,7 @@ class BucketCommitter:
 
     def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally) -> BatchedWork[None]:
         """Record the planned datasets that this run failed to read. The drain calls it. Raises like `commit_ready`."""
-        failures, runs = self._notes.not_committed, self._open.failed_runs
-        yield from record_read_failures(self.log, self._settings, plans, failures, tally, runs)
+        yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
     # -- sealing
 
@@ -166,9 +165,8 @@ class BucketCommitter:
         for plan, ready, staged, replacement in complete:
             state = fold.state_of(plan.dataset_urn)
             with named_by(dataset=plan.dataset_urn):
-                attempts = self._open.states_of(plan.dataset_urn)
                 sequence, steps = build_sequence(
-                    self._settings, self._context, state, plan, ready, staged, replacement, attempts
+                    self._settings, self._context, state, plan, ready, staged, replacement, self._open.states_of(plan)
                 )
             if not self._settings.job_level:
                 self._built[sequence_name(sequence)] = sequence, steps

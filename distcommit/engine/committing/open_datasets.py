@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import has_outputs
-from distcommit.engine.committing.work_unit_results import run_of_dataset
+from distcommit.engine.committing.work_unit_results import NotCommitted, run_of_dataset
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.fold import Fold
 from distcommit.protocol.record_validity import may_seal
@@ -31,8 +30,7 @@ class OpenDatasets:
         tables: task states shared by the buckets of a task; None to read them here.
 
     Attributes:
-        not_committed: by dataset, why this run will commit nothing, and whether the cause is a failure.
-        failed_runs: the results of the work units of datasets that failed.
+        not_committed: by dataset, why this run will commit nothing.
     """
 
     def __init__(
@@ -43,8 +41,7 @@ class OpenDatasets:
         self._plans = {plan.dataset_urn: plan for plan in plans}
         self._states: dict[str, list[TaskState]] = {}
         self._unreadable_states = ""
-        self.not_committed: dict[str, tuple[str, bool]] = {}
-        self.failed_runs: dict[str, PreviousRun | None] = {}
+        self.not_committed: dict[str, NotCommitted] = {}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
@@ -74,9 +71,9 @@ class OpenDatasets:
             self._unreadable_states = f"; {error}"
             return self._reader.poll()
 
-    def states_of(self, urn: str) -> Sequence[TaskState]:
+    def states_of(self, plan: DatasetPlan) -> Sequence[TaskState]:
         """Return the task states of a dataset that is not closed."""
-        return self._states.get(urn, ())
+        return self._states.get(plan.dataset_urn, ())
 
     def ready(
         self, fold: Fold, context: StepContext, *, ended: bool
@@ -113,9 +110,9 @@ class OpenDatasets:
                 case NotReady(reason, failed):
                     del self._plans[urn]
                     states = self._states.pop(urn, [])
-                    if failed:
-                        self.failed_runs[urn] = run_of_dataset(self._settings.epoch, plan, states)
-                    self.not_committed[urn] = (reason + self._unreadable_states if failed else reason, failed)
+                    run = run_of_dataset(self._settings.epoch, plan, states) if failed else None
+                    text = reason + self._unreadable_states if failed else reason
+                    self.not_committed[urn] = NotCommitted(text, failed, run)
                 case Ready(winners, high, left_out) if left_out:
                     yield plan, Ready(winners, high, left_out + self._unreadable_states), staged
                 case Ready():

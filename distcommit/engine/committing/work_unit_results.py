@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.previous_run import MOST_WORK_UNITS, PreviousRun, WorkUnitResult
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
+
+
+class NotCommitted(NamedTuple):
+    """Why a run commits nothing of a dataset.
+
+    Attributes:
+        reason: why.
+        failed: whether an error is the cause.
+        run: the results of the work units; None if nothing failed.
+    """
+
+    reason: str
+    failed: bool
+    run: PreviousRun | None = None
 
 
 def run_of_dataset(

@@ -9,11 +9,11 @@ from functools import partial
 from distcommit.core.error_handling.stored_errors import is_outage
 from distcommit.core.errors import DistcommitError, FencedError, reason_text
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
+from distcommit.engine.committing.work_unit_results import NotCommitted
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
@@ -28,9 +28,8 @@ def record_read_failures(
     log: CommitLog,
     settings: RunSettings,
     plans: Iterable[DatasetPlan],
-    not_committed: Mapping[str, tuple[str, bool]],
+    not_committed: Mapping[str, NotCommitted],
     tally: Tally,
-    runs: Mapping[str, PreviousRun | None],
 ) -> BatchedWork[None]:
     """Record once, in one record, which datasets this run failed to read. Report the datasets that are stopped by it.
 
@@ -40,15 +39,14 @@ def record_read_failures(
         log: log of the bucket, as the drain has read it.
         settings: settings of the run.
         plans: plans of the bucket's datasets.
-        not_committed: by dataset, why this run commits nothing, and whether the cause is a failure.
+        not_committed: by dataset, why this run commits nothing.
         tally: receives a reason for each stopped dataset.
-        runs: the results of the work units, by dataset.
 
     Raises:
         FencedError: if a newer run has fenced the log.
     """
     try:
-        failures = list(_read_failures(log.latest(), settings.epoch, plans, not_committed, runs))
+        failures = list(_read_failures(log.latest(), settings.epoch, plans, not_committed))
         if not failures:
             return
         record = partial(
@@ -80,16 +78,12 @@ def stop_reason(state: DatasetState) -> str:
 
 
 def _read_failures(
-    fold: Fold,
-    epoch: int,
-    plans: Iterable[DatasetPlan],
-    not_committed: Mapping[str, tuple[str, bool]],
-    runs: Mapping[str, PreviousRun | None],
+    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], not_committed: Mapping[str, NotCommitted]
 ) -> Iterator[DatasetReadFailure]:
     for plan in plans:
         state = fold.state_of(plan.dataset_urn)
-        reason, failed = not_committed.get(plan.dataset_urn, ("", False))
-        low, run = plan.planned_low, runs.get(plan.dataset_urn)
+        reason, failed, run = not_committed.get(plan.dataset_urn, NotCommitted("", False))
+        low = plan.planned_low
         if state.done_epoch == epoch and state.done_partial_reason:
             reason, failed, low = state.done_partial_reason, True, state.watermark
         ends = _failed_ends(plan, low)

@@ -14,12 +14,12 @@ from distcommit.core.errors import ConfigurationError, error_text, reason_text
 from distcommit.core.interfaces.committer import check_plain
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.interfaces.sink import Filtered, Origins, Prepared, Sink, SinkWriter
-from distcommit.core.task_properties import PropertyValue, TaskProperties, with_properties
+from distcommit.core.task_properties import PropertyValue
 from distcommit.core.work_units import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.pipeline.branches.converter_chain import Chain, Rejection
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_stage, name_in_flow
+from distcommit.pipeline.converter_schemas import begin_stage
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
 from distcommit.schemas.limits import check_levels
@@ -205,16 +205,6 @@ class BranchPipeline:
         self.error = "; ".join(f"{result.checker}: {result.detail}" for result in failed)
         return "; ".join(f"{self.branch.name}: {result.checker}: {result.detail}" for result in failed)
 
-    def with_own_properties(self, properties: TaskProperties) -> TaskProperties:
-        """Return the properties with those of the branch's converters and checkers."""
-        for stage in self.stages:
-            properties = with_stage_properties(properties, stage, self.construct_seconds, self.branch.name)
-        for check, task_check in zip(self.branch.checks, self.checks, strict=False):
-            with self.at(check.name), construct_time_limit(self.construct_seconds, check.name):
-                name = f"{self.branch.name}.task_checkers.{check.name}"
-                properties = with_properties(properties, name, task_check.task_properties())
-        return properties
-
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Pass holes, ranges in which the source has no record, to the writer."""
         if self.writer is not None:
@@ -255,12 +245,6 @@ class BranchPipeline:
             error=error,
             error_construct=error_construct,
         )
-
-
-def with_stage_properties(properties: TaskProperties, stage: Stage, seconds: float, branch: str = "") -> TaskProperties:
-    """Return the properties with those of a converter or row checker, which has this time limit."""
-    with construct_time_limit(seconds, stage.name):
-        return with_properties(properties, name_in_flow(stage, branch), stage.construct.task_properties())
 
 
 def check_infos(sink: Sink, infos: Sequence[object]) -> None:
