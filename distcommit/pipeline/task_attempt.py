@@ -16,6 +16,7 @@ from distcommit.core.errors import RecordError, error_text, printable
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.interfaces.work_unit_settings import SETTINGS
 from distcommit.core.support.storable import storable
 from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
@@ -25,6 +26,7 @@ from distcommit.pipeline.branches.recorded_properties import properties_of_parts
 from distcommit.pipeline.position_check import PositionCheck, checked_bytes, checked_high, checked_holes
 from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.pipeline.work_unit_flow import flow_of_unit
 from distcommit.stores.schemas.schema_history import SchemaStore
 
 logger = logging.getLogger(__name__)
@@ -117,8 +119,11 @@ class Attempt:
             self._record_properties_of_failure()
         self._note_problems()
         self._count_spent()
+        if SETTINGS in unit.properties:  # its constructs are not used again
+            self._flow.close()
 
     def _read(self, unit: WorkUnit, extractor: Extractor, is_late: Callable[[], bool], *, keeps_prefix: bool) -> None:
+        self._flow = flow_of_unit(self._flow, unit)
         branches = self._branches = Branches(self._flow, unit, self._area, self._identity)
         branches.open(self._schema_store)
         extraction = self._extraction = extractor.extract(unit)

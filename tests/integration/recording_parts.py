@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from distcommit import BranchCounts, Converted, Converter, TaskCheck, TaskChecker
 from distcommit.core.interfaces.source import Extraction, Extractor, Planned, SourceState
+from distcommit.core.interfaces.work_unit_settings import with_settings
 from distcommit.core.task_properties import PropertyValue
 from distcommit.core.watermark import Watermark
-from distcommit.core.work_units import WorkUnit
+from distcommit.core.work_units import DatasetPlan, WorkUnit
 from tests.integration.paused_source import PausedSource
 
 
@@ -28,7 +29,14 @@ class RecordingSource(PausedSource):
         with Path(self.seen).open("ab") as file:
             for urn, units in states.previous_work_units.items():
                 file.write(msgspec.json.encode([urn, units]) + b"\n")
-        yield from super().plan(owned, states)
+        for planned in super().plan(owned, states):
+            assert isinstance(planned, DatasetPlan)
+            if planned.dataset_urn != "beta":
+                yield planned
+                continue
+            settings = {"python": {"weight": 10}, "main.task_checkers.row_count": {"min": 3}}
+            units = tuple(with_settings(unit, settings) for unit in planned.work_units)
+            yield msgspec.structs.replace(planned, work_units=units)
 
     def open(self) -> Extractor:
         return _Recording(super().open())
@@ -64,9 +72,12 @@ class _RecordingExtraction(Extraction):
 
 
 class CountingConverter(Converter):
-    """Records the number of records of the work unit."""
+    """Records the number of records of the work unit, with the weight of each."""
 
     records = 0
+
+    def __init__(self, weight: int = 1) -> None:
+        self.weight = weight
 
     def begin_work_unit(self, unit: WorkUnit) -> None:
         self.records = 0
@@ -76,7 +87,7 @@ class CountingConverter(Converter):
         yield Converted(batch)
 
     def task_properties(self) -> Mapping[str, PropertyValue]:
-        return {"records": self.records, "is_full": self.records == 3, "ratio": 0.5}
+        return {"weight": self.records * self.weight, "is_full": self.records == 3, "ratio": 0.5}
 
 
 class RecordingChecker(TaskChecker):

@@ -31,8 +31,11 @@ def write_job(folder: Path) -> Path:
             "class": f"{module}:RecordingSource",
             "options": {"names": NAMES, "at": str(folder / "output" / NAMES[1]), **files},
         },
-        "converters": [{"type": "python", "class": f"{module}:CountingConverter"}],
-        "task_checkers": [{"type": "python", "class": f"{module}:RecordingChecker"}],
+        "converters": [{"type": "python", "class": f"{module}:CountingConverter", "options": {"weight": 2}}],
+        "task_checkers": [
+            {"type": "python", "class": f"{module}:RecordingChecker"},
+            {"type": "row_count", "level": "optional", "min": 99},
+        ],
         "paths": {name: name for name in ("store", "staging", "output")},
         "commit": {"buckets": 1, "min_interval_ms": 1_000_000},
         "spark": {"master": "local[1,4]"},
@@ -66,7 +69,7 @@ def seen(folder: Path) -> list[Any]:
 def properties_of(name: str) -> dict[str, Any]:
     return {
         "source": {"etag": f"{name}-v1", "pages": 2},
-        "python": {"records": 3, "is_full": True, "ratio": 0.5},
+        "python": {"weight": 30 if name == "beta" else 6, "is_full": True, "ratio": 0.5},
         "main.task_checkers.python": {"checked": "yes"},
     }
 

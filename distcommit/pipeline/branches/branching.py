@@ -84,8 +84,7 @@ class Branches:
         branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
         self.pipelines = [BranchPipeline(branch, unit, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
-        self._is_whole = True
-        self._tallied: list[list[Tally]] = []
+        self._is_whole, self._tallied = True, list[list[Tally]]()
         self._holes: Sequence[SkippedRange] = ()
 
     def open(self, schema_store: SchemaStore | None = None) -> None:
