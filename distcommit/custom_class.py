@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic_core import SchemaError
 
 from distcommit.core.errors import ConfigurationError, DistcommitError, TransientError, error_text
-from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.settings_model import SettingsModel
 from distcommit.fs.secret_files import with_secret_files_in
 
 Kind = TypeVar("Kind")

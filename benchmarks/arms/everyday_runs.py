@@ -23,7 +23,7 @@ from benchmarks.workloads.processor import ProcessorTime
 from benchmarks.workloads.requests import count_requests, counts_of
 from benchmarks.workloads.sampling import SampledLaunch
 from benchmarks.workloads.topics import NOTHING, shown
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.app.jobs.job import Job
 from distcommit.app.reading.snapshot_reader import Snapshot, read
 from distcommit.app.running import run_context

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.topics import Topics
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.app.jobs.job import Job
 from distcommit.sources.kafka.batch_schema import BATCH_SCHEMA
 

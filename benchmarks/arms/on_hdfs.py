@@ -24,7 +24,7 @@ from benchmarks.workloads.ingested import ingested_there
 from benchmarks.workloads.name_node import operations_of
 from benchmarks.workloads.tree import Shape, TreeDataset, expected_digest, tree_datasets
 from distcommit.engine.run_settings import RunSettings
-from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_file_system import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from tests.servers.hdfs import HdfsServer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import StagedFile
-from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_file_system import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from distcommit.fs.hadoop.webhdfs import WebHdfs
 from distcommit.steps.rename_step import FsRenameCommitStep

@@ -16,7 +16,7 @@ from benchmarks.arms.kafka_to_parquet import all_of
 from benchmarks.runner import Parts, WrongResultError
 from benchmarks.workloads.processor import ProcessorTime
 from benchmarks.workloads.typed_records import AVRO_SCHEMA
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.app.jobs.job import Job
 
 _ROW_GROUP_BYTES = 64 << 20

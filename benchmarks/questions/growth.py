@@ -18,10 +18,10 @@ from benchmarks.runner import Tell
 from benchmarks.workloads.traced_run import Load, TracedRun, totals_of, traced_run
 from benchmarks.workloads.virtual_time import Surroundings, lay_out
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_file_system import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.fs.object_stores.s3 import S3FileSystem
+from distcommit.fs.object_stores.s3_file_system import S3FileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests
 from tests.servers.hdfs import HdfsServer
 from tests.servers.process import ServerUnavailableError

@@ -17,7 +17,7 @@ from benchmarks.workloads.tree import Shape, tree_datasets
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.task_reports import Report
-from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_file_system import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc
 from distcommit.fs.hadoop.webhdfs import WebHdfs
 from tests.servers.hdfs import HdfsServer

@@ -17,7 +17,7 @@ from distcommit.core.interfaces.source import Source
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult, StagedFile, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.driver.run import new_run_id, recover
 from distcommit.engine.driver.task_progress import progress_folder
-from distcommit.engine.planning.planner import build_manifest, plan_partition
+from distcommit.engine.planning.plan_partition import build_manifest, plan_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.pipeline.task_flow import TaskFlow

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from distcommit.avro.arrays_and_maps import read_items
 from distcommit.avro.datums import Datums, Fault, Skip
-from distcommit.schemas.limits import MAX_NESTING
+from distcommit.schemas.schema_size_limits import MAX_NESTING
 
 _MS_OF_DAY = 86_400_000
 

@@ -13,7 +13,7 @@ from distcommit.avro.containers import MAX_BLOCK_BYTES, Header, read_blocks, rea
 from distcommit.avro.datum_ends import skip_of
 from distcommit.avro.datum_reader import AvroReader, parse
 from distcommit.avro.datums import Datums, Skip
-from distcommit.schemas.limits import (
+from distcommit.schemas.schema_size_limits import (
     MAX_COLUMNS,
     MAX_NESTING,
     MAX_SCHEMA_BYTES,

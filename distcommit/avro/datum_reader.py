@@ -16,7 +16,13 @@ import pyarrow as pa
 from distcommit.avro import AvroSchema, column_decoders
 from distcommit.avro.datums import REASONS, Datums, Fault
 from distcommit.avro.schema_resolution import Resolution
-from distcommit.schemas.limits import MAX_FIXED_BYTES, Expansion, SchemaTooLargeError, UnusableSchemaError, fixed_bytes
+from distcommit.schemas.schema_size_limits import (
+    MAX_FIXED_BYTES,
+    Expansion,
+    SchemaTooLargeError,
+    UnusableSchemaError,
+    fixed_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distcommit.schemas.limits import MAX_NESTING
+from distcommit.schemas.schema_size_limits import MAX_NESTING
 
 Integers = NDArray[np.int64]
 _PADDING = 64

@@ -12,8 +12,8 @@ import typer
 from typer.completion import completion_init  # type: ignore[attr-defined]
 from typer.core import TyperGroup
 
+from distcommit.cli.command_decorators import show_version
 from distcommit.cli.command_help import EXIT_CODES, TERMS, HelpedCommand, write_example
-from distcommit.cli.command_options import show_version
 from distcommit.cli.renamed_commands import reject_renamed
 
 
@@ -35,7 +35,7 @@ class _Entries(NamedTuple):
 _DATASET = {
     "list": _Entry("inspection:datasets", "job.yaml --status quarantined --limit 0"),
     "steps": _Entry("inspection:steps", "job.yaml orders"),
-    "files": _Entry("readers:files", "job.yaml --dataset orders"),
+    "files": _Entry("dataset_files:files", "job.yaml --dataset orders"),
     "release": _Entry("operator_actions:release", "job.yaml orders retry"),
     "quarantine": _Entry("operator_actions:quarantine", "job.yaml orders"),
     "set-watermark": _Entry("operator_actions:set_watermark", "job.yaml orders '{\"0\": 1200}'"),
@@ -43,10 +43,10 @@ _DATASET = {
     "expire": _Entry("running:expire", "job.yaml --older-than 90d --dry-run"),
 }
 _STORE = {
-    "verify": _Entry("checking:verify_store", "job.yaml"),
+    "verify": _Entry("audit_and_verify:verify_store", "job.yaml"),
     "repair": _Entry("running:repair", "job.yaml --dry-run"),
     "rebuild": _Entry("migration:rebuild", "job.yaml --dry-run"),
-    "log": _Entry("checking:log", "job.yaml --dataset orders"),
+    "log": _Entry("audit_and_verify:log", "job.yaml --dataset orders"),
     "rebucket": _Entry("migration:rebucket", "job.yaml --buckets 256"),
 }
 _SCHEDULE = {
@@ -57,20 +57,20 @@ _SCHEDULE = {
 }
 _MIGRATE = {
     "import-watermarks": _Entry("migration:import_watermarks", "job.yaml --from positions.csv"),
-    "compare": _Entry("checking:compare", "job.yaml OTHER.yaml"),
+    "compare": _Entry("audit_and_verify:compare", "job.yaml OTHER.yaml"),
     "convert-gobblin": _Entry("migration:convert_gobblin", "FILE.pull -o job.yaml"),
 }
 COMMANDS: Mapping[str, _Entry | _Entries] = {
-    "init": _Entry("new_job:init", "job.yaml --source kafka --sink files"),
-    "check": _Entry("new_job:check", "job.yaml --plan"),
+    "init": _Entry("check_and_init:init", "job.yaml --source kafka --sink files"),
+    "check": _Entry("check_and_init:check", "job.yaml --plan"),
     "run": _Entry("running:run", "job.yaml"),
     "recover": _Entry("running:recover", "job.yaml --dry-run"),
     "cancel": _Entry("running:cancel", "job.yaml"),
     "status": _Entry("inspection:status", "job.yaml"),
     "runs": _Entry("inspection:runs", "job.yaml --limit 5"),
-    "report": _Entry("reporting:report", "job.yaml -o report.html"),
-    "ui": _Entry("reporting:ui", "job.yaml --port 8080"),
-    "audit": _Entry("checking:audit", "job.yaml --deep"),
+    "report": _Entry("report_and_ui:report", "job.yaml -o report.html"),
+    "ui": _Entry("report_and_ui:ui", "job.yaml --port 8080"),
+    "audit": _Entry("audit_and_verify:audit", "job.yaml --deep"),
     "demo": _Entry("demo:demo", ""),
     "dataset": _Entries("Inspect, release, reprocess and expire datasets.", "list job.yaml", _DATASET),
     "store": _Entries("Verify, repair and rebuild the store of a job.", "verify job.yaml", _STORE),

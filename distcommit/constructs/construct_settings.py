@@ -11,9 +11,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.core.interfaces.constructs import Converter, ForkOperator, RowChecker, TaskChecker
-from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.settings_model import SettingsModel
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.columns import Columns, named_schema
+from distcommit.schemas.known_columns import Columns, named_schema
 
 Level = Literal["mandatory", "optional"]
 OnFailure = Literal["divert", "drop", "fail"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
-from distcommit.core.support.setting_errors import SettingError
+from distcommit.core.support.settings_model import SettingError
 
 Tls = Literal["verify", "insecure"]
 

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.redaction import redact
-from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError, raise_all
+from distcommit.core.support.settings_model import UNSET_VARIABLE, SettingError, raise_all
 
 Value = TypeVar("Value")
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from distcommit.constructs.construct_settings import CheckerSettings, ConverterSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converter, RowChecker, TaskChecker
-from distcommit.schemas.columns import Columns
+from distcommit.schemas.known_columns import Columns
 
 
 def columns_behind(construct: Converter | RowChecker, columns: Columns) -> Columns:

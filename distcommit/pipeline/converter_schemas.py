@@ -14,7 +14,7 @@ from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.support.decoding import from_json
 from distcommit.core.work_units import MAIN_BRANCH, SchemaIds, WorkUnit, merge_schema_ids
 from distcommit.pipeline.task_flow import Stage
-from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.schemas.schema_store import SchemaStore
 
 _PROPERTY = "converter_schemas"
 

@@ -21,8 +21,8 @@ from distcommit.core.redaction import Redaction
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult, is_error_branch
 from distcommit.pipeline.column_checks import check_columns, columns_behind, constructs_fit
 from distcommit.pipeline.limits.time_limit import construct_time_limit
-from distcommit.schemas.columns import Columns, typed_columns
-from distcommit.schemas.limits import check_levels
+from distcommit.schemas.known_columns import Columns, typed_columns
+from distcommit.schemas.schema_size_limits import check_levels
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 
 logger = logging.getLogger(__name__)

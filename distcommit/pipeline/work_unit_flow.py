@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from distcommit.core.interfaces.work_unit_settings import invalid_settings, settings_of
-from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.settings_model import SettingsModel
 from distcommit.core.work_units import WorkUnit
 from distcommit.custom_class import CustomClass
 from distcommit.pipeline.converter_schemas import name_in_flow

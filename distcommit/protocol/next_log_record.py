@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -37,7 +37,7 @@ from distcommit.core.records.sequences import PostponedSequence, SealedSequence,
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
 from distcommit.protocol.dataset_renaming import NamedNow, renamed
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_close, may_seal, valid
 
 

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -35,7 +35,7 @@ from distcommit.core.records.sequences import SealedSequence, SequenceName, Targ
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import merge_ranges
 from distcommit.protocol.expected_positions import earlier_readings_after, reach_after_setting, reach_after_start
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import BY_HAND, PENDING, QUARANTINED, valid
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, assert_never
 
-from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -36,7 +36,7 @@ from distcommit.core.records.log_records import (
 from distcommit.core.records.read_failure_records import ReadFailures
 from distcommit.core.records.sequences import SequenceName
 from distcommit.core.watermark import Watermark
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 
 IDLE: Final = DatasetStatus.IDLE
 PENDING: Final = DatasetStatus.PENDING

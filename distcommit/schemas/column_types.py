@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import AfterValidator
 
-from distcommit.core.support.setting_errors import SettingError
-from distcommit.schemas.limits import MAX_DECLARED_LEVELS
+from distcommit.core.support.settings_model import SettingError
+from distcommit.schemas.schema_size_limits import MAX_DECLARED_LEVELS
 from distcommit.schemas.type_tables import replace_types
 
 _SCALARS = {

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from distcommit.core.errors import CorruptError, RecordError
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.schemas.evolution import compare_schemas
-from distcommit.schemas.history import Evolution, SchemaHistory
+from distcommit.schemas.schema_history import Evolution, SchemaHistory
 
 OnIncompatible = Literal["reject", "fail", "accept"]
 _SHOWN_REASONS = 3

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from distcommit.schemas.column_types import arrow_type, field_name, written_name
-from distcommit.schemas.limits import MAX_INFERRED_LEVELS
+from distcommit.schemas.schema_size_limits import MAX_INFERRED_LEVELS
 
 Fields = Mapping[str, Any]
 """Types by name, as in a job file."""

@@ -7,8 +7,8 @@ from pydantic import field_validator
 
 from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.source import SourceSettings
-from distcommit.core.support.setting_errors import SettingsModel
-from distcommit.core.support.setting_values import check_distinct
+from distcommit.core.support.setting_checks import check_distinct
+from distcommit.core.support.settings_model import SettingsModel
 
 
 class DeclaredExtract(SettingsModel):

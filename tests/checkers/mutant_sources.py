@@ -30,7 +30,7 @@ STORES = (
     *("history.retention", "history.run_records", "operator.operator_actions"),
 )
 PROTOCOL = (
-    *("fold", "record_effects", "next_log_record", "path_checks", "seal_decision", "record_validity"),
+    *("log_state", "record_effects", "next_log_record", "path_checks", "seal_decision", "record_validity"),
     *(f"paths.{name}" for name in ("output", "shared_names", "staging", "store", "temporary_and_probes")),
 )
 STEPS = (
@@ -43,9 +43,12 @@ STEPS = (
     "watermark_step",
 )
 ENGINE = (
-    *(f"committing.{name}" for name in ("clean_up", "committer", "commit_failures", "open_datasets")),
-    *("committing.recover", "committing.sealing", "reading.ingest", "reading.task_plan", "planning.planner"),
-    *("driver.ingest_job", "driver.run"),
+    *(
+        f"committing.{name}"
+        for name in ("delete_leftover_files", "bucket_committer", "commit_failures", "open_datasets")
+    ),
+    *("committing.recover", "committing.sealing", "reading.ingest", "reading.task_plan", "planning.plan_partition"),
+    *("driver.launch_ingest_job", "driver.run"),
 )
 _COMPARED = (*(f"protocol.{name}" for name in PROTOCOL), *(f"stores.{name}" for name in STORES))
 _STORING = (

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.checkers.mutant_sources import Mutant, diff_of, path_of
 from tests.checkers.operations import Change, changed
 
-_FOLD, _FOLDING, _VALIDITY = "protocol.fold", "protocol.record_effects", "protocol.record_validity"
+_FOLD, _FOLDING, _VALIDITY = "protocol.log_state", "protocol.record_effects", "protocol.record_validity"
 _NEXT, _LOG, _VIEW, _FENCING = (
     "protocol.next_log_record",
     "stores.logs.commit_log",
@@ -16,10 +16,10 @@ _NEXT, _LOG, _VIEW, _FENCING = (
     "stores.logs.fencing",
 )
 _COMMITTER, _RECOVER, _INGEST, _PLANNER = (
-    "engine.committing.committer",
+    "engine.committing.bucket_committer",
     "engine.committing.recover",
     "engine.reading.ingest",
-    "engine.planning.planner",
+    "engine.planning.plan_partition",
 )
 _STAGING, _BY_HAND = "stores.folders.staging", "stores.operator.operator_actions"
 _RENAME, _EXECUTION, _PUBLISHING = "steps.rename_step", "steps.step_execution", "steps.publishing"

@@ -16,7 +16,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.commit_step import StepContext, Verdict
 from distcommit.core.interfaces.file_system import FileAccess, FileStatus, FileSystem
-from distcommit.fs.hadoop.hdfs import HdfsFileSystem, hdfs_error
+from distcommit.fs.hadoop.hdfs_file_system import HdfsFileSystem, hdfs_error
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc, HdfsRpcWriter
 from distcommit.fs.hadoop.webhdfs import WebHdfs
 from distcommit.steps.rename_step import FsRenameCommitStep
@@ -226,7 +226,7 @@ def test_java_errors_become_the_built_in_ones(exception: str, kind: type[OSError
 def test_missing_write_permission_is_reported(root: str, hdfs_server: HdfsServer, fs: HdfsFileSystem) -> None:
     assert fs.put_if_absent(f"{root}/a", b"x")
     program = f"""
-from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_file_system import HdfsFileSystem
 from distcommit.fs.hadoop.hdfs_rpc import HdfsRpc, HdfsRpcWriter
 try:
     HdfsFileSystem(HdfsRpc({hdfs_server.authority!r})).rename({root + "/a"!r}, {root + "/b"!r})

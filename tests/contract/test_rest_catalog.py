@@ -35,8 +35,8 @@ from distcommit.sinks.iceberg.catalog.open_catalogs import close_opened, opened
 from distcommit.sinks.iceberg.catalog.rest_tables import RestTables
 from distcommit.sinks.iceberg.catalog.tables import Change
 from distcommit.sinks.iceberg.catalog.transactions import commit_together
+from distcommit.sinks.iceberg.new_snapshot import NewSnapshot
 from distcommit.sinks.iceberg.sink import IcebergSink
-from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from tests.servers.iceberg_rest import IcebergRestServer
 from tests.servers.lossy_proxy import LossyProxy
 from tests.servers.nessie import NessieServer

@@ -11,7 +11,7 @@ import pytest
 
 from distcommit.app.job_file.built_in_types import types_of, validated
 from distcommit.core.interfaces.constructs import RowChecker
-from distcommit.schemas.columns import find_column
+from distcommit.schemas.known_columns import find_column
 from distcommit.testing.contracts import RowCheckerContract
 
 

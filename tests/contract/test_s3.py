@@ -14,7 +14,7 @@ import pytest
 from distcommit.core.errors import ConfigurationError, LostError, TransientError
 from distcommit.core.interfaces.commit_step import Lost, StepContext, Verdict
 from distcommit.core.interfaces.file_system import FileStatus, FileSystem
-from distcommit.fs.object_stores.s3 import S3FileSystem
+from distcommit.fs.object_stores.s3_file_system import S3FileSystem
 from distcommit.fs.object_stores.s3_requests import S3Requests
 from distcommit.fs.object_stores.s3_stream import S3Stream, discard_stream
 from distcommit.steps.rename_step import FsRenameCommitStep

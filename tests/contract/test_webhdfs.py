@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_file_system import HdfsFileSystem
 from distcommit.fs.hadoop.webhdfs import WebHdfs
 from tests.servers.hdfs import HdfsServer
 from tests.servers.lossy_proxy import LossyProxy

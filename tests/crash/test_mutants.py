@@ -202,18 +202,18 @@ def test_hanging_test_is_reported_and_many_tests_of_equal_total_time_are_not(tmp
 
 
 def test_recorder_lists_the_tests_that_reach_a_line(tmp_path: Path) -> None:
-    module = tmp_path / "distcommit/protocol/fold.py"
+    module = tmp_path / "distcommit/protocol/log_state.py"
     module.parent.mkdir(parents=True)
     module.write_text("def f(x):\n    if x:\n        return 1\n    return 2\n")
     (tmp_path / "test_f.py").write_text(
-        "import sys\nsys.path.insert(0, 'distcommit/protocol')\nimport fold\n"
-        "def test_yes(): assert fold.f(1)\ndef test_no(): assert fold.f(0)\n"
+        "import sys\nsys.path.insert(0, 'distcommit/protocol')\nimport log_state\n"
+        "def test_yes(): assert log_state.f(1)\ndef test_no(): assert log_state.f(0)\n"
     )
     program = (
         "import pathlib, pytest\nfrom tests.checkers.reaching_tests import Recorder\n"
         "recorder = Recorder(pathlib.Path.cwd())\n"
         "assert pytest.main(['-q', 'test_f.py'], [recorder]) == 0\n"
-        "print(dict(recorder.reached().tests['distcommit/protocol/fold.py']))\n"
+        "print(dict(recorder.reached().tests['distcommit/protocol/log_state.py']))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(mutants.ROOT)}
     done = subprocess.run(

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from distcommit.app.admin.rebuild import rebuild_store
+from distcommit.app.admin.rebuild_store import rebuild_store
 from distcommit.app.jobs.job import Job
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.store import LOCK
 from distcommit.stores.history.run_records import RunBeginning, RunFacts, put_beginning
 from distcommit.stores.logs.fencing import begin_run
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
 from tests.drills.drill import Drilled

@@ -6,7 +6,7 @@ import msgspec
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.records.deferred_counts import deferred
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -66,14 +66,14 @@ from distcommit.stores.history.run_table import (
 )
 from distcommit.stores.logs.log_segment import Segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
-from distcommit.stores.schemas.schema_history import StoredSchema
+from distcommit.stores.schemas.schema_store import StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
-from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest
-from distcommit.stores.state.fixed_settings import RecordedSettings
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_FORMAT, StoreMarker
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.recorded_fixed_settings import RecordedSettings
 from distcommit.stores.state.run_plans import LentUnits, Manifest
 from tests.simulation.log_watch import ANOTHERS_ID
 

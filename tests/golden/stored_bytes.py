@@ -27,7 +27,7 @@ from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.driver.task_progress import read_progress
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.object_stores.staged_upload_marker import decode_marker, encode_marker
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.output import tombstone_path
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import (
@@ -61,7 +61,6 @@ from distcommit.stores.history.run_table import decode_task_rows, encode_task_ro
 from distcommit.stores.logs.log_segment import decode_segment, encode_segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_requests
 from distcommit.stores.state.checksummed_json import encode_document
-from distcommit.stores.state.fixed_settings import RecordedSettings, read_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.stores.state.plan_and_state_tables import (
@@ -71,6 +70,7 @@ from distcommit.stores.state.plan_and_state_tables import (
     encode_task_states,
 )
 from distcommit.stores.state.reading_notes import ReadingNote, read_notes
+from distcommit.stores.state.recorded_fixed_settings import RecordedSettings, read_settings
 from distcommit.stores.state.run_plans import read_manifest
 from tests.golden import samples
 from tests.simulation.altered_files import encoded

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
-from distcommit.core.records.job_records import Head
+from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.log_records import DatasetState, EarlierReading, OpenSequence, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure
 from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
@@ -24,14 +24,14 @@ from distcommit.stores.folders.ownership import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.operator.schedule_requests import ScheduleRequest
-from distcommit.stores.schemas.schema_history import StoredSchema
+from distcommit.stores.schemas.schema_store import StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import SnapshotDelta
-from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest
-from distcommit.stores.state.fixed_settings import RecordedSettings
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import StoreMarker
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.recorded_fixed_settings import RecordedSettings
 from distcommit.stores.state.run_plans import Manifest
 from distcommit.stores.state.table_schemas import PLAN_SCHEMA, RUN_TABLE_SCHEMA, TASK_STATE_SCHEMA
 

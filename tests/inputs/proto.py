@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from distcommit.constructs.registry.protobuf.schema import schema_of
+from distcommit.constructs.registry.protobuf.protobuf_decoder import schema_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
-from distcommit.schemas.limits import UnusableSchemaError
+from distcommit.schemas.schema_size_limits import UnusableSchemaError
 from tests.inputs.case import Case
 
 P3, P2, E23 = 'syntax = "proto3"; ', 'syntax = "proto2"; ', 'edition = "2023"; '

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from distcommit import Job
 from distcommit.constructs.registry.registry_converter import MAX_UNKNOWN
 from distcommit.engine.driver.run import RunResult
-from distcommit.schemas.limits import MAX_COLUMNS, MAX_NESTING
+from distcommit.schemas.schema_size_limits import MAX_COLUMNS, MAX_NESTING
 from tests.jobs.kafka_job import KafkaJob, kafka_job
 from tests.servers.hostile_registry import HostileRegistry, hostile_registry
 from tests.servers.registered_records import framed

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from distcommit import Job
-from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.admin.rebuild_store import stored_states
 from distcommit.app.auditing.audit import AuditResult
 from distcommit.app.auditing.partition_audit import AuditRow
 from distcommit.cli.main import app

@@ -306,9 +306,9 @@ def test_protobuf_pinned(registry_server: RegistryServer, topic: str) -> None:
 def test_protobuf_schema_that_cannot_be_compiled_rejects_its_records(
     registry_server: RegistryServer, topic: str, text: str
 ) -> None:
-    from distcommit.constructs.registry.protobuf.schema import schema_of
+    from distcommit.constructs.registry.protobuf.protobuf_decoder import schema_of
     from distcommit.constructs.registry.registry_client import RegisteredSchema
-    from distcommit.schemas.limits import UnusableSchemaError
+    from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
     with pytest.raises(UnusableSchemaError):
         schema_of(RegisteredSchema(1, "PROTOBUF", text, ()), None)

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Page
 from distcommit.app.demo.killed_run import RunProcess
 from distcommit.app.jobs.job import Job
 from distcommit.cli.web.html_pages import report_page
-from distcommit.cli.web.served_jobs import ServedJobs
+from distcommit.cli.web.job_summaries import ServedJobs
 from distcommit.cli.web.ui_server import UiServer
 from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.history.run_records import put_record, read_record

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from distcommit.app.jobs.job import Job
-from distcommit.core.records.job_records import CutPhase
+from distcommit.core.records.job_log_records import CutPhase
 from distcommit.core.records.log_records import Done, Failed, Fence, Intent, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.run_counts import RunCounts
@@ -22,7 +22,7 @@ from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.ownership import Marker, put_run_marker
 from distcommit.stores.history.run_records import put_beginning, put_record
 from distcommit.stores.history.run_table import DatasetOutcome, TaskIdentity, TaskRows, outcome_row, put_task_rows
@@ -30,7 +30,7 @@ from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import claim_folders
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
-from distcommit.stores.snapshots.snapshots import prepare_snapshots, put_snapshot
+from distcommit.stores.snapshots.snapshot_manifests import prepare_snapshots, put_snapshot
 from distcommit.stores.state.job_store import JobStore
 from tests.golden import samples
 

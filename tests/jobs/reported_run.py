@@ -22,7 +22,7 @@ from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult, CheckOutcome, ConstructCounts, TaskOutcome, TaskState
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.history.run_records import RecordedPhase, RunRecord, put_beginning, put_record
 from distcommit.stores.history.run_table import (
     DatasetOutcome,

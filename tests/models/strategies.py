@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from distcommit.core.dataset_urn import MAX_URN_BYTES
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     DatasetState,
     Done,
@@ -42,7 +42,7 @@ from distcommit.core.work_units import (
     TaskState,
     WorkUnit,
 )
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.seal_decision import CommitPolicy
 from tests.models.histories import Crash, Event, Grow, Lose, Overtaken, Released, Restore, Run, Set, Zombie
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.records.job_records import Decide
+from distcommit.core.records.job_log_records import Decide
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetStatus,
@@ -29,7 +29,7 @@ from distcommit.core.records.log_records import (
 from distcommit.core.records.read_failure_records import ReadFailures
 from distcommit.core.records.sequences import SequenceName
 from distcommit.core.watermark import Watermark, as_offset, at_or_past
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_number
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps

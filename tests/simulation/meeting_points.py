@@ -25,13 +25,13 @@ from xxhash import xxh3_128_digest
 from distcommit.core.errors import DistcommitError
 from distcommit.engine.committing.recover import RecoverReport, recover_partition
 from distcommit.engine.driver.launch_interface import Launch, Result
-from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import BEGUN, RUN_TABLES, SEGMENT_SUFFIX, SNAPSHOTS
 from distcommit.stores.history.run_records import BEGINNING_VERSION, RunBeginning
 from distcommit.stores.logs.log_segment import decode_segment
-from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotManifest
+from distcommit.stores.snapshots.snapshot_manifests import SNAPSHOT_VERSION, SnapshotManifest
 from distcommit.stores.state.checksummed_json import decode_document
 from tests.simulation.simulated_posix import SimulatedPosix
 from tests.simulation.world import ROOTS

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import accumulate
 
 from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
-from distcommit.fs.hadoop.hdfs import HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_file_system import HdfsFileSystem
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 
 

@@ -10,7 +10,7 @@ from distcommit.core.watermark import as_offset
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.footer import read_records
 from distcommit.stores.snapshots.snapshot_deltas import read_chain
-from distcommit.stores.snapshots.snapshots import SnapshotManifest, valid_manifests
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotManifest, valid_manifests
 from distcommit.stores.state.job_store import JobStore
 
 Seen = Mapping[str, tuple[int, int, int]]

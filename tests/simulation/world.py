@@ -20,15 +20,15 @@ from distcommit.core.records.freshness import NO_TARGETS, Freshness
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark, as_offset
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch_interface import JobFailedError, Launch, Result
 from distcommit.engine.driver.run import RecoverResult, RunResult, new_run_id, recover, run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.driver.task_progress import progress_folder, watched
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import PosixCalls
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.store import RUNS, SNAPSHOT_DELTAS, SNAPSHOTS

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from distcommit.core.records.job_records import Cut as CutRecord
-from distcommit.core.records.job_records import CutPhase, Decide, Generation, Heads, Rebucket
-from distcommit.core.records.job_records import Head as ProductHead
+from distcommit.core.records.job_log_records import Cut as CutRecord
+from distcommit.core.records.job_log_records import CutPhase, Decide, Generation, Heads, Rebucket
+from distcommit.core.records.job_log_records import Head as ProductHead
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -31,7 +31,7 @@ from distcommit.core.records.read_failure_records import ReadFailure
 from distcommit.core.records.read_failure_records import ReadFailures as UnreadRecord
 from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.watermark import Watermark
-from distcommit.protocol.fold import Fold as ProductFold
+from distcommit.protocol.log_state import Fold as ProductFold
 from tests.spec.log_model import DS, Cut, Details, Fold, Head, Move, Rec, Says, Seq, Unread, apply, valid
 
 _UNKNOWN = DS(None, 0, None, "idle", 0, 0, None)

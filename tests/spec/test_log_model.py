@@ -9,7 +9,7 @@ from collections import deque
 
 import pytest
 
-from distcommit.core.records.job_records import Decide
+from distcommit.core.records.job_log_records import Decide
 from distcommit.core.records.log_records import (
     DatasetState,
     Done,
@@ -30,7 +30,7 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure, Rea
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply
 from distcommit.protocol.record_validity import valid
 from tests.spec.log_actors import moves

@@ -9,7 +9,7 @@ from distcommit.core.records.log_records import DatasetState, Done, Fence, Inten
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import positions_lost
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply
 from distcommit.sinks.files.offset_sets import OffsetSets, offsets_of
 from tests.spec.set_model import Act, SetModel

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from distcommit.core.errors import OutcomeUnknownError
 from distcommit.core.records.log_records import Checkpoint, Record
 from distcommit.core.support.io_batching import run_alone
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.record_validity import valid
 from distcommit.stores.logs.commit_log import CommitLog

@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 import distcommit
 from distcommit.cli.main import app, commands_by_name
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.stores.logs.fencing import end_run
 from tests.unit.app.reading.test_snapshot_reader import Place
 from tests.unit.cli.commands_page import PAGE, commands_page

@@ -131,10 +131,10 @@ def test_report_page_is_written_without_spark(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_committed_files_are_listed_without_spark(tmp_path: Path) -> None:
     from distcommit import Job
-    from distcommit.core.records.job_records import CutPhase
+    from distcommit.core.records.job_log_records import CutPhase
     from distcommit.stores.logs.fencing import begin_run
     from distcommit.stores.logs.log_anchors import record_cut_began
-    from distcommit.stores.snapshots.snapshots import prepare_snapshots, put_snapshot
+    from distcommit.stores.snapshots.snapshot_manifests import prepare_snapshots, put_snapshot
 
     job_file = tmp_path / "job.yaml"
     job_file.write_text(JOB)
@@ -203,7 +203,7 @@ NOT_FOR_EXECUTORS = ("confluent_kafka", "duckdb", "pandas", "pyspark")
 """Slow imports that an executor of a job without them must not make."""
 FUNCTIONS = """
 import distcommit.engine.committing.drain, distcommit.engine.committing.recover
-import distcommit.engine.planning.planner, distcommit.engine.reading.ingest
+import distcommit.engine.planning.plan_partition, distcommit.engine.reading.ingest
 import json, pickle, sys
 from pathlib import Path
 
@@ -237,7 +237,7 @@ class Nothing(Extractor):
 @pytest.mark.thorough
 @pytest.mark.parametrize("source", SOURCES)
 def test_executor_imports_no_slow_module_that_its_job_does_not_use(tmp_path: Path, source: str) -> None:
-    from distcommit.app.job_file.loading import load_config
+    from distcommit.app.job_file.load_job_file import load_config
 
     job_file, flow = tmp_path / "job.yaml", tmp_path / "flow"
     paths = "paths: {store: store, staging: staging, output: output}"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from distcommit.app.job_file.loading import job_file_problems
+from distcommit.app.job_file.load_job_file import job_file_problems
 from distcommit.testing.fakes.notes_sink import NotesSink
 from tests.unit.test_custom_parts_page import PARTS
 from tests.unit.test_pages import PAGES, ROOT

@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 import distcommit
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.sections.schedule_settings import ScheduleSettings
 from distcommit.app.scheduling.timetables import Cron
 from distcommit.cli.main import app

@@ -10,7 +10,7 @@ from distcommit.app.job_file.sections.job_sections import RunLimits
 from distcommit.avro import containers
 from distcommit.constructs.registry import registry_client, registry_converter
 from distcommit.pipeline.limits import watchdog
-from distcommit.schemas import limits
+from distcommit.schemas import schema_size_limits as limits
 
 PAGE = (Path(__file__).parents[2] / "conf" / "docs" / "operate" / "security.md").read_text(encoding="utf-8")
 

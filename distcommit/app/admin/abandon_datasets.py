@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from distcommit.app.auditing.files.published_files import read_folder
+from distcommit.app.auditing.files.read_published_files import read_folder
 from distcommit.app.auditing.offsets.joined_branches import Branches
 from distcommit.app.auditing.target_ledgers import not_done, open_ledgers
 from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan

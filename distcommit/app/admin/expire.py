@@ -19,7 +19,7 @@ from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_events import Observer
 from distcommit.engine.run_settings import RunSettings
 from distcommit.engine.system_clock import SystemClock
-from distcommit.pipeline.maintenance.expire import ExpirySource
+from distcommit.pipeline.maintenance.expiry_source import ExpirySource
 from distcommit.pipeline.maintenance.published_files import LiveFile
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from distcommit.app.admin.rebuild_result import RebuildResult, RebuildRow
-from distcommit.app.auditing.files.published_files import PublishedFile, PublishedFolder, may_lack
+from distcommit.app.auditing.files.read_published_files import PublishedFile, PublishedFolder, may_lack
 from distcommit.app.auditing.files.replaced_files import ReplacedFiles, replaced_in
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
 from distcommit.app.auditing.offsets.joined_branches import Branches, continued, folders_of, partial_sequence

@@ -38,7 +38,6 @@ from distcommit.stores.state.damaged_files import (
     set_file_aside,
     unreadable_files,
 )
-from distcommit.stores.state.fixed_settings import replace_unreadable_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import (
     JobStore,
@@ -49,6 +48,7 @@ from distcommit.stores.state.job_store import (
     put_marker,
     read_marker,
 )
+from distcommit.stores.state.recorded_fixed_settings import replace_unreadable_settings
 
 MARKER, JOB_LOG = "the store's marker", "the job log"
 

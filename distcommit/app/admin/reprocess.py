@@ -11,9 +11,9 @@ from distcommit.app.running.run_context import open_run
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import RunResult, run
-from distcommit.engine.reading.read_failures import stop_reason
+from distcommit.engine.reading.record_read_failures import stop_reason
 from distcommit.engine.run_events import Observer
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import JobStore

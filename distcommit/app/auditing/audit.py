@@ -30,7 +30,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import SkippedRange, describe_lost_ranges
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.protocol.paths.temporary_and_probes import is_probe

@@ -19,7 +19,7 @@ from distcommit.core.interfaces.source import (
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import DatasetPlan
-from distcommit.schemas.columns import Columns
+from distcommit.schemas.known_columns import Columns
 from distcommit.stores.state.job_store import JobStore
 
 _MOST_OPENED = 20

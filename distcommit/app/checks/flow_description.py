@@ -10,10 +10,10 @@ import msgspec
 import yaml
 from pydantic import BaseModel
 
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.pipeline.task_flow import DROP, REJECT, Branch, FlowColumns, Stage, TaskFlow
-from distcommit.schemas.columns import UNKNOWN, Columns
+from distcommit.schemas.known_columns import UNKNOWN, Columns
 
 _SHOWN_ELSEWHERE = {"type", "level", "on_failure"}
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")

@@ -18,7 +18,7 @@ from distcommit.app.checks.flow_description import FlowDescription, describe_flo
 from distcommit.app.checks.folder_check import check_folder
 from distcommit.app.job_file.folder_locations import require_separate
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import load_tree, parse_config
+from distcommit.app.job_file.load_job_file import load_tree, parse_config
 from distcommit.app.job_file.problems.key_positions import KeyPositions
 from distcommit.app.job_file.problems.setting_problems import JobFileError
 from distcommit.core.errors import (
@@ -40,9 +40,9 @@ from distcommit.sources.plan_error import PlanError
 from distcommit.spark.java_check import check_java
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import require_newest
-from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.job_lock import is_held
 from distcommit.stores.state.job_store import has_store, require_unpublished
+from distcommit.stores.state.recorded_fixed_settings import require_settings
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import SchemaIds, describe_lost_ranges, positions_lost
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.history.run_records import RunRecord, read_record
 from distcommit.stores.logs.log_anchors import require_head
 from distcommit.stores.snapshots.expiry_cutoffs import ExpiryRequest

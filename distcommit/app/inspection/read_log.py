@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     Done,
@@ -28,7 +28,7 @@ from distcommit.core.records.log_records import (
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark, format_position
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply
 from distcommit.protocol.record_validity import rejection_reason
 from distcommit.stores.state.job_store import JobStore

@@ -13,7 +13,7 @@ from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.notebook import NotebookTable
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.history.attempt_rows import Attempt, count_attempts
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, TaskRows, read_run_table

@@ -11,7 +11,7 @@ from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.records.log_records import Checkpoint, DatasetState, Fence
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.core.support.parallel import run_parallel
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply
 from distcommit.protocol.record_validity import rejection_reason
 from distcommit.stores.history.run_records import RunBeginning, RunRecord, read_beginning, read_record, recorded_epochs

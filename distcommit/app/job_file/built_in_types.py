@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from distcommit import constructs
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.setting_errors import SettingError, raise_all
+from distcommit.core.support.settings_model import SettingError, raise_all
 
 Section = Literal["source", "sink", "converter", "row_checker", "task_checker", "fork"]
 _PACKAGES: dict[Section, str] = {

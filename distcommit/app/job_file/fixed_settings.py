@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.interfaces.sink import BY_DATASET
 from distcommit.core.interfaces.source import SourceSettings
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings

@@ -12,7 +12,7 @@ from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.write_target import Target
 from distcommit.core.support.installation import install_command, pip_install
-from distcommit.fs.hadoop.hdfs import HdfsCalls, HdfsFileSystem
+from distcommit.fs.hadoop.hdfs_file_system import HdfsCalls, HdfsFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
 from distcommit.fs.request_counting import counting_calls
@@ -186,7 +186,7 @@ def _hdfs_calls(scheme: str, authority: str) -> HdfsCalls:
 
 
 def _object_store(bucket: str) -> FileSystem:
-    from distcommit.fs.object_stores.s3 import S3FileSystem  # noqa: PLC0415 - an extra
+    from distcommit.fs.object_stores.s3_file_system import S3FileSystem  # noqa: PLC0415 - an extra
     from distcommit.fs.object_stores.s3_requests import S3Requests  # noqa: PLC0415 - an extra
 
     return S3FileSystem(counting_calls(S3Requests(bucket)))

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
 from distcommit.app.job_file.folder_locations import open_file_system, path_of, require_separate
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.fixed_settings import FixedSettings
-from distcommit.stores.state.fixed_settings import require_settings
 from distcommit.stores.state.job_store import JobStore, Roots, has_store, open_store
+from distcommit.stores.state.recorded_fixed_settings import require_settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all, not_published
 from distcommit.app.admin.expire import ExpireResult, expire_job
-from distcommit.app.admin.rebuild_job import rebuild_job
+from distcommit.app.admin.rebuild_preconditions import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.admin.repair_store_files import set_run_records_aside
@@ -38,8 +38,8 @@ from distcommit.engine.run_events import NullObserver, Observer
 from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_store import JobStore, open_store
+from distcommit.stores.state.recorded_fixed_settings import record_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

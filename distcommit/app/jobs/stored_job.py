@@ -13,15 +13,15 @@ import msgspec
 from distcommit.app.inspection.dataset_list import DatasetsResult, Query, list_datasets
 from distcommit.app.inspection.job_status import StatusResult, read_status
 from distcommit.app.inspection.open_commit_steps import StepsResult, read_steps
+from distcommit.app.inspection.problems.environment_checks import check_environment
 from distcommit.app.inspection.problems.problem_detection import find_problems
 from distcommit.app.inspection.problems.recommended_commands import command_for
-from distcommit.app.inspection.problems.store_checks import check_environment
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunsResult, newest_epoch, read_run, read_runs
-from distcommit.app.job_file.config import JobConfig
 from distcommit.app.job_file.environment_variables import unset_variables
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.job_file_names import is_job_file
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import load_tree, parse_config
+from distcommit.app.job_file.load_job_file import load_tree, parse_config
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.source import Lag

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.admin.rebuild_store import stored_states
 from distcommit.app.auditing.offsets.joined_branches import Branches, folders_of
 from distcommit.app.auditing.offsets.shared_positions import is_other_incarnation
 from distcommit.app.auditing.target_ledgers import open_ledgers

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.dataset_urn import check_urn
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.support.decoding import from_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.admin.rebuild_store import stored_states
 from distcommit.app.admin.set_watermarks import require_all_named, require_positions
 from distcommit.app.migration.foreign_positions import ForeignPositions
 from distcommit.core.errors import ConflictError

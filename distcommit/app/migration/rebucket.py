@@ -10,10 +10,10 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.run_events import Observer, Progressed
 from distcommit.engine.system_clock import SystemClock
-from distcommit.stores.logs.rebucket import Move, rebucket
-from distcommit.stores.state.fixed_settings import read_settings, require_settings
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import MAX_BUCKETS, JobStore, open_store
+from distcommit.stores.state.recorded_fixed_settings import read_settings, require_settings
 
 
 class RebucketResult(msgspec.Struct, frozen=True):

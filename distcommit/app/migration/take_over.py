@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from distcommit.app.admin.rebuild import stored_states
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.admin.rebuild_store import stored_states
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.migration.foreign_positions import ForeignPositions
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.source import Source
 from distcommit.core.interfaces.watermark_types import WATERMARK_PIN
-from distcommit.core.records.job_records import Head
+from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.driver.run import new_run_id
 from distcommit.engine.system_clock import SystemClock
 from distcommit.stores.logs.fencing import begin_run, end_run, fence_bucket, require_newest
 from distcommit.stores.logs.log_anchors import record_cut_ended, require_intact
-from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.recorded_fixed_settings import read_settings
 from distcommit.stores.state.task_states import PastStates
 
 ANOTHER_SOURCE = (

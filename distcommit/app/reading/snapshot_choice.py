@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from distcommit.core.errors import ConfigurationError, NotSettledError, SnapshotExpiredError
-from distcommit.core.records.job_records import CutPhase
-from distcommit.protocol.fold import Fold
+from distcommit.core.records.job_log_records import CutPhase
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.snapshots.expiry_cutoffs import expiry_note
-from distcommit.stores.snapshots.snapshots import SnapshotManifest, newest_snapshot_name, valid_manifests
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotManifest, newest_snapshot_name, valid_manifests
 from distcommit.stores.state.job_store import JobStore
 
 AsOf = int | datetime | str | None

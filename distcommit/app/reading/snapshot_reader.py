@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from distcommit.app.job_file.environment_variables import unset_variables
 from distcommit.app.job_file.folder_locations import normal_location, open_file_system, path_of
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import load_tree, parse_config
+from distcommit.app.job_file.load_job_file import load_tree, parse_config
 from distcommit.app.reading.live_files import keeps_names_apart, live_files, published_files
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot
 from distcommit.app.reading.table_union import joined_schema, joined_table
@@ -29,9 +29,9 @@ from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs, older_output
 from distcommit.stores.snapshots.expiry_cutoffs import expiry_note
 from distcommit.stores.snapshots.snapshot_deltas import read_chain
-from distcommit.stores.snapshots.snapshots import SnapshotBucket, SnapshotManifest, snapshot_manifest_path
-from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotBucket, SnapshotManifest, snapshot_manifest_path
 from distcommit.stores.state.job_store import JobStore, Roots, open_any_store
+from distcommit.stores.state.recorded_fixed_settings import read_settings
 
 if TYPE_CHECKING:
     import duckdb

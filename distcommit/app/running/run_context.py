@@ -12,14 +12,15 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from distcommit.app.checks.job_check import check_before_run
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
 from distcommit.app.running.alerts import alerting
 from distcommit.app.running.run_facts import facts_of
 from distcommit.app.telemetry.configured_observers import observers
-from distcommit.engine.driver.guarded_observer import CompositeObserver, recorded_run
+from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.driver.launch_interface import Launch
 from distcommit.engine.driver.run import new_run_id
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.driver.task_progress import watched
 from distcommit.engine.run_events import Observer
 from distcommit.engine.run_settings import RunSettings

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from distcommit.app.jobs.job import Job
 from distcommit.app.scheduling.schedule import Missed, Schedule
 from distcommit.app.scheduling.timetables import Moment
-from distcommit.app.serving.job_files import JobFile, read_job_files, require_served
+from distcommit.app.serving.job_file_folder import JobFile, read_job_files, require_served
 from distcommit.app.serving.served_job import (
     Ended,
     Launcher,
@@ -29,7 +29,7 @@ from distcommit.app.telemetry.prometheus_endpoint import ServiceMetrics, scraped
 from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
 from distcommit.core.errors import ConfigurationError, ProcessLostError
 from distcommit.core.interfaces.clock import Clock
-from distcommit.engine.driver.guarded_observer import CompositeObserver
+from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import Observer
 from distcommit.engine.system_clock import SystemClock

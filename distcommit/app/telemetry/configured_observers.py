@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.telemetry.lineage import Lineage
 from distcommit.app.telemetry.logs import logged
 from distcommit.app.telemetry.metrics import MetricsFile

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.installation import install_command

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from distcommit.cli.command_options import without_job
+from distcommit.cli.command_decorators import without_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.result_views import demo_view
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

@@ -14,15 +14,15 @@ from rich.console import RenderableType
 
 from distcommit.app.inspection.dataset_list import Query, SortBy, Status
 from distcommit.app.inspection.job_status import listed
+from distcommit.app.inspection.recorded_run_settings import read_run_settings
 from distcommit.app.inspection.recorded_runs import RunStatus, filter_runs
 from distcommit.app.inspection.rejected_records import newest_rejected
-from distcommit.app.inspection.run_settings import read_run_settings
 from distcommit.app.inspection.work_unit_rows import read_work_units
 from distcommit.app.jobs.stored_job import StoredJob
-from distcommit.cli.command_options import Watch, on_stored_job
+from distcommit.cli.command_decorators import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
-from distcommit.cli.views.run_lines import rejected_view
+from distcommit.cli.views.run_view_parts import rejected_view
 from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view, runs_view, work_units_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_parts import LISTED, page

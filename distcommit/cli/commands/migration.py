@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from distcommit.app.jobs.job import Job
-from distcommit.app.migration.gobblin.convert import convert_job
-from distcommit.cli.command_options import FromFile, FromGroup, on_job, without_job
+from distcommit.app.migration.gobblin.convert_gobblin_job import convert_job
+from distcommit.cli.command_decorators import FromFile, FromGroup, on_job, without_job
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.result_views import convert_view, import_view, rebucket_view, rebuild_view

@@ -16,21 +16,21 @@ from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
 from distcommit.app.inspection.rejected_records import newest_rejected
 from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.preview import PreviewResult, run_preview
+from distcommit.cli.command_decorators import on_job, on_job_state
 from distcommit.cli.command_help import RECORDS_LOST
-from distcommit.cli.command_options import on_job, on_job_state
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import problems_view
-from distcommit.cli.views.datasets_view import replay_plan_view
+from distcommit.cli.views.dry_run_views import replay_plan_view, sweep_view
 from distcommit.cli.views.expire_view import expiry_view
 from distcommit.cli.views.result_views import (
     recover_view,
     reprocess_view,
     run_or_preview_view,
 )
-from distcommit.cli.views.run_lines import rejected_view
+from distcommit.cli.views.run_view_parts import rejected_view
 from distcommit.cli.views.runs_view import cancel_view
-from distcommit.cli.views.verify_view import repair_view, sweep_view
+from distcommit.cli.views.verify_and_repair_view import repair_view
 from distcommit.cli.views.view_parts import page
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.work_units import INPUT_PROBLEM

@@ -14,7 +14,7 @@ from distcommit.app.admin.service_requests import ServiceRequest
 from distcommit.app.jobs.job import Job, username
 from distcommit.app.serving.service import serve
 from distcommit.app.telemetry.service_events import ServiceEvent
-from distcommit.cli.command_options import as_service, on_job_state
+from distcommit.cli.command_decorators import as_service, on_job_state
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.serving_view import served_line, service_request_view
 from distcommit.core.errors import ConfigurationError, escaped_in_json

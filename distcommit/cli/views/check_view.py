@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.checks.check_result import CheckProblem, CheckResult
-from distcommit.app.checks.dry_run import DryRun, PlannedDataset
-from distcommit.app.checks.flow_description import FlowColumn
-from distcommit.cli.views.flow_view import COLUMNS_SHOWN, flow_view
+from distcommit.cli.views.dry_run_views import dry_run_view
+from distcommit.cli.views.flow_view import flow_view
 from distcommit.cli.views.view_parts import (
-    LISTED,
-    ExplainedTable,
-    and_more,
     bad_verdict,
     good_verdict,
-    listing,
     new_table,
     page,
 )
@@ -57,49 +51,3 @@ def problems_view(problems: Sequence[CheckProblem]) -> RenderableType | None:
         if problem.remedy:
             blocks.append(Padding(Text(f"To do: {problem.remedy}", overflow="fold"), (0, 0, 0, 2)))
     return Group(*blocks)
-
-
-def dry_run_view(plan: DryRun) -> RenderableType:
-    """Show the datasets that a run would read."""
-    if plan.unknown:
-        return Text(f"plan: {plan.unknown}")
-    total = f", {_size(plan.size, plan.unit)}" if plan.size is not None else ""
-    if not plan.datasets:
-        return page("a run would read nothing: no dataset has new data", listing("notes", plan.notes))
-    table = ExplainedTable("dataset", ">work units", ">to read", explained="columns")
-    for planned_dataset in plan.datasets[:LISTED]:
-        units = f"{planned_dataset.work_units:,}" if planned_dataset.work_units else ""
-        table.add_row(
-            escape(planned_dataset.dataset),
-            units,
-            _size(planned_dataset.size, plan.unit),
-            reason=_explanation(planned_dataset),
-        )
-    more = len(plan.datasets) - LISTED
-    remaining = and_more(more, "datasets; --json lists all") if more > 0 else None
-    datasets = "1 dataset" if plan.datasets_count == 1 else f"{plan.datasets_count:,} datasets"
-    title = Text(f"a run would read {datasets}{total}", style="bold")
-    return page(title, table, remaining, listing("notes", plan.notes))
-
-
-def _explanation(dataset: PlannedDataset) -> str:
-    if dataset.problem:
-        return dataset.problem
-    return "not known before reading" if dataset.columns is None else _columns(dataset.columns)
-
-
-def _columns(columns: Sequence[FlowColumn]) -> str:
-    shown = [f"{column.name} {column.type}" for column in columns[:COLUMNS_SHOWN]]
-    more = len(columns) - COLUMNS_SHOWN
-    return ", ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
-
-
-def _size(size: int | None, unit: str) -> str:
-    if size is None:
-        return "not known"
-    if unit != "bytes":
-        return f"{size:,} {unit}"
-    for name, factor in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:,.1f} {name}"
-    return f"{size:,} bytes"

@@ -10,8 +10,6 @@ from rich.padding import Padding
 from rich.text import Text
 
 from distcommit.app.inspection.dataset_list import DatasetRow, DatasetsResult
-from distcommit.app.inspection.dry_runs.release_plan import ReleasePlan
-from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
 from distcommit.app.inspection.job_status import status_of
 from distcommit.app.inspection.open_commit_steps import SequenceSteps, StepsResult
 from distcommit.cli.views.view_parts import (
@@ -21,7 +19,6 @@ from distcommit.cli.views.view_parts import (
     and_more,
     counted_runs,
     fact_table,
-    good_verdict,
     listing,
     page,
     short,
@@ -115,42 +112,6 @@ def steps_view(result: StepsResult) -> RenderableType:
         blocks.append(Text("no unfinished commits", style="green"))
     blocks.append(listing("unreadable logs", [f"{name}: {error}" for name, error in result.unreadable.items()]))
     return page(*blocks, fact_table({"job": escape(result.job)}))
-
-
-def replay_plan_view(result: ReplayPlan) -> RenderableType:
-    """Show the effect of a replay on each open sequence. Sequences that would not be closed come first."""
-    table = ExplainedTable("dataset", ">epoch", "what", ">executes", ">found done", ">records", explained="why")
-    rows = sorted(result.rows, key=lambda row: (row.outcome == "closes", row.dataset))
-    for row in rows[:LISTED]:
-        does = Text(row.outcome, style="" if row.outcome == "closes" else "yellow")
-        counts = (f"{number:,}" for number in (row.steps_to_execute, row.steps_done, row.records))
-        table.add_row(row.dataset, str(row.epoch), does, *counts, reason=short(row.reason))
-    counts_text = ", ".join(f"{count:,} {does}" for does, count in sorted(result.counts.items())) or "nothing to replay"
-    return page(
-        good_verdict("dry run", "nothing was changed"),
-        table if rows else None,
-        and_more(len(rows) - LISTED, "sequences (--json has them all)") if len(rows) > LISTED else None,
-        listing("logs that can't be recovered", [f"{name}: {error}" for name, error in result.unreadable.items()]),
-        None if result.succeeds else Text("recover would end with exit code 1", style="red"),
-        fact_table({"job": escape(result.job), "sequences": escape(counts_text)}),
-    )
-
-
-def release_plan_view(result: ReleasePlan) -> RenderableType:
-    """Show the effect of a release on each dataset. Datasets that it would not change come first."""
-    table = ExplainedTable("dataset", "status", ">records", explained=f"what {result.release} does")
-    rows = sorted(result.rows, key=lambda row: (row.changes_dataset, row.dataset))
-    for row in rows[:LISTED]:
-        status = Text(row.status, style=DATASET_STYLES.get(row.status, ""))
-        table.add_row(row.dataset, status, f"{row.records:,}", reason=short(row.effect))
-    acted_on = sum(row.changes_dataset for row in rows)
-    return page(
-        good_verdict("dry run", "nothing was changed"),
-        table if rows else None,
-        and_more(len(rows) - LISTED, "datasets (--json has them all)") if len(rows) > LISTED else None,
-        listing("unreadable logs", [f"{name}: {error}" for name, error in result.unreadable.items()]),
-        fact_table({"job": escape(result.job), "datasets": f"{acted_on:,} of {len(rows):,} would be released"}),
-    )
 
 
 def _sequence(sequence: SequenceSteps) -> RenderableType:

@@ -16,7 +16,7 @@ from distcommit.app.inspection.rejected_records import unreadable_rows
 from distcommit.app.migration.compare_outputs import CompareResult
 from distcommit.app.migration.import_watermarks import ImportResult
 from distcommit.app.migration.rebucket import RebucketResult
-from distcommit.cli.views.run_lines import deferred_records, flow_table, positions_lost, rejection_remedies
+from distcommit.cli.views.run_view_parts import deferred_records, flow_table, positions_lost, rejection_remedies
 from distcommit.cli.views.view_parts import (
     LISTED,
     ExplainedTable,
@@ -40,7 +40,7 @@ from distcommit.engine.driver.run import RecoverResult, RunResult
 if TYPE_CHECKING:
     from distcommit.app.demo.demo_run import DemoResult
     from distcommit.app.jobs.preview import PreviewResult, ShownTable
-    from distcommit.app.migration.gobblin.convert import ConvertResult
+    from distcommit.app.migration.gobblin.convert_gobblin_job import ConvertResult
 
 _REPROCESSED = (
     "The published records are visible now, and their old error files no longer count. Watermarks did not move: the"

@@ -12,7 +12,7 @@ from distcommit.app.inspection.problems.catalogue import PROBLEMS
 from distcommit.app.inspection.recorded_runs import RunsResult
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.web.html_pages import EVERY_S, rendered
-from distcommit.cli.web.served_jobs import MOST_JOBS, JobState, JobSummary, ServedJobs, list_with_lag
+from distcommit.cli.web.job_summaries import MOST_JOBS, JobState, JobSummary, ServedJobs, list_with_lag
 from distcommit.core.errors import ConfigurationError
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 

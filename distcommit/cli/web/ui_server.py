@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 
 from distcommit.cli.web.html_pages import message_page, policy, report_page
 from distcommit.cli.web.job_pages import datasets_page, job_page, jobs_page, runs_page
-from distcommit.cli.web.served_jobs import WAIT_S, ServedJobs
+from distcommit.cli.web.job_summaries import WAIT_S, ServedJobs
 from distcommit.core.errors import ConfigurationError, DistcommitError, printable
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from distcommit.constructs.construct_settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
-from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.core.support.settings_model import SettingError, rule
 
 
 class _CountChecker(TaskCheckerSettings, TaskCheck):

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from distcommit.constructs.construct_settings import TaskCheckerSettings
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
-from distcommit.schemas.columns import find_column
+from distcommit.schemas.known_columns import find_column
 
 _IN_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 

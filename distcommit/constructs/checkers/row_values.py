@@ -12,8 +12,8 @@ from pydantic import Field
 
 from distcommit.constructs.construct_settings import RowCheckerSettings
 from distcommit.constructs.expressions import literals
-from distcommit.core.support.setting_errors import SettingError, checks, rule
-from distcommit.schemas.columns import find_column
+from distcommit.core.support.settings_model import SettingError, checks, rule
+from distcommit.schemas.known_columns import find_column
 from distcommit.schemas.type_tables import is_text, plain_type
 
 _SHOWN = 10

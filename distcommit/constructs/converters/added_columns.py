@@ -12,9 +12,9 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
-from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.columns import Columns, check_unique_names, find_column
+from distcommit.schemas.known_columns import Columns, check_unique_names, find_column
 
 _TIME = pa.timestamp("us", "UTC")
 

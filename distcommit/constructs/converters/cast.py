@@ -14,10 +14,10 @@ from distcommit.constructs.calendar_times import OUTSIDE_CALENDAR, are_within_ca
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import Converted
-from distcommit.core.support.setting_errors import SettingError, raise_all
+from distcommit.core.support.settings_model import SettingError, raise_all
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType, arrow_type
-from distcommit.schemas.columns import UNKNOWN, Columns, find_column, with_column_type
+from distcommit.schemas.known_columns import UNKNOWN, Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_text
 
 _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"

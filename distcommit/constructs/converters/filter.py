@@ -12,7 +12,7 @@ from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.constructs.expressions.condition import Condition
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.columns import Columns, named_schema
+from distcommit.schemas.known_columns import Columns, named_schema
 
 
 class Filter(ConverterSettings):

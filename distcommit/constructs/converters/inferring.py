@@ -10,11 +10,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from distcommit.constructs.construct_settings import ConverterSettings, matching_settings
-from distcommit.constructs.json.inferred_json import InferredFields
+from distcommit.constructs.json_decoding.inferred_json import InferredFields
 from distcommit.core.interfaces.constructs import InferredSchemaStore
-from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.settings_model import SettingsModel
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.history import Evolution
+from distcommit.schemas.schema_history import Evolution
 
 
 class DatasetFields(SettingsModel):

@@ -17,7 +17,7 @@ from pydantic import Field, SecretStr
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.columns import Columns, find_column, with_column_type
+from distcommit.schemas.known_columns import Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_string, is_text
 
 

@@ -13,10 +13,10 @@ from distcommit.constructs.calendar_times import display_text
 from distcommit.constructs.converters.inferring import InferringConverter
 from distcommit.constructs.parsed_text import TextForms
 from distcommit.core.interfaces.constructs import Converted
-from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType, arrow_type, written_name
-from distcommit.schemas.columns import Columns, find_column, with_column_type
+from distcommit.schemas.known_columns import Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_text
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.columns import Columns, check_unique_names, find_column
+from distcommit.schemas.known_columns import Columns, check_unique_names, find_column
 
 
 class Select(ConverterSettings):

@@ -13,8 +13,8 @@ from distcommit.constructs.construct_settings import ConverterSettings, matching
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.coercion import convert_to_pinned
-from distcommit.schemas.columns import Columns, check_unique_names
 from distcommit.schemas.evolution_policy import DatasetSchemas, EvolutionPolicy
+from distcommit.schemas.known_columns import Columns, check_unique_names
 
 
 class DatasetEvolutionPolicy(EvolutionPolicy):

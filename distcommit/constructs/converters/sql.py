@@ -15,9 +15,9 @@ from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.construct_settings import ConverterSettings
 from distcommit.constructs.expressions.sql_expressions import SqlExpressions
 from distcommit.core.interfaces.constructs import Converted
-from distcommit.core.support.setting_errors import SettingError, errors_of, rule
+from distcommit.core.support.settings_model import SettingError, errors_of, rule
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.columns import Columns, check_unique_names, with_column_type
+from distcommit.schemas.known_columns import Columns, check_unique_names, with_column_type
 
 
 class Sql(ConverterSettings, ignored_types=(cached_property,)):

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from distcommit.constructs.expressions import literals
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
-from distcommit.schemas.columns import find_column
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
+from distcommit.schemas.known_columns import find_column
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": pc.equal,

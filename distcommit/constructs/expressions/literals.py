@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.columns import find_column
+from distcommit.schemas.known_columns import find_column
 from distcommit.schemas.type_tables import is_text, plain_type
 
 Value = bool | int | float | str | datetime | date

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.support.installation import install_command
-from distcommit.schemas.columns import UNKNOWN, Columns, find_column
+from distcommit.schemas.known_columns import UNKNOWN, Columns, find_column
 
 if TYPE_CHECKING:
     import duckdb

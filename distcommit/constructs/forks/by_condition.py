@@ -11,7 +11,7 @@ from pydantic import Field
 
 from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.constructs.expressions.condition import Condition
-from distcommit.schemas.columns import Columns, named_schema
+from distcommit.schemas.known_columns import Columns, named_schema
 
 
 class ByCondition(ForkOperatorSettings):

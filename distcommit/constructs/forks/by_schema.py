@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.constructs.construct_settings import ForkOperatorSettings
-from distcommit.schemas.columns import Columns
+from distcommit.schemas.known_columns import Columns
 
 
 class AllBranches(ForkOperatorSettings):

@@ -26,7 +26,7 @@ from referencing.jsonschema import DRAFT7
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.schemas.column_types import JSON_TEXT
 from distcommit.schemas.evolution import is_readable_as
-from distcommit.schemas.limits import Expansion, UnusableSchemaError
+from distcommit.schemas.schema_size_limits import Expansion, UnusableSchemaError
 
 _SCALARS = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _FORMATS = {"date": pa.date32(), "date-time": pa.timestamp("us", "UTC")}

@@ -12,10 +12,10 @@ from pydantic import Field, field_validator
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.support.installation import install_command
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
+from distcommit.core.support.settings_model import SettingError, SettingsModel, checks
 from distcommit.fs.response_time_limit import ResponseTimeError, call_within
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
-from distcommit.schemas.limits import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
+from distcommit.schemas.schema_size_limits import MAX_SCHEMA_BYTES, SchemaTooLargeError, UnusableSchemaError
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient

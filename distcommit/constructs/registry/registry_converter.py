@@ -28,8 +28,8 @@ from distcommit.core.error_handling.foreign_errors import foreign_errors
 from distcommit.core.errors import ConfigurationError, DistcommitError, RecordError, error_text
 from distcommit.core.interfaces.constructs import Converted, InferredSchemaStore
 from distcommit.core.work_units import WorkUnit
-from distcommit.schemas.columns import Columns, check_unique_names, find_column
-from distcommit.schemas.limits import MOST_LEVELS, UnusableSchemaError, too_deep
+from distcommit.schemas.known_columns import Columns, check_unique_names, find_column
+from distcommit.schemas.schema_size_limits import MOST_LEVELS, UnusableSchemaError, too_deep
 from distcommit.schemas.type_tables import is_bytes
 
 SCHEMA_ID = b"schema_id"

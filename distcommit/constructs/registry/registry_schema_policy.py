@@ -10,11 +10,11 @@ from pydantic import Field
 
 from distcommit.constructs.registry.registry_client import PinnedSchema
 from distcommit.core.errors import RecordError
-from distcommit.core.support.setting_errors import SettingError, rule
+from distcommit.core.support.settings_model import SettingError, rule
 from distcommit.schemas.evolution import compare_schemas
 from distcommit.schemas.evolution_policy import EvolutionPolicy
-from distcommit.schemas.history import SchemaHistory
-from distcommit.schemas.limits import MAX_COLUMNS, MAX_SCHEMAS
+from distcommit.schemas.schema_history import SchemaHistory
+from distcommit.schemas.schema_size_limits import MAX_COLUMNS, MAX_SCHEMAS
 
 
 class EvolutionSettings(EvolutionPolicy, populate_by_name=True):

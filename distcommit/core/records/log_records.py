@@ -1,5 +1,5 @@
-"""Records of bucket logs, and the dataset states that result from applying them in order. `job_records` has the records
-of the job log, `sequences` the sequences in the records.
+"""Records of bucket logs, and the dataset states that result from applying them in order. `job_log_records` has
+the records of the job log, `sequences` the sequences in the records.
 
 These structures are the stored format. `stores.logs.log_segment` writes them as MessagePack arrays, each record with
 its tag first. A field may only be added at the end, with a default. Any other change needs a new format version.
@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 
 from msgspec import Struct
 
-from distcommit.core.records.job_records import Cut, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.read_failure_records import ReadFailure, ReadFailures
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs

@@ -14,7 +14,7 @@ from distcommit.core.commit_groups import CommitGroups
 from distcommit.core.errors import HeldBackError
 from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.core.records.sequences import SequenceName
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.steps.step_execution import Execution, held_back_by
 
 

@@ -14,7 +14,7 @@ from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work_units import DatasetPlan, positions_lost
 from distcommit.engine.committing.work_unit_results import NotCommitted
 from distcommit.engine.driver.task_reports import Tally
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.steps.failure_classification import Failure
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from distcommit.core.errors import DistcommitError, FencedError, kind_of
 from distcommit.core.records.run_counts import EXECUTION_COUNTS
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
-from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.task_progress import ProgressFile
 from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.run_events import Progressed
 from distcommit.engine.run_settings import RunSettings
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.staging import remove_empty_bucket, remove_empty_epoch
 from distcommit.stores.history.run_table import TableRow
-from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotManifest, parent_manifest
 from distcommit.stores.state.run_plans import PlanReader, read_manifest
 from distcommit.stores.state.task_states import TaskStateTables, ingest_ended
 

@@ -11,7 +11,7 @@ from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import has_outputs
 from distcommit.engine.committing.work_unit_results import NotCommitted, run_of_dataset
 from distcommit.engine.run_settings import RunSettings
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_seal
 from distcommit.protocol.seal_decision import NotReady, Ready, Wait, readiness, succeeded
 from distcommit.stores.folders.staging import StagedFiles

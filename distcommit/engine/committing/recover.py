@@ -14,9 +14,9 @@ from distcommit.core.interfaces.file_system import OutsideRootError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
-from distcommit.engine.committing.aborted_attempts import sweep_aborted
-from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
+from distcommit.engine.committing.discard_aborted_attempts import sweep_aborted
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.task_reports import Report, Tally
@@ -24,14 +24,14 @@ from distcommit.engine.reading.task_recorder import TaskRecorder
 from distcommit.engine.run_events import Event, Observer, SequenceDone
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.superseded_files import delete_superseded
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.folders.staging import staged_buckets, staged_epochs, swept_epochs
 from distcommit.stores.history.run_table import DatasetOutcome, TableRow, outcome_row
 from distcommit.stores.logs.commit_log import CHECKPOINT_EVERY, checkpoint_every
 from distcommit.stores.logs.fencing import fence_bucket, require_fence
 from distcommit.stores.logs.log_anchors import require_intact, require_published
-from distcommit.stores.snapshots.snapshots import SnapshotManifest, parent_manifest
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotManifest, parent_manifest
 from distcommit.stores.state.task_states import PastStates
 
 logger = logging.getLogger(__name__)

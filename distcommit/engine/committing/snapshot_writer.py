@@ -10,7 +10,7 @@ from distcommit.core.support.io_batching import BatchedWork
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.snapshots.snapshot_deltas import write_snapshot_entry
-from distcommit.stores.snapshots.snapshots import SnapshotManifest
+from distcommit.stores.snapshots.snapshot_manifests import SnapshotManifest
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)

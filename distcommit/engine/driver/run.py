@@ -22,7 +22,7 @@ from distcommit.core.errors import (
 )
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
-from distcommit.core.records.job_records import CutPhase, Head
+from distcommit.core.records.job_log_records import CutPhase, Head
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reasons
@@ -31,20 +31,20 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import RecoverReport, delete_superseded_files, oldest_held, recover_partition
-from distcommit.engine.driver.ingest_job import fenced_if_swept, run_ingest_job
+from distcommit.engine.driver.launch_ingest_job import fenced_if_swept, run_ingest_job
 from distcommit.engine.driver.launch_interface import Launch
 from distcommit.engine.driver.phases import Phase, Phases
 from distcommit.engine.driver.task_reports import Report, sum_reports
-from distcommit.engine.planning.planner import PlanReport, build_manifest, expire_older_history, plan_partition
+from distcommit.engine.planning.plan_partition import PlanReport, build_manifest, expire_older_history, plan_partition
 from distcommit.engine.reading.worker_deaths import has_died
 from distcommit.engine.run_events import NullObserver, Observer, RunEnded
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.log_anchors import record_cut_began, record_cut_ended
-from distcommit.stores.snapshots.snapshots import expire_older_snapshots, prepare_snapshots, put_snapshot
-from distcommit.stores.state.fixed_settings import record_settings
+from distcommit.stores.snapshots.snapshot_manifests import expire_older_snapshots, prepare_snapshots, put_snapshot
 from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.recorded_fixed_settings import record_settings
 from distcommit.stores.state.run_plans import Manifest, put_manifest
 
 logger = logging.getLogger(__name__)

@@ -1,26 +1,40 @@
-"""The recorder of a run: builds the run's record from the run's events."""
+"""Record a run in the store. `recorded_run` reports its start and end, `RunRecorder` makes the record from events."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from distcommit.core.errors import DistcommitError, plain_text, reason_text
+from distcommit.core.errors import (
+    DistcommitError,
+    FencedError,
+    ProcessLostError,
+    RunCancelledError,
+    kind_of,
+    plain_text,
+    reason_text,
+)
+from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import MAX_RUN_REASONS, Reason, Reasons
+from distcommit.engine.driver.composite_observer import GuardedObserver
+from distcommit.engine.driver.launch_interface import JobFailedError
 from distcommit.engine.run_events import (
     DatasetQuarantined,
     Event,
+    NullObserver,
     Observer,
     PhaseEnded,
     RunBegan,
     RunEnded,
     SequenceSealed,
 )
+from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
     RECORD_VERSION,
@@ -37,6 +51,50 @@ logger = logging.getLogger(__name__)
 
 _ReasonsByDataset: TypeAlias = dict[str, Reason]
 _TEXT = 1000
+_NO_FACTS = RunFacts()
+
+
+@contextmanager
+def recorded_run(
+    settings: RunSettings, command: str, user: str, observer: Observer | None = None, facts: RunFacts = _NO_FACTS
+) -> Iterator[Observer]:
+    """Report and record the start of a run, and the end of a run that raises. A run that ends normally reports its own
+    end.
+
+    Args:
+        settings: settings of the run.
+        command: the command that started the run.
+        user: the user or service that gave the command.
+        observer: the observer; None for none.
+        facts: further facts for the record of the start.
+
+    Yields:
+        the observer that the run must report to.
+    """
+    store, clock = settings.store, settings.clock
+    began = RunBegan(settings.run_id, settings.epoch, store.job, command, user, clock.now_ms())
+    recorder = RunRecorder(began, GuardedObserver(observer or NullObserver()))
+    recorder.observe(began)
+    recorder.put_begin(store, facts)
+    try:
+        yield recorder
+    except (Exception, KeyboardInterrupt) as error:
+        recorder.observe(_ended_by(error, clock))
+        recorder.put_end(store)
+        raise
+    recorder.put_end(store)
+
+
+def _ended_by(error: BaseException, clock: Clock) -> RunEnded:
+    match error:
+        case FencedError():
+            outcome = RunOutcome.FENCED
+        case KeyboardInterrupt() | RunCancelledError():
+            outcome = RunOutcome.INTERRUPTED
+        case _:
+            outcome = RunOutcome.FAILED
+    text = error.found if isinstance(error, JobFailedError | ProcessLostError) else getattr(error, "text", error)
+    return RunEnded(outcome, clock.now_ms(), kind_of(error), reason_text(text))
 
 
 class RunRecorder:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from distcommit.core.records.job_records import Head
+from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reasons
 from distcommit.core.records.snapshot_entries import BucketSnapshot

@@ -17,7 +17,7 @@ from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
 from distcommit.core.work_units import INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
-from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.driver.task_progress import ProgressFile
 from distcommit.engine.driver.task_reports import Report, Tally
 from distcommit.engine.planning.read_priority import priority_of
@@ -35,7 +35,7 @@ from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.stores.folders.attempt_notes import note_attempt
 from distcommit.stores.folders.staging import make_area
-from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.schemas.schema_store import SchemaStore
 from distcommit.stores.state.run_plans import read_manifest
 from distcommit.stores.state.task_states import TaskStateWriter
 

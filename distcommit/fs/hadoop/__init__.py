@@ -1,4 +1,4 @@
 """HDFS over RPC and over HTTP.
 
-Must not replace a file by a rename. Start reading at `hdfs`.
+Must not replace a file by a rename. Start reading at `hdfs_file_system`.
 """

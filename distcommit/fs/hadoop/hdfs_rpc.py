@@ -17,7 +17,7 @@ import hdfs_native
 
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
-from distcommit.fs.hadoop.hdfs import hdfs_error
+from distcommit.fs.hadoop.hdfs_file_system import hdfs_error
 
 _JAVA_ERROR = re.compile(r'RPCError\("([\w.$]+)", "(.*?)(?:\\n|"\)$)', re.DOTALL)
 _ACTIVE_ONLY_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"

@@ -30,7 +30,7 @@ from requests.adapters import HTTPAdapter
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.file_system import FileStatus, FolderEntry
 from distcommit.core.support.installation import pip_install
-from distcommit.fs.hadoop.hdfs import hdfs_error
+from distcommit.fs.hadoop.hdfs_file_system import hdfs_error
 
 _TIMEOUT_S = 120
 _IN_MEMORY_BYTES = 8 << 20

@@ -22,9 +22,9 @@ from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
 from distcommit.pipeline.converter_schemas import begin_stage
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
-from distcommit.schemas.limits import check_levels
+from distcommit.schemas.schema_size_limits import check_levels
 from distcommit.sinks.files.offset_sets import OffsetSets
-from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.schemas.schema_store import SchemaStore
 
 
 @dataclass(slots=True)

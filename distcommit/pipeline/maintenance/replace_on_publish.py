@@ -19,7 +19,7 @@ from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.work_units import ERRORS, MAIN_BRANCH, DatasetPlan, StagedFile
 from distcommit.pipeline.maintenance.published_files import PublishedFiles
 from distcommit.pipeline.task_flow import TaskFlow
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.seal_decision import Ready
 from distcommit.stores.folders.staging import StagedFiles, make_area
 from distcommit.stores.folders.tombstones import build_replacement, stage_tombstone

@@ -14,7 +14,7 @@ from distcommit.protocol.paths.output import REJECTED_FOLDER, is_tombstone
 from distcommit.steps.guarded_folders import GuardedFolders
 from distcommit.stores.folders.ownership import newest_end, read_markers
 from distcommit.stores.folders.tombstones import SupersededFile, Tombstone, read_tombstone
-from distcommit.stores.snapshots.snapshots import OldestSnapshot
+from distcommit.stores.snapshots.snapshot_manifests import OldestSnapshot
 from distcommit.stores.state.job_store import JobStore
 
 logger = logging.getLogger(__name__)

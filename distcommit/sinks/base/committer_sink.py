@@ -17,7 +17,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.interfaces.sink import BY_DATASET, Sink
-from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.settings_model import SettingsModel
 from distcommit.sinks.base.table_names import DATASET
 from distcommit.steps.sink_step import SinkCommitStep
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b, sha256
 
-from distcommit.core.support.setting_errors import SettingError
+from distcommit.core.support.settings_model import SettingError
 
 DATASET = "{dataset}"
 _HASH_BYTES = 8

@@ -18,7 +18,7 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
-from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.settings_model import SettingsModel
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
 

@@ -14,7 +14,7 @@ from pydantic import Field, SecretStr, field_validator
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkWriter, StagingArea
-from distcommit.core.support.setting_errors import SettingError, checks, errors_of, rule
+from distcommit.core.support.settings_model import SettingError, checks, errors_of, rule
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.secret_files import check_secret_files, with_secret_files

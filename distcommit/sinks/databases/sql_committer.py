@@ -17,8 +17,8 @@ import msgspec
 from distcommit.core.errors import TransientError
 from distcommit.core.interfaces.committer import CommitOutcome, RetryLater
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS, RowLoadingCommitter, as_row
 from distcommit.sinks.databases.table_committer import Key
-from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS, RowLoadingCommitter, as_row
 from distcommit.sinks.databases.table_sink import tag_of
 
 _PROBED_BYTES = 32_768

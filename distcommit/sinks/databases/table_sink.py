@@ -16,8 +16,8 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, Transien
 from distcommit.core.interfaces.committer import CommitterContext
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.records.fixed_settings import FixedSetting
-from distcommit.core.support.setting_errors import SettingError, checks, rule
-from distcommit.core.support.setting_values import check_distinct
+from distcommit.core.support.setting_checks import check_distinct
+from distcommit.core.support.settings_model import SettingError, checks, rule
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET, check_template

@@ -31,7 +31,7 @@ from distcommit.sinks.delta.tables import DeltaTables, table_id
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of
 from distcommit.sinks.table_formats.data_files import data_files_of_attempt, sync_locations, warn_of_files_in_use
 from distcommit.sinks.table_formats.ledger_files import Ledger
-from distcommit.sinks.table_formats.table_errors import FILES_REPLACED, not_removable, was_dropped
+from distcommit.sinks.table_formats.table_refusals import FILES_REPLACED, not_removable, was_dropped
 
 
 @dataclass(slots=True)

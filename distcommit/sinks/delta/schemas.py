@@ -13,7 +13,7 @@ from distcommit.schemas.column_names import ColumnNames, check_fields
 from distcommit.schemas.evolution import wider_type
 from distcommit.schemas.table_fields import InnerFields, TableField, missing_from_table
 from distcommit.schemas.type_tables import ALL_LISTS, TypeTable, UnstorableTypeError, is_decimal128_in_scale
-from distcommit.sinks.table_formats.table_errors import no_columns
+from distcommit.sinks.table_formats.table_refusals import no_columns
 
 _TYPES = TypeTable(
     {

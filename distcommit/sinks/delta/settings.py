@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from distcommit.core.support.setting_errors import SettingError, checks
+from distcommit.core.support.settings_model import SettingError, checks
 from distcommit.sinks.base.table_names import table_of
 from distcommit.sinks.table_formats.data_file_sink import DataFileSink, Evolution
 from distcommit.sinks.table_formats.data_files import local_path

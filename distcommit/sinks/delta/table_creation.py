@@ -12,7 +12,7 @@ from distcommit.sinks.base.retries import tries
 from distcommit.sinks.delta.schemas import check_writable, columns_of, lacking, storable
 from distcommit.sinks.delta.settings import DeltaSettings
 from distcommit.sinks.delta.tables import DeltaTables
-from distcommit.sinks.table_formats.table_errors import ALWAYS_CHANGED, misfit
+from distcommit.sinks.table_formats.table_refusals import ALWAYS_CHANGED, misfit
 
 _TRIES = 20
 _NO_COLUMN = "no column "

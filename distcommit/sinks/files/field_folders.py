@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.setting_errors import SettingsModel
+from distcommit.core.support.settings_model import SettingsModel
 from distcommit.sinks.files.time_folders import TimePartition, check_time_column, split_by_time
 from distcommit.sinks.table_formats.partition_values import NO_VALUE, PartitionValues
 

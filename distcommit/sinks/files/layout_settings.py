@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.schemas.column_names import check_fields
 from distcommit.sinks.files.field_folders import FieldPartition, Partition, check_partitions
 from distcommit.sinks.files.formats.encoders import TEXT_CODECS, WHOLE, Compression, Encoder, FileFormat, encoder_of

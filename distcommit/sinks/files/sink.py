@@ -28,7 +28,7 @@ from distcommit.core.interfaces.sink import (
 )
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.support.parallel import run_parallel
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, rule
 from distcommit.core.work_units import (
     MAIN_BRANCH,
     SkippedRange,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks
+from distcommit.core.support.settings_model import SettingError, SettingsModel, checks
 
 UNKNOWN_TIME = "time=unknown"
 """Folder of rows without a time, or with a time outside the years 1 to 9999."""

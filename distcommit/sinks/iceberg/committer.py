@@ -26,14 +26,14 @@ from distcommit.sinks.iceberg.altered_tables import alterations
 from distcommit.sinks.iceberg.catalog.open_catalogs import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, readable
 from distcommit.sinks.iceberg.data_files import data_file, folders_of
+from distcommit.sinks.iceberg.new_snapshot import NewSnapshot
 from distcommit.sinks.iceberg.orphaned_files import delete, existing, live_files, needed, orphaned_files
 from distcommit.sinks.iceberg.settings import IcebergSettings
-from distcommit.sinks.iceberg.snapshots import NewSnapshot
 from distcommit.sinks.table_formats.committer import Batch, DataFileCommitter, files_of, shown
 from distcommit.sinks.table_formats.data_files import sync_locations
 from distcommit.sinks.table_formats.ledger_files import Change as LedgerChange
 from distcommit.sinks.table_formats.ledger_files import Ledger, Ledgers
-from distcommit.sinks.table_formats.table_errors import FILES_REPLACED, not_removable, was_dropped
+from distcommit.sinks.table_formats.table_refusals import FILES_REPLACED, not_removable, was_dropped
 
 _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_PATH)
 

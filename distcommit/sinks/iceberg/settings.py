@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, errors_of, raise_all, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, errors_of, raise_all, rule
 from distcommit.fs.database_tls import Tls, check_postgresql_url, uri_with_tls
 from distcommit.fs.secret_files import with_secret_files
 from distcommit.sinks.base.table_names import table_of

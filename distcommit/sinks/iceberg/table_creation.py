@@ -21,7 +21,7 @@ from distcommit.sinks.iceberg.catalog.open_catalogs import opened
 from distcommit.sinks.iceberg.catalog.tables import Change, Identifier, NewTable, TableCache, Tables
 from distcommit.sinks.iceberg.schemas import FORMAT_VERSION, check_names, lacking, required_struct, storable
 from distcommit.sinks.iceberg.settings import IcebergSettings, term_of
-from distcommit.sinks.table_formats.table_errors import ALWAYS_CHANGED, misfit
+from distcommit.sinks.table_formats.table_refusals import ALWAYS_CHANGED, misfit
 
 _TRIES = 20
 

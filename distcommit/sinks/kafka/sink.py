@@ -13,7 +13,7 @@ from distcommit.core.interfaces.committer import CommitterContext, SinkCommitter
 from distcommit.core.interfaces.sink import Abilities, AttemptIdentity, Origin, SinkSettings, SinkWriter, StagingArea
 from distcommit.core.interfaces.write_target import Target, broker_addresses
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, raise_all, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, raise_all, rule
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sinks.base.committer_sink import CommitterSink

@@ -24,9 +24,9 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
 from distcommit.sinks.databases.sql_committer import SqlCommitter, placeholders
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
-from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.mariadb import tables

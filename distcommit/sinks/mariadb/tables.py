@@ -13,8 +13,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 from pymysql.err import MySQLError
 
-from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import (
+from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     identity_in,
     missing_columns,
@@ -22,6 +21,7 @@ from distcommit.sinks.databases.table_loading import (
     tagged,
     with_tags,
 )
+from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.mariadb.columns import Column, check_fits, column_of, column_type, values, wider_type
 from distcommit.sinks.mariadb.transactions import NO_SUCH_TABLE, code_of, execute

@@ -15,9 +15,9 @@ from psycopg.types.json import Jsonb
 
 from distcommit.core.interfaces.committer import CommitOutcome, CommitterContext
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
 from distcommit.sinks.databases.sql_committer import SqlCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
-from distcommit.sinks.databases.table_loading import LEDGER_COLUMNS
 from distcommit.sinks.databases.upsert_order import OF
 from distcommit.sinks.postgresql import tables
 from distcommit.sinks.postgresql.settings import PostgresqlSettings

@@ -13,8 +13,14 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from psycopg import sql
 
 from distcommit.core.errors import plain_text
+from distcommit.sinks.databases.row_loading_committer import (
+    check_keys,
+    dropped_rows_error,
+    missing_columns,
+    tagged,
+    with_tags,
+)
 from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import check_keys, dropped_rows_error, missing_columns, tagged, with_tags
 from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.postgresql.columns import Column, check_fits, column_type, encoder_of, fitted, wider_type
 

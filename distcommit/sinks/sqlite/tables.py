@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from distcommit.sinks.databases.table_committer import RefusedError
-from distcommit.sinks.databases.table_loading import (
+from distcommit.sinks.databases.row_loading_committer import (
     check_keys,
     dropped_rows_error,
     identity_in,
@@ -18,6 +17,7 @@ from distcommit.sinks.databases.table_loading import (
     tagged,
     with_tags,
 )
+from distcommit.sinks.databases.table_committer import RefusedError
 from distcommit.sinks.databases.upsert_order import Newer
 from distcommit.sinks.sqlite.columns import Column, check_fits, column_type, values
 

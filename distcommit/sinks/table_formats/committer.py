@@ -33,7 +33,7 @@ from distcommit.sinks.table_formats.data_file_sink import DataFileSink
 from distcommit.sinks.table_formats.data_files import warn_of_gone_table
 from distcommit.sinks.table_formats.ledger_files import Key, Ledger
 from distcommit.sinks.table_formats.table_access import NameT, TableAccess, TableT
-from distcommit.sinks.table_formats.table_errors import ALWAYS_CHANGED, was_altered, was_emptied, was_recreated
+from distcommit.sinks.table_formats.table_refusals import ALWAYS_CHANGED, was_altered, was_emptied, was_recreated
 
 logger = logging.getLogger(__name__)
 MOST_FAILURES = 3

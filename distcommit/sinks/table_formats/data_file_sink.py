@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from distcommit.core.interfaces.sink import Abilities, SinkSettings
-from distcommit.core.support.setting_errors import SettingError, checks
+from distcommit.core.support.settings_model import SettingError, checks
 from distcommit.sinks.base.committer_sink import GroupsByTable, StoredName
 from distcommit.sinks.base.table_names import DATASET
 

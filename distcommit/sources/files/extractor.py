@@ -19,7 +19,7 @@ from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import LineError, first_unparsed, line_of_row
 from distcommit.sources.files.format_readers import VALUE, FileFormat, batches, csv_stream
-from distcommit.sources.files.plan import FILES, LISTED, SKIPPED, SKIPPED_WATERMARKS, WATERMARKS
+from distcommit.sources.files.plan_dataset import FILES, LISTED, SKIPPED, SKIPPED_WATERMARKS, WATERMARKS
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.unreadable_files import (
     OUTCOMES,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from distcommit.core.errors import ConfigurationError, SourceError, error_text
 from distcommit.core.interfaces.write_target import is_within
-from distcommit.core.support.setting_errors import UNSET_VARIABLE, SettingError
+from distcommit.core.support.settings_model import UNSET_VARIABLE, SettingError
 from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 
 DATASET = "{dataset}"

@@ -22,7 +22,7 @@ from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.decoding import from_json
-from distcommit.core.support.setting_errors import SettingError, errors_of, raise_all, rule
+from distcommit.core.support.settings_model import SettingError, errors_of, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.fs.fsspec_based.input_files import InputFolder
@@ -32,7 +32,7 @@ from distcommit.sources.files.csv_rows import UnparsedRows
 from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
 from distcommit.sources.files.format_readers import VALUE, FileFormat
 from distcommit.sources.files.path_patterns import PathPattern, check_folder, listed
-from distcommit.sources.files.plan import (
+from distcommit.sources.files.plan_dataset import (
     FILES,
     LISTED,
     SKIPPED,

@@ -24,7 +24,7 @@ from distcommit.core.work_units import SkippedRange, WorkUnit
 from distcommit.sources.kafka import client as kafka_client
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection
 from distcommit.sources.kafka.message_sorting import BATCH_RECORDS, Arrivals, Buffer, ranges_of, topic_of
-from distcommit.sources.kafka.topic_ids import topic_ids
+from distcommit.sources.kafka.read_topic_ids import topic_ids
 from distcommit.sources.kafka.topics import PartitionName, UnknownTopicId
 
 __all__ = ["KafkaExtraction", "KafkaExtractor"]

@@ -15,7 +15,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import as_offset
 from distcommit.sources.kafka.batch_schema import NO_TIMESTAMP_MS
 from distcommit.sources.kafka.client import ClientLog, KafkaConnection, KafkaQueries, close_consumer
-from distcommit.sources.kafka.plan import stored_positions
+from distcommit.sources.kafka.plan_dataset import stored_positions
 from distcommit.sources.kafka.topics import KafkaDataset, PartitionName
 
 _CHUNK = 500

@@ -21,8 +21,8 @@ from distcommit.core.interfaces.source import (
 from distcommit.core.interfaces.write_target import Target, broker_addresses
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.setting_errors import SettingError, raise_all, rule
-from distcommit.core.support.setting_values import check_patterns
+from distcommit.core.support.setting_checks import check_patterns
+from distcommit.core.support.settings_model import SettingError, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.declared_extract import DescribedSource
@@ -174,7 +174,7 @@ class KafkaSource(DescribedSource):
             SourceError: if no broker responds within `request_timeout_s`.
             ConfigurationError: if librdkafka rejects the client settings.
         """
-        from distcommit.sources.kafka.planner import plan_datasets  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.plan_topics import plan_datasets  # noqa: PLC0415 - a job file is read without a client
 
         yield from plan_datasets(self, owned, states)
 
@@ -198,18 +198,18 @@ class KafkaSource(DescribedSource):
         """Check offsets by partition of the job's topics. If no broker responds within 3 s, any partition is
         accepted.
         """
-        from distcommit.sources.kafka.topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.read_topic_ids import partitions_of  # noqa: PLC0415 - a job file is read without a client
 
         partitions = partitions_of(_impatient(self)) if datasets else {}
         yield from position_problems(datasets, self.selection, partitions, by_partition=self.dataset == "partition")
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        from distcommit.sources.kafka.topic_ids import ids_of  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.read_topic_ids import ids_of  # noqa: PLC0415 - a job file is read without a client
 
         return stored_incarnations(states, ids_of(_impatient(self), {urn: topic_of_dataset(urn) for urn in states}))
 
     def group_positions(self, group: str) -> GroupPositions:
-        from distcommit.sources.kafka.positions import group_positions  # noqa: PLC0415 - a job file is read without a client
+        from distcommit.sources.kafka.group_positions import group_positions  # noqa: PLC0415 - a job file is read without a client
 
         return group_positions(self.connection(), self.selection, self.dataset, group)
 

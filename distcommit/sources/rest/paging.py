@@ -8,7 +8,7 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.sources.rest.responses import Answer
 
 

@@ -17,8 +17,8 @@ from distcommit.core.interfaces.source import DatasetProblem, SourceState, store
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.installation import install_command
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, raise_all, rule
-from distcommit.core.support.setting_values import repeated, urn_errors
+from distcommit.core.support.setting_checks import repeated, urn_errors
+from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.core.work_units import DatasetPlan
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
@@ -31,7 +31,7 @@ from distcommit.sources.rest.extractor import (
 )
 from distcommit.sources.rest.pages import RecordList
 from distcommit.sources.rest.paging import Paging, Request
-from distcommit.sources.rest.plan import is_count, plan_dataset
+from distcommit.sources.rest.plan_dataset import is_count, plan_dataset
 from distcommit.sources.rest.watermark_field import ROWS, WatermarkField
 from distcommit.sources.watermark_column import PARTITION, Kind
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.core.watermark import Position, as_offset
 from distcommit.sources.watermark_column import BEGINNINGS, Kind, end_of_times, is_position, position_of, time_at
 

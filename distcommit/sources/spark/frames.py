@@ -25,7 +25,7 @@ from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.protocol.paths.staging import SPOOL_INDEX, rows_name, spooled_dataset
 from distcommit.sources.plan_error import PlanError, column_end_error
-from distcommit.sources.snapshots import plan_snapshot, stored_position
+from distcommit.sources.plan_snapshot import plan_snapshot, stored_position
 from distcommit.sources.watermark_column import (
     BEGINNINGS,
     PARTITION,

@@ -15,12 +15,12 @@ from distcommit.core.interfaces.extract_description import Extract, TableType
 from distcommit.core.interfaces.source import Extractor, Planned, SourceState
 from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.log_records import DatasetState
-from distcommit.core.support.setting_errors import SettingError, raise_all, rule
-from distcommit.core.support.setting_values import urn_errors
+from distcommit.core.support.setting_checks import urn_errors
+from distcommit.core.support.settings_model import SettingError, raise_all, rule
 from distcommit.core.watermark import Position
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
 from distcommit.sources.declared_extract import DescribedSource
-from distcommit.sources.snapshots import is_count
+from distcommit.sources.plan_snapshot import is_count
 from distcommit.sources.spark.read_locations import selects
 from distcommit.sources.watermark_column import PARTITION, Kind, is_position
 

@@ -26,7 +26,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.watermark import Position, Watermark, as_offset, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.sources.plan_error import PlanError, column_end_error
-from distcommit.sources.snapshots import stored_position
+from distcommit.sources.plan_snapshot import stored_position
 from distcommit.sources.sql.table_selection import QUERY_SEPARATOR
 from distcommit.sources.sql.tables import Table
 from distcommit.sources.watermark_column import (

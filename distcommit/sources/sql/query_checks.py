@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
-from distcommit.core.support.setting_errors import SettingError
+from distcommit.core.support.settings_model import SettingError
 
 _NOT_CLOSED = "has a quote, or a comment, that is not closed, from {!r} on"
 _TOKEN = r"(?P<space>\s+)|(?P<comment>{comment})|(?P<quoted>{quoted})|(?P<open>{open})|(?P<mark>{mark})|\w[\w$]*|."

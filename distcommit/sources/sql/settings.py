@@ -17,8 +17,8 @@ from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.support.installation import install_command
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, errors_of, rule
-from distcommit.core.support.setting_values import check_distinct, check_patterns
+from distcommit.core.support.setting_checks import check_distinct, check_patterns
+from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, errors_of, rule
 from distcommit.core.watermark import Position
 from distcommit.fs.database_tls import Tls, check_no_password, check_url_options
 from distcommit.fs.secret_files import check_secret_files, with_secret_files
@@ -228,7 +228,7 @@ class SqlSource(DescribedSource):
             ConfigurationError: if SQLAlchemy or the database's driver is missing.
         """
         database = self._database()
-        from distcommit.sources.sql.planner import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+        from distcommit.sources.sql.plan_tables import plan_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         def predicate(table: str) -> bool:
             state = states.get(table)
@@ -241,7 +241,7 @@ class SqlSource(DescribedSource):
 
     def check_connection(self) -> str:
         database = self._database()
-        from distcommit.sources.sql.planner import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+        from distcommit.sources.sql.plan_tables import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
         return count_tables(database, self.selection)
 

@@ -9,7 +9,7 @@ from distcommit.core.interfaces.file_system import FileSystem, FolderEntry
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import BranchResult, StagedFile, TaskState
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.shared_names import bucket_number, epoch_name
 from distcommit.protocol.paths.staging import attempt_folder, bucket_folder, work_unit_of
 from distcommit.steps.guarded_folders import GuardedFolders

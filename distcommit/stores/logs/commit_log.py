@@ -20,7 +20,7 @@ from distcommit.core.interfaces.file_system import FileSystem, NotPutError, not_
 from distcommit.core.records.log_records import Checkpoint, Record
 from distcommit.core.support.io_batching import BatchedWork, IoRequest
 from distcommit.protocol import next_log_record
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.record_validity import valid
 from distcommit.stores.logs.log_segment import Segment, checksum_in, encode_segment

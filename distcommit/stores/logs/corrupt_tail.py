@@ -1,6 +1,6 @@
 """Corrupt logs: read the intact first part of a log, and set the rest aside.
 
-Only `rebuild` uses this module. It restores lost newest segments from published files.
+Only a rebuild uses this module. It restores lost newest segments from published files.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.records.log_records import Checkpoint
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name, set_aside_folder
 from distcommit.protocol.record_effects import apply
 from distcommit.stores.logs.commit_log import CommitLog

@@ -10,7 +10,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.support.parallel import run_parallel
 from distcommit.protocol import next_log_record
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.folders.nested_roots import require_apart
 from distcommit.stores.folders.ownership import (
     OWNER_VERSION,

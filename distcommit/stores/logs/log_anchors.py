@@ -13,13 +13,13 @@ from functools import partial
 
 from distcommit.core.errors import CorruptError, DistcommitError, LostTailError, StaleStoreError
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
-from distcommit.core.records.job_records import CutPhase, Head
+from distcommit.core.records.job_log_records import CutPhase, Head
 from distcommit.core.records.log_records import Intent
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import TaskOutcome, TaskState
 from distcommit.protocol import next_log_record
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.ownership import Marker, read_markers
 from distcommit.stores.logs.commit_log import CommitLog, checkpoint_every

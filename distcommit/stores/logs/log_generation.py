@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.core.errors import ConflictError, StaleStoreError
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.state.job_store import JobStore
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.records.job_records import Head
+from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.log_records import Checkpoint
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name, segment_number
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.protocol.record_effects import apply

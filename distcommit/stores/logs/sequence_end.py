@@ -12,7 +12,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.records.sequences import SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.protocol import next_log_record
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.steps.failure_classification import classify_failures
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import require_fence

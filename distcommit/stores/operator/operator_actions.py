@@ -28,7 +28,7 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark, format_watermark
 from distcommit.core.work_units import SkippedRange
 from distcommit.protocol import next_log_record
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import load_steps

@@ -21,8 +21,8 @@ from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import MOST_SCHEMAS, SchemaIds
 from distcommit.protocol.dataset_renaming import NamedNow
 from distcommit.protocol.paths.store import numbered_name
-from distcommit.schemas.history import is_registry_id
-from distcommit.stores.schemas.schema_history import (
+from distcommit.schemas.schema_history import is_registry_id
+from distcommit.stores.schemas.schema_store import (
     SCHEMA_VERSION,
     StoredSchema,
     first_number,

@@ -1,4 +1,4 @@
 """Snapshots for readers: the published epoch and watermark of each dataset, and what has expired since.
 
-A snapshot must not refer to files that are not durable. Start reading at `snapshots`.
+A snapshot must not refer to files that are not durable. Start reading at `snapshot_manifests`.
 """

@@ -19,7 +19,7 @@ from distcommit.core.errors import CorruptError, DistcommitError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
 from distcommit.core.support.io_batching import BatchedWork
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, snapshot_delta_name
 from distcommit.stores.logs.commit_log import CommitLog, PutIfAbsent
 from distcommit.stores.state.checksummed_json import decode_document, encode_document

@@ -1,13 +1,13 @@
 """The durable state of one job: its layout, its creation, and the logs in it.
 
 <store>/store.json                 format version, job name, first number of buckets; written once
-<store>/settings/<number>.json     settings that give stored state its meaning: see `stores.state.fixed_settings`
+<store>/settings/<number>.json     settings that give stored state its meaning (`recorded_fixed_settings`)
 <store>/log/job/<number>.seg       the job log
 <store>/log/bucket=<b>/<number>.seg                       bucket logs of the first generation
 <store>/log/generations/<g>/bucket=<b>/<number>.seg       bucket logs of generation g, with other buckets
 <store>/task_states/, plans/       Parquet tables, by run and by the partition that owns the buckets
 <store>/runs/<epoch>.json          records of runs, for diagnosis: see `stores.history.run_records`
-<store>/schemas/                   inferred schemas: see `stores.schemas.schema_history`
+<store>/schemas/                   inferred schemas: see `stores.schemas.schema_store`
 <store>/lock/, progress/           job lock and display; correctness does not depend on them
 """
 

@@ -10,13 +10,13 @@ ATTEMPTS = (
         "own-steps-for-a-twins",
         "a sequence is executed by the steps of one's own attempt, though a twin's was sealed",
         (
-            "engine.committing.committer",
+            "engine.committing.bucket_committer",
             "BucketCommitter._steps_of",
             "built is not None and built[0] == sequence",
             "built is not None",
         ),
         (
-            "engine.committing.committer",
+            "engine.committing.bucket_committer",
             "BucketCommitter._seal",
             "fold.sequence(name) == sequence",
             "fold.sequence(name) is not None",

@@ -60,7 +60,7 @@ EPOCHS = (
         "rebuild-spares-the-newest",
         "rebuilding leaves the newest run its staged files, which it may still publish",
         (
-            "app.admin.rebuild",
+            "app.admin.rebuild_store",
             "rebuild_store",
             "older < epoch",
             "older < epoch - 1",

@@ -16,7 +16,7 @@ MARKS = (
         "rebuild-marked-after-its-fence",
         "a rebuild fences before it says in the output that it has begun",
         (
-            "app.admin.rebuild",
+            "app.admin.rebuild_store",
             "rebuild_store",
             "put_run_marker(fs, roots.output, epoch, Marker.REBUILD)\n_fence(store, epoch, run_id)",
             "_fence(store, epoch, run_id)\nput_mark(fs, roots.output, epoch, Marker.REBUILD)",
@@ -27,7 +27,7 @@ MARKS = (
         "rebuild-ends-before-it-has",
         "a rebuild marks its end before it has set aside what must not stay",
         (
-            "app.admin.rebuild",
+            "app.admin.rebuild_store",
             "rebuild_store",
             "_set_aside(store, epoch, plan.set_aside, tick)\n_end(store, epoch, user)\n"
             "put_run_marker(fs, roots.output, epoch, Marker.CLEAN)",

@@ -23,7 +23,7 @@ READERS = (
         "half-a-job-in-a-snapshot",
         "a snapshot shows the buckets that are done of a job that is published as a whole",
         (
-            "stores.snapshots.snapshots",
+            "stores.snapshots.snapshot_manifests",
             "_next_buckets",
             "dict(former) if repeats else {**former, **now}",
             "{**former, **now}",
@@ -47,7 +47,7 @@ READERS = (
         "files-held-for-the-newest-snapshot",
         "files that were replaced go though an older snapshot shows them",
         (
-            "stores.snapshots.snapshots",
+            "stores.snapshots.snapshot_manifests",
             "OldestSnapshot._done_epochs",
             "min((name for name in names if name is not None), default=None)",
             "max((name for name in names if name is not None), default=None)",

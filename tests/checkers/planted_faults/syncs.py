@@ -50,7 +50,7 @@ SYNCS = (
         "set-aside-unsynced",
         "a rebuild ends before what it took out of the output is durably out of it",
         (
-            "app.admin.rebuild",
+            "app.admin.rebuild_store",
             "_set_aside",
             '{path.rpartition("/")[0] for path in paths}',
             "()",

@@ -38,13 +38,13 @@ VIEWS = (
         "rebuilt-from-a-first-look",
         "a rebuild takes what it saw before it fenced, and before it took the staged files of others away",
         (
-            "app.admin.rebuild",
+            "app.admin.rebuild_store",
             "rebuild_store",
             "dataset_states = stored_states(store)\nplan = planned(store, dataset_states, flow, "
             "accept_gaps=accept_gaps, tick=tick)",
         ),
         (
-            "app.admin.rebuild",
+            "app.admin.rebuild_store",
             "rebuild_store",
             "claim_folders(store)",
             "claim_folders(store)\nknown = stored_states(store)\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from distcommit.app.admin.rebuild import stored_states
-from distcommit.app.auditing.files.published_files import read_published
+from distcommit.app.admin.rebuild_store import stored_states
+from distcommit.app.auditing.files.read_published_files import read_published
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import error_branch_of
 from distcommit.sinks.files.footer import read_records

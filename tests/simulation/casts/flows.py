@@ -9,7 +9,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import error_branch_of
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

@@ -17,7 +17,7 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.planning.planner import build_manifest, plan_partition
+from distcommit.engine.planning.plan_partition import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls

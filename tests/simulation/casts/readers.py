@@ -15,7 +15,7 @@ from distcommit.app.reading.snapshot_reader import Snapshot, read_store
 from distcommit.core.errors import SnapshotExpiredError, StaleStoreError
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.sinks.files.sink import FileSink
-from distcommit.stores.snapshots.snapshots import valid_manifests
+from distcommit.stores.snapshots.snapshot_manifests import valid_manifests
 from distcommit.stores.state.job_store import JobStore
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import Act, Cast, Scene, runs, violation_of_exact

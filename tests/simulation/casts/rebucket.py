@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.admin.rebuild_store import stored_states
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.run import new_run_id
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.recorded_fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.casts.parts import Act, Cast, Scene, finishes, new_run, runs, violation_of
 from tests.simulation.programs.parts import put_file, run_pinned, violation_after_set_back

@@ -12,7 +12,7 @@ from typing import cast
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.driver.launch_interface import Launch, Result
-from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls

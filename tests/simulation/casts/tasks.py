@@ -10,7 +10,7 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import decide_run
-from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.stores.state.job_store import JobStore

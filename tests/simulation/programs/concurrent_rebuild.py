@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 
-from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import StaleStoreError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.records.log_records import DatasetStatus

@@ -11,14 +11,14 @@ from typing import Any
 from distcommit.app.admin.repair_store_files import repair_files
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.engine.driver.run import new_run_id
 from distcommit.protocol.paths.store import SETTINGS
 from distcommit.stores.state.damaged_files import claim_path
-from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.stores.state.job_store import Roots, marker_path
+from distcommit.stores.state.recorded_fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (
     SOURCE,

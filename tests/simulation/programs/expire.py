@@ -10,9 +10,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.auditing.files.published_files import read_published
+from distcommit.app.auditing.files.read_published_files import read_published
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
 from distcommit.app.reading.snapshot_choice import choose_snapshot
 from distcommit.core.errors import SnapshotExpiredError

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.app.admin.rebuild import accept_store, plan_rebuild, rebuild_store, stored_states
+from distcommit.app.admin.rebuild_store import accept_store, plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.core.watermark import Watermark
 from distcommit.stores.folders.nested_roots import first_published

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from msgspec.structs import replace as replace_field
 
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Rebucket
 from distcommit.core.records.log_records import Done, Dropped, Intent, OperatorAction, OperatorDecision, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.logs.log_segment import Segment, encode_segment
 from tests.simulation.log_watch import ANOTHERS_ID

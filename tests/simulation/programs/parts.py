@@ -17,12 +17,12 @@ from distcommit.core.records.log_records import DatasetState, DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import run
-from distcommit.engine.planning.planner import build_manifest, plan_partition
+from distcommit.engine.planning.plan_partition import build_manifest, plan_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.posix_calls import PosixCalls
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run
-from distcommit.stores.state.fixed_settings import require_settings
+from distcommit.stores.state.recorded_fixed_settings import require_settings
 from distcommit.stores.state.run_plans import put_manifest
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

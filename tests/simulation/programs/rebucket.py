@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.admin.rebuild_store import stored_states
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.core.errors import ConfigurationError, ConflictError
 from distcommit.core.interfaces.provenance import Provenance
@@ -19,10 +19,10 @@ from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.logs.log_generation import require_current_generation
-from distcommit.stores.logs.rebucket import Move, Rebucketed, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, Rebucketed, rebucket
 from distcommit.stores.operator import operator_actions
-from distcommit.stores.state.fixed_settings import read_settings
 from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.recorded_fixed_settings import read_settings
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.core.errors import StaleStoreError
 from distcommit.stores.folders.ownership import Marker, read_claim, read_markers
 from distcommit.stores.logs.corrupt_tail import is_corrupt

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.auditing.files.published_files import read_published
+from distcommit.app.auditing.files.read_published_files import read_published
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
 from distcommit.core.errors import DistcommitError
 from distcommit.core.records.log_records import DatasetStatus

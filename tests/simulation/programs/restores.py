@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.core.errors import DistcommitError, LostError, LostTailError, StaleStoreError
 from distcommit.core.records.log_records import DatasetState, Intent, Record

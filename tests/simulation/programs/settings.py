@@ -10,9 +10,9 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import Planned, SourceState
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.log_records import DatasetStatus
-from distcommit.sources.kafka.plan import plan_dataset
+from distcommit.sources.kafka.plan_dataset import plan_dataset
 from distcommit.sources.kafka.topics import PartitionLog
-from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.state.recorded_fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import Program, new_machine, require_equal, require_refused, run_pinned
 from tests.simulation.simulated_posix import SimulatedPosix

@@ -26,7 +26,7 @@ from distcommit.stores.operator.schedule_requests import (
     put_trigger,
     read_requests,
 )
-from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.schemas.schema_store import SchemaStore
 from distcommit.stores.state.job_store import open_any_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import SOURCE, Program, new_machine, put_file, require_refused

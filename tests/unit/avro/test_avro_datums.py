@@ -23,7 +23,7 @@ from distcommit.avro import arrays_and_maps
 from distcommit.avro.datum_reader import AvroReader, parse
 from distcommit.avro.datums import Datums
 from distcommit.schemas.evolution import nullable as nullable_columns
-from distcommit.schemas.limits import UnusableSchemaError
+from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
 Avro = Any
 

@@ -30,16 +30,16 @@ from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.engine.driver.launch_interface import JobFailedError
 from distcommit.engine.system_clock import SystemClock
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import dump_steps
 from distcommit.stores.history.run_records import put_record
 from distcommit.stores.logs.log_anchors import durable_heads, record_cut_ended
 from distcommit.stores.logs.log_segment import Segment, encode_segment
-from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore
+from distcommit.stores.state.recorded_fixed_settings import record_settings
 from tests.golden import samples
 
 JOB = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.engine.driver.launch_interface import Result
-from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.run_settings import RunSettings
 from tests.simulation.world import launch_here
 from tests.unit.app.reading.test_snapshot_reader import NAMES, Place

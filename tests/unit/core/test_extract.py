@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from distcommit.app.job_file.built_in_types import validated
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.core.errors import SourceError
 from distcommit.core.interfaces.extract_description import Extract, TableType, extract_of, with_extract
 from distcommit.core.watermark import Watermark

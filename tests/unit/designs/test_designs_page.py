@@ -14,7 +14,7 @@ import pytest
 
 import distcommit
 from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.cli.main import commands_by_name
 from tests.unit.app.job_file.configuration_page import rows
 from tests.unit.designs.designs_page import Row, load_pages, markdown_pages

@@ -28,7 +28,7 @@ from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.folders.staging import make_area, prepare_bucket
 from tests.simulation.world import SimulatedFileSystem
 from tests.unit.engine.driver.machines import Machine, QuickClock, fails
-from tests.unit.pipeline.branches.test_branching import ByValue, OneOf, Table
+from tests.unit.pipeline.branches.test_all_branches import ByValue, OneOf, Table
 from tests.unit.pipeline.test_task_attempt import SCHEMA, ListSource, NotingSink
 
 UNIT = WorkUnit("00000_000001", "a", Watermark({"0": 10}), Watermark({"0": 99}), 4)

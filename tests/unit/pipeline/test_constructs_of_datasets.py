@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from distcommit.app.checks.flow_description import describe_flow
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.sections.flow_settings import FlowSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.sink import Sink

@@ -17,7 +17,7 @@ from distcommit.constructs.construct_settings import ForkOperatorSettings
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.constructs import TaskCheck, TaskChecker
 from distcommit.pipeline.task_flow import Branch, Check, FlowColumns, Stage, TaskFlow
-from distcommit.schemas.columns import UNKNOWN, Columns
+from distcommit.schemas.known_columns import UNKNOWN, Columns
 from distcommit.sinks.files.sink import FileSink
 from distcommit.testing.fakes.model_source import ModelSource
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from distcommit.core.records.job_records import Cut, CutPhase, Generation, Head, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Generation, Head, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -26,7 +26,7 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply
 from distcommit.protocol.record_validity import valid
 from tests.models.strategies import FEW_URNS, records_after, watermarks

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.errors import ConfigurationError
-from distcommit.schemas.limits import MOST_LEVELS, check_levels, too_deep
+from distcommit.schemas.schema_size_limits import MOST_LEVELS, check_levels, too_deep
 from distcommit.sinks.files.footer import read_footer, read_records
 from distcommit.sinks.files.formats.encoders import FileFormat
 from distcommit.sinks.files.sink import FileSink

@@ -22,7 +22,7 @@ from distcommit.core.records.log_records import (
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailures
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_effects import apply
 from tests.unit.sources.kafka.test_kafka_plan import Elsewhere, plan_of, plans, ranges, read_to, source
 

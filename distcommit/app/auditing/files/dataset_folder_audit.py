@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from distcommit.app.auditing.files.published_file_audit import AuditedFile
-from distcommit.app.auditing.files.published_files import DATASETS_AHEAD, file_readers, read_files
+from distcommit.app.auditing.files.read_published_files import DATASETS_AHEAD, file_readers, read_files
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import DatasetState

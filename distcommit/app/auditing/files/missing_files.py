@@ -28,7 +28,7 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.watermark import Watermark
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.output import (
     REJECTED_FOLDER,
     attempt_named,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from distcommit.core.interfaces.file_system import FolderEntry
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.next_log_record import next_epoch
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER, bucket_number, epoch_name
 from distcommit.protocol.paths.staging import SPOOL_FOLDER, noted_attempt

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from distcommit.app.auditing.files.published_files import PublishedFile, PublishedFolder
+from distcommit.app.auditing.files.read_published_files import PublishedFile, PublishedFolder
 from distcommit.app.auditing.offsets.branch_coverage import covered_by
 from distcommit.sinks.files.offset_sets import OffsetSets, parsed
 from distcommit.stores.folders.tombstones import ReplacedRecords

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from distcommit.app.auditing.files.published_files import PublishedFile, PublishedFolder, may_lack, read_published
+from distcommit.app.auditing.files.read_published_files import PublishedFile, PublishedFolder, may_lack, read_published
 from distcommit.app.auditing.offsets.branch_coverage import Coverage
 from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFiles
 from distcommit.app.auditing.target_ledgers import Ledgers

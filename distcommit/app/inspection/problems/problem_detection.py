@@ -18,9 +18,9 @@ from distcommit.app.inspection.job_status import (
 )
 from distcommit.app.inspection.problems import dataset_problems as of_dataset
 from distcommit.app.inspection.problems import job_problems as of_job
+from distcommit.app.inspection.problems.environment_checks import NAMED, EnvironmentFindings
 from distcommit.app.inspection.problems.problem_kind import Problem, ProblemKind
 from distcommit.app.inspection.problems.recommended_commands import Command
-from distcommit.app.inspection.problems.store_checks import NAMED, EnvironmentFindings
 from distcommit.app.inspection.recorded_runs import DIED, RunRow, RunsResult, RunStatus
 from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.error_handling.stored_errors import is_record, is_worker_death

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from distcommit.core.support.setting_errors import Key
+from distcommit.core.support.settings_model import Key
 
 
 class KeyPositions:

@@ -7,7 +7,7 @@ from typing import Any
 
 from distcommit.app.job_file.problems.section_models import value_at
 from distcommit.app.job_file.problems.setting_texts import Invalid
-from distcommit.core.support.setting_errors import Key
+from distcommit.core.support.settings_model import Key
 
 RENAMED: Mapping[str, str] = {
     "observing": "telemetry",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, PlainValidator
 
 from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
-from distcommit.core.support.setting_errors import Key
+from distcommit.core.support.settings_model import Key
 
 DEFAULT_TYPES: Mapping[str, str] = {"sink": "files"}
 

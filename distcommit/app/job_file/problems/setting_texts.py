@@ -18,7 +18,7 @@ from distcommit.app.job_file.problems.section_models import (
     value_at,
 )
 from distcommit.core.redaction import HIDDEN
-from distcommit.core.support.setting_errors import Key, SettingError
+from distcommit.core.support.settings_model import Key, SettingError
 
 _REQUIRED = {
     "missing": "must be set",

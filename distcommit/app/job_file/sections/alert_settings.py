@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, rule
 
 
 class _Hook(SettingsModel):

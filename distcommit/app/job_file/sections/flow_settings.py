@@ -15,7 +15,7 @@ from distcommit.constructs.construct_settings import RowCheckerSettings, StageSe
 from distcommit.core.interfaces.constructs import Converter, ForkOperator
 from distcommit.core.interfaces.sink import SinkSettings
 from distcommit.core.interfaces.source import SourceSettings
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.core.work_units import ERRORS, MAIN_BRANCH
 from distcommit.pipeline.task_flow import DROP, REJECT, Branch, Check, Stage, TaskFlow
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from distcommit.core.records.freshness import Freshness
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
-from distcommit.core.support.setting_values import check_patterns
+from distcommit.core.support.setting_checks import check_patterns
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
-from distcommit.core.support.setting_values import check_patterns
+from distcommit.core.support.setting_checks import check_patterns
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 from distcommit.protocol.seal_decision import CommitPolicy, RetryPolicy
 from distcommit.stores.history.retention import DEFAULT_RETENTION
 from distcommit.stores.state.job_store import MAX_BUCKETS

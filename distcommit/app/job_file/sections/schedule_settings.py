@@ -10,7 +10,7 @@ from pydantic import Field
 
 from distcommit.app.scheduling.schedule import Missed, Plan
 from distcommit.app.scheduling.timetables import Cron, Interval, Timetable
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, rule
 
 _LONGEST_S = 366 * 24 * 3600
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from distcommit.core.support.setting_errors import SettingError, SettingsModel, checks, rule
+from distcommit.core.support.settings_model import SettingError, SettingsModel, checks, rule
 
 
 class TelemetrySettings(SettingsModel):

@@ -1,2 +1,3 @@
-"""Conversion of Apache Gobblin jobs: `properties` reads their files, `translation` maps each property, and `convert`
-writes the job file. Must not connect to anything. Start reading at `convert`."""
+"""Conversion of Apache Gobblin jobs to job files: `read_properties` reads their files, `conversion_rules` converts
+each property, and `convert_gobblin_job` writes the job file. Must not connect to anything. Start reading at
+`convert_gobblin_job`."""

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distcommit.constructs.json.json_records import JsonReader
+from distcommit.constructs.json_decoding.json_records import JsonReader
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.registry_converter import Decoded, Decoder, RegistryConverter
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.installation import install_command
 from distcommit.schemas.column_types import stored_type
-from distcommit.schemas.limits import UnusableSchemaError
+from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
 
 class _JsonSchemaDecoder:

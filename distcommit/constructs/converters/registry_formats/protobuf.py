@@ -31,7 +31,7 @@ class ProtobufConverter(RegistryConverter, ignored_types=(cached_property,), pop
 
     def decoder(self, writer: RegisteredSchema, reader: RegisteredSchema | None) -> Decoder:
         try:
-            from distcommit.constructs.registry.protobuf.schema import schema_of  # noqa: PLC0415 - an extra
+            from distcommit.constructs.registry.protobuf.protobuf_decoder import schema_of  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise ConfigurationError(
                 "the reader of Protobuf is not installed",

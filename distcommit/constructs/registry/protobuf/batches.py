@@ -16,7 +16,7 @@ import numpy as np
 from google.protobuf import descriptor_pb2, message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from distcommit.constructs.registry.protobuf.messages import (
+from distcommit.constructs.registry.protobuf.message_parser import (
     CheckedType,
     Comparison,
     MessageParser,
@@ -26,7 +26,7 @@ from distcommit.constructs.registry.protobuf.messages import (
     message_types,
 )
 from distcommit.constructs.registry.protobuf.ranges import Ranges
-from distcommit.schemas.limits import MAX_RECORD_VALUES
+from distcommit.schemas.schema_size_limits import MAX_RECORD_VALUES
 
 _MOST, _FEW = 1024, 32
 """Maximum messages of an envelope, and of the smaller envelopes that are tried before single messages."""

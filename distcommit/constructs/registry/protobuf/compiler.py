@@ -24,7 +24,7 @@ from distcommit.constructs.registry.protobuf.protoc_child import KNOWN_FILE
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.support.child_programs import program_text
 from distcommit.core.support.installation import install_command
-from distcommit.schemas.limits import SchemaTooLargeError, UnusableSchemaError
+from distcommit.schemas.schema_size_limits import SchemaTooLargeError, UnusableSchemaError
 
 COMPILE_S = 60
 """Seconds after which the process is killed."""

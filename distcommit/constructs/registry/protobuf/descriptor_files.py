@@ -19,7 +19,7 @@ from google.protobuf.descriptor import FileDescriptor
 from distcommit.constructs.registry.protobuf.compiler import compile_texts
 from distcommit.constructs.registry.protobuf.protoc_child import MAIN_FILE
 from distcommit.constructs.registry.registry_client import RegisteredSchema, check_size
-from distcommit.schemas.limits import UnusableSchemaError
+from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
 _MAX_NAME = 250
 _MAX_NAME_PART = 120

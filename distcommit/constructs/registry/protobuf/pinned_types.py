@@ -7,8 +7,8 @@ from typing import Any
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from distcommit.constructs.registry.protobuf.messages import is_map
-from distcommit.schemas.limits import UnusableSchemaError
+from distcommit.constructs.registry.protobuf.message_parser import is_map
+from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
 _F = FieldDescriptor
 _KINDS = [

@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from numpy.typing import NDArray
 
-from distcommit.constructs.registry.protobuf.messages import (
+from distcommit.constructs.registry.protobuf.message_parser import (
     KNOWN_FIELDS,
     CheckedType,
     is_date,

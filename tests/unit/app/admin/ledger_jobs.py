@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.admin.rebuild_result import RebuildResult
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.target_ledgers import open_ledgers
 from distcommit.core.interfaces.ledger import LedgerRow

@@ -27,7 +27,7 @@ from distcommit.engine.driver.run import new_run_id
 from distcommit.pipeline.task_flow import Stage, TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.sinks.files.time_folders import TimePartition
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.snapshots.expiry_cutoffs import put_expiry_request
 from distcommit.stores.state.job_store import JobStore
@@ -36,7 +36,7 @@ from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import World
 from tests.spec.set_model import Act, SetModel
-from tests.unit.app.admin.rebuild.rebuilding import lose_the_store, rebuild
+from tests.unit.app.admin.rebuild_store.rebuilding import lose_the_store, rebuild
 from tests.unit.engine.driver.machines import OUTPUT, Machine, audit, dies, go, published, states
 
 WORLD, MOST, OLD = World(), 6, 3

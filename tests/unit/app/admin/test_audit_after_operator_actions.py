@@ -14,7 +14,7 @@ from distcommit.core.errors import ConfigurationError
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import positions_lost
 from distcommit.engine.driver.run import run
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import end_run

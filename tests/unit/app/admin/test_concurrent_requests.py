@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from distcommit.app.admin.expire import find_expired
-from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.admin.rebuild_store import stored_states
 from distcommit.app.auditing.audit import audit_store
-from distcommit.app.auditing.files.published_files import read_published
+from distcommit.app.auditing.files.read_published_files import read_published
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file import job_folders
 from distcommit.cli.main import app

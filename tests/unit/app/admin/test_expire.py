@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.admin.expire import age_ms, expiring, find_expired
-from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.errors import ConfigurationError, CorruptError, SnapshotExpiredError
 from distcommit.core.records.maintenance_units import ExpiryCutoff
 from distcommit.core.work_units import MAIN_BRANCH
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.run_settings import RunSettings
-from distcommit.pipeline.maintenance.expire import ExpirableFiles
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.expiry_source import ExpirableFiles
+from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import is_tombstone
 from distcommit.sinks.files.sink import FileSink

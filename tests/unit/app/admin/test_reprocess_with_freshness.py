@@ -17,7 +17,7 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink

@@ -11,7 +11,7 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.offsets.branch_coverage import Coverage
 from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFiles
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence
 from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.sequences import SealedSequence
@@ -21,8 +21,8 @@ from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink
 from tests.models.model_flow import model_flow, records_of
 from tests.simulation.world import ROOTS, World
-from tests.unit.app.admin.rebuild.rebuilding import lose_the_store, remove_clean_mark
-from tests.unit.app.admin.rebuild.rebuilding import rebuild as rebuilt
+from tests.unit.app.admin.rebuild_store.rebuilding import lose_the_store, remove_clean_mark
+from tests.unit.app.admin.rebuild_store.rebuilding import rebuild as rebuilt
 from tests.unit.engine.driver.machines import Machine, source
 
 WORLD = World(flow=model_flow, buckets=2)

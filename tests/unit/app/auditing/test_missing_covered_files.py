@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from distcommit.app.auditing.audit import audit_store
-from tests.unit.app.admin.rebuild.test_rebuild_half_published import SECOND, SEVERAL
+from tests.unit.app.admin.rebuild_store.test_rebuild_half_published import SECOND, SEVERAL
 from tests.unit.engine.driver.machines import OUTPUT, Machine
 
 

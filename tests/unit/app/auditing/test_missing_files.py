@@ -16,7 +16,7 @@ from distcommit.core.records.log_records import Intent
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing import recover
 from distcommit.engine.driver.run import run
-from distcommit.pipeline.maintenance.reprocess import ReprocessSource
+from distcommit.pipeline.maintenance.reprocess_source import ReprocessSource
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.protocol.paths.output import published_epoch
 from distcommit.protocol.paths.store import SEGMENT_SUFFIX

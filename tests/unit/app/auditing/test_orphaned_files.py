@@ -7,7 +7,7 @@ import pytest
 from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.protocol import next_log_record
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import ROOTS, World
 from tests.unit.engine.driver.machines import BUCKET_LOG, STAGING, Machine, audit, go, states

@@ -188,7 +188,7 @@ def test_setting_that_differs_from_the_store_is_a_problem(tmp_path: Path) -> Non
     path = with_input(tmp_path)
     job = Job.from_file(path)
     job._folders.opened(create=True)
-    from distcommit.stores.state.fixed_settings import record_settings
+    from distcommit.stores.state.recorded_fixed_settings import record_settings
 
     record_settings(job.open_store(create=False), job._folders.fixed_settings())
     path.write_text(path.read_text().replace("orders.db", "other.db"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.inspection.job_status import StatusResult
+from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
 from distcommit.app.inspection.problems.problem_detection import find_problems
 from distcommit.app.inspection.problems.recommended_commands import command_for
-from distcommit.app.inspection.problems.store_checks import EnvironmentFindings
 from distcommit.app.inspection.recorded_runs import RunRow, RunsResult, RunStatus
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.freshness import BEHIND, NO_TARGETS, Freshness

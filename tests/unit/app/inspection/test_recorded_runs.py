@@ -11,8 +11,8 @@ import pytest
 from distcommit.app.inspection.recorded_runs import RunStatus, failed_in_a_row, read_run, read_runs
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.stores.history.run_records import CANCEL_VERSION, CancelRequest, RunFacts, put_cancel
 from distcommit.stores.state.job_lock import JobLock

@@ -11,20 +11,20 @@ import pytest
 
 from distcommit.app.admin.repair import RepairResult, repair_job
 from distcommit.app.inspection.job_status import StatusResult, read_status
+from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
 from distcommit.app.inspection.problems.problem_detection import find_problems
 from distcommit.app.inspection.problems.recommended_commands import command_for
-from distcommit.app.inspection.problems.store_checks import EnvironmentFindings
 from distcommit.app.inspection.recorded_runs import read_runs
 from distcommit.app.inspection.verify_store import verify_store
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.driver.run import run
 from distcommit.stores.logs.fencing import newer_runs
 from distcommit.stores.operator import operator_actions
 from tests.simulation.world import SimulatedClock, World
-from tests.unit.app.admin.rebuild.rebuilding import rebuild
-from tests.unit.app.admin.rebuild.test_rebuild_damaged_logs import segments, tear
+from tests.unit.app.admin.rebuild_store.rebuilding import rebuild
+from tests.unit.app.admin.rebuild_store.test_rebuild_damaged_logs import segments, tear
 from tests.unit.engine.driver.machines import Machine, audit, dies, launch, source, states
 
 WORLD = World(buckets=1, max_attempts=1)

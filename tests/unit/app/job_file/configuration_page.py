@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 import distcommit
 from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.problems.renamed_settings import RENAMED, REPLACED
 from distcommit.app.job_file.secrets import PLACES
 from distcommit.constructs.expressions.condition import Condition

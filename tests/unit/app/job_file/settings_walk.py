@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 
 Place = tuple[str, ...]
 """Keys from the top of the job file. `0` is the first item of a list, `KEY` a name that the author chooses."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.job_config import JobConfig
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError
 
 JOB = """\

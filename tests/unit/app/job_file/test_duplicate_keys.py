@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.app.job_file.yaml_loading import load_yaml
 from distcommit.core.errors import ConfigurationError
 

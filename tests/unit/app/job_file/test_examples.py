@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.checks.flow_description import describe_flow
-from distcommit.app.job_file.loading import load_config, parse_config
+from distcommit.app.job_file.load_job_file import load_config, parse_config
 from tests.cluster.flow import flow_sections, repaired
 
 CONF = Path(__file__).parents[4] / "conf" / "jobs"

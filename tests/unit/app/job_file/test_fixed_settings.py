@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
-from distcommit.stores.state.fixed_settings import record_settings, require_settings
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
+from distcommit.stores.state.recorded_fixed_settings import record_settings, require_settings
 from distcommit.testing.fakes.model_source import ModelSource
 from distcommit.testing.fakes.sqlite_sink import SqliteSink
 

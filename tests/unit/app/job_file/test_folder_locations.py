@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from distcommit.app.job_file.folder_locations import normal_location, open_file_system, path_of
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.fs.fsspec_based.fsspec_file_system import FsspecFileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem

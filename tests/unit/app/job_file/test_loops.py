@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from distcommit.app.demo.broker import MockBroker
-from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.job_config import JobConfig
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import DatasetProblem, Planned
 from distcommit.core.interfaces.write_target import Target, broker_addresses, database_address

@@ -13,7 +13,7 @@ from distcommit.app.job_file.fixed_settings import fixed_settings_of
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.records.fixed_settings import FixedSettings
 from distcommit.core.watermark import Position
-from distcommit.stores.state.fixed_settings import record_settings, require_settings
+from distcommit.stores.state.recorded_fixed_settings import record_settings, require_settings
 
 WATERMARK: dict[str, Position] = {"files": (0, 0, "", 1_700_000_000_000_000_000, 0, ""), "0": 5}
 

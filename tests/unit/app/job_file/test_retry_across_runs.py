@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError
 from tests.jobs.kafka_job import PACKAGE_ROOT
 from tests.unit.app.job_file.test_delivery import config

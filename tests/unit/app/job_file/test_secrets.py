@@ -10,7 +10,7 @@ import pytest
 
 from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.app.job_file.secrets import PLACES, shown_override
 from distcommit.core.errors import ConfigurationError, SourceError, reason_text
 from distcommit.core.redaction import Redaction, redacted
@@ -88,7 +88,7 @@ def test_process_that_unpickles_a_flow_redacts_the_secrets_of_the_driver() -> No
 
 @pytest.mark.parametrize("override", [f"a.b=[{SECRET}", SECRET, f"job.x={SECRET}"])
 def test_override_that_is_wrong_is_refused_without_its_value(override: str, tmp_path: Path) -> None:
-    from distcommit.app.job_file.loading import load_tree
+    from distcommit.app.job_file.load_job_file import load_tree
 
     path = tmp_path / "job.yaml"
     path.write_text("job: j\n", encoding="utf-8")

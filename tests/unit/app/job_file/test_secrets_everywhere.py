@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.app.job_file.secrets import secret_values, shown_override, without_secrets
 from distcommit.core.errors import ConfigurationError, SourceError, error_text
 from distcommit.core.redaction import redact

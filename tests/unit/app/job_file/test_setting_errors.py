@@ -17,14 +17,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator,
 from pydantic.fields import FieldInfo
 
 from distcommit.app.job_file.built_in_types import Section, settings_class, types_of
-from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.loading import job_file_problems, load_config
+from distcommit.app.job_file.job_config import JobConfig
+from distcommit.app.job_file.load_job_file import job_file_problems, load_config
 from distcommit.app.job_file.problems.renamed_settings import RENAMED, REPLACED
 from distcommit.app.job_file.problems.section_models import models_at
 from distcommit.app.job_file.problems.setting_problems import JobFileError, SettingProblem
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.support.setting_errors import SettingsModel, rules_of
+from distcommit.core.support.settings_model import SettingsModel, rules_of
 from tests.unit.app.job_file.bad_values import BAD, Bad
 from tests.unit.app.job_file.settings_walk import ROOTS, Place, planted
 

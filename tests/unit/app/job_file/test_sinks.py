@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from distcommit import Job
 from distcommit.app.job_file import built_in_types
-from distcommit.app.job_file.config import JobConfig
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.job_config import JobConfig
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.cli.main import app
 from distcommit.core.dataset_urn import bucket_of
 from distcommit.core.errors import ConfigurationError

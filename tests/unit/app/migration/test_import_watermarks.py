@@ -18,7 +18,7 @@ from distcommit.core.records.log_records import Intent, Record
 from distcommit.core.records.sequences import SealedSequence
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.stores.logs.fencing import fence_bucket, fence_job
 from distcommit.stores.operator.operator_actions import set_watermark, set_watermarks
 from distcommit.stores.state.job_store import JobStore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from distcommit.app.admin.rebuild import plan_rebuild, rebuild_store, stored_states
+from distcommit.app.admin.rebuild_store import plan_rebuild, rebuild_store, stored_states
 from distcommit.constructs.converters.schema import SchemaConverter
 from distcommit.engine.driver.run import RunResult, new_run_id, run
 from distcommit.engine.run_settings import RunSettings
@@ -18,7 +18,7 @@ from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
 from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import begin_run, end_run
-from distcommit.stores.logs.rebucket import rebucket
+from distcommit.stores.logs.rebucket_logs import rebucket
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.programs.parts import replace_files, run_pinned

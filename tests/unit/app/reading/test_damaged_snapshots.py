@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from distcommit.stores.snapshots.snapshots import snapshot_manifest_path, valid_manifests
+from distcommit.stores.snapshots.snapshot_manifests import snapshot_manifest_path, valid_manifests
 from tests.unit.app.reading.test_snapshot_reader import NAMES, Place
 
 

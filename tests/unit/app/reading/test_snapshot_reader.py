@@ -12,11 +12,11 @@ import pytest
 
 from distcommit import read
 from distcommit.app.job_file.fixed_settings import fixed_settings_of
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.app.reading.snapshot_choice import AsOf, choose_snapshot, parsed_as_of
 from distcommit.app.reading.snapshot_reader import Snapshot
 from distcommit.core.errors import ConfigurationError, CorruptError, NotSettledError, SnapshotExpiredError
-from distcommit.core.records.job_records import CutPhase
+from distcommit.core.records.job_log_records import CutPhase
 from distcommit.engine.committing.drain import publish_partition
 from distcommit.engine.driver.launch_interface import Launch, Result
 from distcommit.engine.driver.run import run
@@ -27,15 +27,15 @@ from distcommit.protocol.paths.store import SNAPSHOT_DELTAS, SNAPSHOTS
 from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.files.sink import FileSink
 from distcommit.stores.logs.fencing import begin_run, end_run
-from distcommit.stores.snapshots.snapshots import (
+from distcommit.stores.snapshots.snapshot_manifests import (
     expire_older_snapshots,
     put_snapshot,
     read_snapshot_manifest,
     snapshot_manifest_path,
     valid_manifests,
 )
-from distcommit.stores.state.fixed_settings import record_settings
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
+from distcommit.stores.state.recorded_fixed_settings import record_settings
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import SimulatedClock, launch_here
 

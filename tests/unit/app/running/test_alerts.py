@@ -28,13 +28,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 from distcommit.app.job_file.sections.alert_settings import CommandHook, EmailHook, WebHook
 from distcommit.app.running.alert_hooks import Alert, send_alert
 from distcommit.app.running.alerts import alerting, alerts_of
 from distcommit.core.errors import ConfigurationError, SourceUnavailableError
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import ROOTS
 from tests.unit.engine.committing.situations import WORLD

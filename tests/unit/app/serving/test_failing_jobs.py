@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from distcommit import Job
-from distcommit.app.serving.job_files import read_job_files, require_served
+from distcommit.app.serving.job_file_folder import read_job_files, require_served
 from distcommit.app.serving.served_job import Ended, Message, Outcome, Restarted, ScheduleCheck, ServedJob
 from distcommit.core.errors import ConfigurationError
 from tests.unit.app.serving.test_service import Serving, write

@@ -20,7 +20,7 @@ from distcommit import Job
 from distcommit.app.admin.service_requests import ServiceRequest
 from distcommit.app.jobs.job import username
 from distcommit.app.serving import served_job
-from distcommit.app.serving.job_files import read_job_files, require_served
+from distcommit.app.serving.job_file_folder import read_job_files, require_served
 from distcommit.app.serving.served_job import Ended, Message, Outcome, RunBegun, ScheduleCheck, ServedJob, TriggerTaken
 from distcommit.app.serving.service import Service
 from distcommit.app.telemetry.service_events import ServiceEvent

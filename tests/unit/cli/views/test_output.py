@@ -26,7 +26,7 @@ from distcommit.cli.views.result_views import (
     rebuild_view,
     run_view,
 )
-from distcommit.cli.views.run_lines import rejected_view
+from distcommit.cli.views.run_view_parts import rejected_view
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.run import RunResult

@@ -15,7 +15,7 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.engine.system_clock import SystemClock
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import RealPosixCalls
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_lock import JobLock
 from distcommit.stores.state.job_store import JobStore

@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from distcommit.app.checks.flow_description import FlowDescription, FlowPart, describe_flow
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.cli.main import app
 from distcommit.cli.web.flow_svg import flow_svg
 from distcommit.core.errors import ConfigurationError

@@ -19,7 +19,7 @@ from msgspec import structs
 from distcommit.app.inspection.problems.job_problems import RUN_DIED
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.web.background_reads import BackgroundReads
-from distcommit.cli.web.served_jobs import JobState, ServedJobs
+from distcommit.cli.web.job_summaries import JobState, ServedJobs
 from distcommit.cli.web.ui_server import UiServer, is_loopback
 from distcommit.core.errors import ConfigurationError
 from distcommit.core.interfaces.source import Lag

@@ -12,7 +12,7 @@ import pytest
 from distcommit.constructs.converters.registry_formats.json_schema import JsonSchemaConverter
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
-from distcommit.schemas.limits import UnusableSchemaError
+from distcommit.schemas.schema_size_limits import UnusableSchemaError
 
 MADE = JsonSchemaConverter.model_validate({"type": "json_schema", "registry": {"url": "http://nowhere"}})
 

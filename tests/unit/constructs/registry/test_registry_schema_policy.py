@@ -14,11 +14,11 @@ from distcommit.app.job_file.built_in_types import validated
 from distcommit.constructs.registry.registry_client import RegisteredSchema, UnknownSchemaError
 from distcommit.constructs.registry.registry_converter import SCHEMA_ID, RegistryConverter
 from distcommit.core.errors import ConfigurationError, RecordError
-from distcommit.schemas.limits import MOST_LEVELS
+from distcommit.schemas.schema_size_limits import MOST_LEVELS
 from distcommit.testing.fakes.conversion import convert_batch, unit_of
 from tests.unit.avro.test_avro_datums import datum, record
 from tests.unit.engine.driver.machines import Machine
-from tests.unit.stores.schemas.test_schema_history import schemas
+from tests.unit.stores.schemas.test_schema_store import schemas
 
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
 SCHEMAS = {

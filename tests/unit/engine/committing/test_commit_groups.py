@@ -19,11 +19,11 @@ from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.watermark import Watermark
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.planning.planner import build_manifest, plan_partition
+from distcommit.engine.planning.plan_partition import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.run_settings import RunSettings
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.run_plans import put_manifest
 from distcommit.stores.state.task_states import record_ingest_ended

@@ -17,7 +17,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.planning.planner import build_manifest, plan_partition
+from distcommit.engine.planning.plan_partition import build_manifest, plan_partition
 from distcommit.engine.planning.work_distribution import MAX_REPORTED_UNITS
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.reading.task_plan import ingest_tasks

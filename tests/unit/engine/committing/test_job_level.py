@@ -18,15 +18,15 @@ import pytest
 from distcommit.app.inspection.job_status import NextRun, read_status
 from distcommit.core.errors import FencedError
 from distcommit.core.interfaces.file_system import FolderEntry
-from distcommit.core.records.job_records import Decide
+from distcommit.core.records.job_log_records import Decide
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.io_batching import run_alone
-from distcommit.engine.committing.committer import BucketCommitter
+from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.engine.driver.task_reports import Tally
-from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.protocol.paths.temporary_and_probes import OUTPUT_PROBE, TEMPORARY
 from distcommit.stores.logs.fencing import fence_bucket, fence_job

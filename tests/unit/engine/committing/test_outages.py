@@ -19,7 +19,7 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
 )
 from distcommit.core.records.log_records import Postponed
-from distcommit.engine.committing.clean_up import RemoveProbes
+from distcommit.engine.committing.delete_leftover_files import RemoveProbes
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.run import RunResult
 from distcommit.stores.logs.log_segment import decode_segment

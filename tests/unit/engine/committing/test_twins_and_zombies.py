@@ -13,14 +13,14 @@ from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork, run_alone
 from distcommit.core.watermark import Watermark, as_offset
 from distcommit.core.work_units import WorkUnit
+from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.commit_failures import record_failed_attempt, record_pending_reasons
-from distcommit.engine.committing.committer import BucketCommitter
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import delete_superseded_files, recover_partition
 from distcommit.engine.driver.run import decide_run, new_run_id, run
-from distcommit.engine.planning.planner import plan_partition
+from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.steps.failure_classification import Failure
 from distcommit.stores.history.retention import Retention, expire_history
 from distcommit.stores.logs.fencing import fence_bucket, fence_job

@@ -21,15 +21,15 @@ from distcommit.core.records.log_records import DatasetState, Record
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch_interface import Result
 from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.driver.task_reports import Report
-from distcommit.engine.planning.planner import build_manifest, plan_partition
+from distcommit.engine.planning.plan_partition import build_manifest, plan_partition
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.run_settings import RunSettings
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.logs.log_segment import decode_segment

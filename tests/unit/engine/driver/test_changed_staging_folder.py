@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from distcommit.app.admin.rebuild import accept_store, stored_states
+from distcommit.app.admin.rebuild_store import accept_store, stored_states
 from distcommit.core.errors import StaleStoreError
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.stores.logs.fencing import is_other_staging

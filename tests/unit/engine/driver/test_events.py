@@ -15,8 +15,8 @@ from distcommit.core.errors import FencedError, SourceUnavailableError
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.driver.task_progress import watched
 from distcommit.engine.driver.task_reports import MAX_EVENTS, Report, Tally
 from distcommit.engine.run_events import (

@@ -13,13 +13,13 @@ from functools import partial
 
 import pytest
 
-from distcommit.app.admin.rebuild import accept_store
+from distcommit.app.admin.rebuild_store import accept_store
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps
 from distcommit.app.inspection.job_status import read_status
 from distcommit.core.errors import LostTailError, StaleStoreError
 from distcommit.core.interfaces.file_system import FolderEntry
-from distcommit.core.records.job_records import Cut, CutPhase
+from distcommit.core.records.job_log_records import Cut, CutPhase
 from distcommit.core.records.log_records import Checkpoint, Done, Fence, Intent
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
@@ -30,7 +30,7 @@ from distcommit.protocol.paths.shared_names import OWNERSHIP_FOLDER
 from distcommit.stores.history.retention import DEFAULT_RETENTION, Retention
 from distcommit.stores.logs.fencing import require_newest
 from distcommit.stores.logs.log_segment import decode_segment
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.operator.operator_actions import retry_all, set_watermark
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource

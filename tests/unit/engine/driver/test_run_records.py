@@ -23,8 +23,8 @@ from distcommit.core.errors import (
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import MAX_RUN_REASONS
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name, record_of
 from distcommit.stores.history.retention import Retention

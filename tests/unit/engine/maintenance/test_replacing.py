@@ -24,7 +24,7 @@ from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.rejecting_flows import TurningAway
 from tests.simulation.world import ROOTS, SimulatedFileSystem, World
-from tests.unit.app.admin.rebuild.rebuilding import lose_the_store, put_back, rebuild, remove_clean_mark
+from tests.unit.app.admin.rebuild_store.rebuilding import lose_the_store, put_back, rebuild, remove_clean_mark
 from tests.unit.engine.driver.machines import (
     NOTHING,
     OUTPUT,

@@ -17,7 +17,7 @@ from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings, 
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.driver.run import run
-from distcommit.stores.state.fixed_settings import read_settings
+from distcommit.stores.state.recorded_fixed_settings import read_settings
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World, launch_here
 from tests.unit.engine.driver.machines import Machine, go, source

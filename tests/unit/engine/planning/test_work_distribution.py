@@ -16,7 +16,7 @@ from distcommit.core.work_units import DatasetPlan, WorkUnit
 from distcommit.engine.committing.recover import recover_partition
 from distcommit.engine.driver.task_reports import Report
 from distcommit.engine.planning.plan_checks import LARGEST_SIZE
-from distcommit.engine.planning.planner import PlanReport, build_manifest, plan_partition
+from distcommit.engine.planning.plan_partition import PlanReport, build_manifest, plan_partition
 from distcommit.engine.planning.work_distribution import MAX_REPORTED_UNITS, Loads, buckets_read, load_of, units_read
 from distcommit.engine.reading.task_plan import ingest_tasks
 from distcommit.engine.run_settings import RunSettings

@@ -20,8 +20,8 @@ from distcommit.testing.fakes.faulty_calls import Crashed
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.models.rejecting_flows import ByValue
 from tests.simulation.world import ROOTS, World
-from tests.unit.app.admin.rebuild.rebuilding import lose_the_store, put_back
-from tests.unit.app.admin.rebuild.rebuilding import rebuild as rebuilt
+from tests.unit.app.admin.rebuild_store.rebuilding import lose_the_store, put_back
+from tests.unit.app.admin.rebuild_store.rebuilding import rebuild as rebuilt
 from tests.unit.constructs.registry.test_registry_schema_policy import converter, message
 from tests.unit.engine.driver.machines import Machine, audit, dies, go, source, states
 from tests.unit.engine.driver.test_faults_by_construct import BatchByBatch

@@ -13,9 +13,9 @@ from distcommit.app.inspection.job_status import read_status
 from distcommit.core.error_handling.stored_errors import is_outage, is_worker_death
 from distcommit.core.errors import ProcessLostError, SourceUnavailableError
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.launch_interface import Result
 from distcommit.engine.driver.run import RunResult, run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.store import READING
 from distcommit.stores.logs.fencing import end_run

@@ -25,7 +25,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan
 from distcommit.sources.files import format_readers
 from distcommit.sources.files.csv_dialect import Dialect, QuoteCheck
-from distcommit.sources.files.plan import FILES, WATERMARKS
+from distcommit.sources.files.plan_dataset import FILES, WATERMARKS
 from distcommit.sources.files.progress import Entry, Progress
 from distcommit.sources.files.settings import FilesSource
 from tests.models.rejecting_flows import TurningAway

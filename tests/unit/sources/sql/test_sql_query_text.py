@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError
 from distcommit.sources.sql.query_checks import Query
 from tests.unit.sources.sql.sql_tables import source

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from distcommit.app.job_file.loading import load_config
+from distcommit.app.job_file.load_job_file import load_config
 from distcommit.core.errors import ConfigurationError, SourceError
 from distcommit.core.records.fixed_settings import FixedSetting
 from distcommit.sources.sql.query_checks import Query, queries_of

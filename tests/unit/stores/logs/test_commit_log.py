@@ -12,14 +12,14 @@ import pytest
 
 from distcommit.core.errors import CorruptError, OutcomeUnknownError, StorageRefusedError, UnknownVersionError
 from distcommit.core.interfaces.file_system import FolderEntry, NotPutError
-from distcommit.core.records.job_records import Decide
+from distcommit.core.records.job_log_records import Decide
 from distcommit.core.records.log_records import Done, Fence, Intent, Record
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.local_disk.posix_calls import PosixCalls, RealPosixCalls
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import segment_name
 from distcommit.protocol.paths.temporary_and_probes import TEMPORARY
 from distcommit.stores.logs.commit_log import CommitLog

@@ -19,7 +19,7 @@ from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import register
 from distcommit.steps.watermark_step import HighWatermarkCommitStep
 from distcommit.stores.logs.commit_step_store import LogCommitStepStore
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.state import job_store
 from distcommit.stores.state.job_store import Roots
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from distcommit.app.admin.rebuild import stored_states
+from distcommit.app.admin.rebuild_store import stored_states
 from distcommit.app.auditing.audit import audit_store
 from distcommit.app.inspection.dry_runs.release_plan import plan_release
 from distcommit.app.inspection.job_status import read_status

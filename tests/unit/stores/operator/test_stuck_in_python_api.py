@@ -25,7 +25,7 @@ from distcommit.core.records.sequences import SealedSequence, SequenceName, Step
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.watermark import Watermark
 from distcommit.protocol import next_log_record
-from distcommit.protocol.fold import Fold
+from distcommit.protocol.log_state import Fold
 from distcommit.steps import step_registry
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.step_registry import register

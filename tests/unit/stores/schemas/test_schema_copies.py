@@ -15,7 +15,7 @@ from distcommit.core.work_units import MOST_SCHEMAS, SchemaIds
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.protocol.dataset_renaming import renamed
 from distcommit.stores.schemas.schema_copies import plan_copies, put_copies
-from distcommit.stores.schemas.schema_history import SchemaStore
+from distcommit.stores.schemas.schema_store import SchemaStore
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.simulation.programs.rebucket import renames
 

@@ -10,7 +10,7 @@ from distcommit.core.records.snapshot_entries import DatasetSnapshot
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.reading.ingest import ingest_partition
 from distcommit.stores.snapshots.snapshot_deltas import published_datasets, read_chain, write_snapshot_entry
-from distcommit.stores.snapshots.snapshots import prepare_snapshots
+from distcommit.stores.snapshots.snapshot_manifests import prepare_snapshots
 from distcommit.testing.fakes.faulty_calls import Crashed, Operation
 from tests.simulation.world import World
 from tests.unit.engine.driver.machines import Machine, begin_ingest, source, written

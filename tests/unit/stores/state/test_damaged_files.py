@@ -7,7 +7,7 @@ import pytest
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.stores.logs.fencing import claim_folders
 from distcommit.stores.state.damaged_files import claim_path, is_only_set_aside, record_restored, set_file_aside
-from distcommit.stores.state.fixed_settings import read_settings, record_settings, replace_unreadable_settings
+from distcommit.stores.state.recorded_fixed_settings import read_settings, record_settings, replace_unreadable_settings
 from tests.simulation.programs.damaged_files import DAMAGED_FILES
 from tests.simulation.programs.parts import Program, new_machine
 from tests.simulation.world import ROOTS, World

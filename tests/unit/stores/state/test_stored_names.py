@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from distcommit.core.interfaces.ledger import Covered, LedgerRow
-from distcommit.core.records.job_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.job_log_records import Cut, CutPhase, Decide, Generation, Head, Heads, Rebucket
 from distcommit.core.records.log_records import (
     Checkpoint,
     DatasetState,
@@ -70,14 +70,14 @@ from distcommit.stores.history.run_records import (
 from distcommit.stores.history.run_table import DatasetOutcome, RowKind
 from distcommit.stores.logs.log_segment import FORMAT_VERSION
 from distcommit.stores.operator.schedule_requests import REQUEST_VERSION, ScheduleRequest
-from distcommit.stores.schemas.schema_history import SCHEMA_VERSION, StoredSchema
+from distcommit.stores.schemas.schema_store import SCHEMA_VERSION, StoredSchema
 from distcommit.stores.snapshots.expiry_cutoffs import EXPIRY_REQUEST_VERSION, ExpiryRequest
 from distcommit.stores.snapshots.snapshot_deltas import DELTA_VERSION, SnapshotDelta
-from distcommit.stores.snapshots.snapshots import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
-from distcommit.stores.state.fixed_settings import SETTINGS_VERSION, RecordedSettings, RecordMark
+from distcommit.stores.snapshots.snapshot_manifests import SNAPSHOT_VERSION, SnapshotBucket, SnapshotManifest
 from distcommit.stores.state.job_lock import LockRecord
 from distcommit.stores.state.job_store import STORE_VERSION, StoreMarker
 from distcommit.stores.state.reading_notes import ReadingNote
+from distcommit.stores.state.recorded_fixed_settings import SETTINGS_VERSION, RecordedSettings, RecordMark
 from distcommit.stores.state.run_plans import MANIFEST_VERSION, LentUnits, Manifest
 from distcommit.stores.state.table_schemas import (
     PLAN_SCHEMA,

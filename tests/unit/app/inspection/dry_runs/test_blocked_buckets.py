@@ -13,8 +13,8 @@ from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
 from distcommit.core.errors import ConfigurationError, CorruptError, DistcommitError, StaleStoreError
 from distcommit.core.interfaces.commit_step import StepContext
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover, run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.protocol.paths.shared_names import OWNER, OWNERSHIP_FOLDER
 from distcommit.stores.folders.ownership import Owner
 from distcommit.stores.state.checksummed_json import encode_document

@@ -11,8 +11,8 @@ import pytest
 from distcommit.app.inspection.dry_runs.sweep_plan import show_sweeps
 from distcommit.core.errors import DistcommitError
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import recover
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.fs.dry_run_file_system import DryRunDeletes
 from distcommit.protocol.paths.store import segment_name
 from distcommit.stores.history.retention import Retention

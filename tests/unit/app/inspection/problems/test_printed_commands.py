@@ -12,7 +12,7 @@ from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.problems.recommended_commands import command_for
 from distcommit.app.inspection.recorded_runs import RunRow, RunsResult, RunStatus
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import parse_config
+from distcommit.app.job_file.load_job_file import parse_config
 
 TREE = {
     "job": "job",

@@ -16,15 +16,15 @@ import pytest
 
 from distcommit.app.inspection.job_status import read_status
 from distcommit.app.inspection.open_commit_steps import read_steps
+from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings, check_environment
 from distcommit.app.inspection.problems.problem_detection import find_problems
 from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.problems.recommended_commands import command_for
-from distcommit.app.inspection.problems.store_checks import EnvironmentFindings, check_environment
 from distcommit.app.inspection.recorded_runs import RunStatus, read_runs
 from distcommit.app.inspection.rejected_records import MostlyRejected
-from distcommit.app.job_file.config import JobConfig
+from distcommit.app.job_file.job_config import JobConfig
 from distcommit.app.job_file.job_folders import JobFolders
-from distcommit.app.job_file.loading import load_config, parse_config
+from distcommit.app.job_file.load_job_file import load_config, parse_config
 from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.app.running.cancel import cancel_runs
@@ -32,8 +32,8 @@ from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY, ConfigurationError, 
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.source import DatasetProblem
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.protocol.paths.store import RUNS, record_name
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.state.job_lock import JobLock, LockRecord

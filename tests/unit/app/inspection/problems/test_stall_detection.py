@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from distcommit.app.admin import heartbeat as signs
-from distcommit.app.admin import rebuild_job, rebuild_plan
+from distcommit.app.admin import rebuild_plan, rebuild_preconditions
 from distcommit.app.admin.heartbeat import EVERY_S, signs_of_life
-from distcommit.app.auditing.files.published_files import PublishedFolder
+from distcommit.app.auditing.files.read_published_files import PublishedFolder
 from distcommit.app.auditing.offsets.joined_branches import folders_of
 from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.problems.stall_detection import STALLED_S
@@ -30,9 +30,9 @@ from distcommit.engine.system_clock import SystemClock
 from distcommit.protocol.paths.staging import SPOOLED_FRAMES
 from distcommit.protocol.paths.store import BEGUN, JOB_LOG, LOCK, PROGRESS, RUNS, TASK_STATES, record_name, run_name
 from distcommit.stores.history.run_records import RunBeginning, RunFacts, RunRecord, put_beginning, put_record
-from distcommit.stores.logs import rebucket as stores_rebucket
+from distcommit.stores.logs import rebucket_logs
 from distcommit.stores.logs.fencing import begin_run
-from distcommit.stores.logs.rebucket import Move, rebucket
+from distcommit.stores.logs.rebucket_logs import Move, rebucket
 from distcommit.stores.state.job_lock import JobLock
 from tests.jobs.large_store import make_large_store
 from tests.simulation.world import SimulatedClock
@@ -192,7 +192,7 @@ def test_stalled_rebuild_is_reported_with_its_process_and_the_printed_command_re
 
     with monkeypatch.context() as patched:
         plan = job.rebuild(dry_run=True)
-        patched.setattr(rebuild_job, "plan_rebuild", lambda *_, **__: plan)
+        patched.setattr(rebuild_preconditions, "plan_rebuild", lambda *_, **__: plan)
         patched.setattr(rebuild_plan, "folders_of", stall_and_die)
         with pytest.raises(RuntimeError, match="killed"):
             job.rebuild()
@@ -249,7 +249,7 @@ def test_live_run_that_waits_too_long_for_its_epoch_is_reported_with_its_process
 def test_stalled_rebucket_is_reported_with_its_process_and_command(
     run: LiveRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores_rebucket, "_require_movable", lambda *_: None)  # this store has pending sequences
+    monkeypatch.setattr(rebucket_logs, "_require_movable", lambda *_: None)  # this store has pending sequences
 
     class StopsError(Exception):
         pass

@@ -16,8 +16,8 @@ from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.source import Lag
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work_units import WorkUnit
-from distcommit.engine.driver.guarded_observer import recorded_run
 from distcommit.engine.driver.run import run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.protocol.paths.store import BEGUN, RUNS, record_name
 from distcommit.stores.history.run_table import RowKind, TableRow, decode_task_rows, encode_task_rows
 from tests.simulation.world import ROOTS, World

@@ -10,7 +10,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
-from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder
+from distcommit.constructs.registry.protobuf.protobuf_decoder import ProtobufDecoder
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 

@@ -16,8 +16,14 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 from distcommit.constructs.registry.protobuf.batches import BatchParser, Envelope, parts
 from distcommit.constructs.registry.protobuf.descriptor_files import file_of
-from distcommit.constructs.registry.protobuf.layout import Columns
-from distcommit.constructs.registry.protobuf.messages import MessageParser, is_date, is_duration, is_time, is_timestamp
+from distcommit.constructs.registry.protobuf.message_columns import Columns
+from distcommit.constructs.registry.protobuf.message_parser import (
+    MessageParser,
+    is_date,
+    is_duration,
+    is_time,
+    is_timestamp,
+)
 from tests.unit.constructs.registry.protobuf.protobuf_values import pool_of, text_schema
 from tests.unit.constructs.registry.protobuf.test_differential import damaged, schema, varint, wire
 

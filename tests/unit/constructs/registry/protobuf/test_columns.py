@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 
-from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
+from distcommit.constructs.registry.protobuf.protobuf_decoder import ProtobufDecoder, schema_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
 from distcommit.constructs.registry.wire_format import Framed
 from distcommit.schemas.evolution import compare_schemas
-from distcommit.schemas.limits import UnusableSchemaError
+from distcommit.schemas.schema_size_limits import UnusableSchemaError
 from tests.unit.constructs.registry.protobuf.protobuf_values import REJECTED, decoded, text_schema
 
 LINE = b"\x0a\x01a\x10\x02"

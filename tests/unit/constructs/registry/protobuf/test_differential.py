@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder
+from distcommit.constructs.registry.protobuf.protobuf_decoder import ProtobufDecoder
 from tests.unit.constructs.registry.protobuf.protobuf_values import REJECTED, decoded, expected, pool_of
 
 _F = descriptor_pb2.FieldDescriptorProto

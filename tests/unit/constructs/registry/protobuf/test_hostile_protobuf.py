@@ -10,9 +10,9 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from distcommit.constructs.registry.protobuf.descriptor_files import file_of
-from distcommit.constructs.registry.protobuf.schema import ProtobufDecoder, schema_of
+from distcommit.constructs.registry.protobuf.protobuf_decoder import ProtobufDecoder, schema_of
 from distcommit.constructs.registry.registry_client import RegisteredSchema
-from distcommit.schemas.limits import MAX_COLUMNS, MAX_NESTING, SchemaTooLargeError, UnusableSchemaError
+from distcommit.schemas.schema_size_limits import MAX_COLUMNS, MAX_NESTING, SchemaTooLargeError, UnusableSchemaError
 from tests.unit.constructs.registry.protobuf.protobuf_values import decoded, text_schema
 
 POLYGLOT = """syntax = "proto3" // open({path!r}, "w").write("executed") \\

@@ -1,0 +1,57 @@
+"""Delete files that committers leave behind: output probes and task output. The next run repeats a failed deletion."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from distcommit.core.interfaces.commit_step import StepContext
+from distcommit.core.support.io_batching import IoRequest
+from distcommit.core.work_units import DatasetPlan
+from distcommit.engine.committing.discard_aborted_attempts import discard_aborted
+from distcommit.engine.run_settings import RunSettings
+from distcommit.protocol.paths.temporary_and_probes import probed_bucket
+from distcommit.stores.folders.staging import list_attempts, remove_attempts
+
+logger = logging.getLogger(__name__)
+
+
+class RemoveProbes(IoRequest):
+    """I/O request: delete the output probes of dead committers. Requests of many buckets share one listing.
+
+    Send it for a bucket before a pending sequence is taken over: a dead committer's bucket always has one. If a live
+    committer loses its probe, that committer reports an outage and tries again.
+    """
+
+    def __init__(self, context: StepContext, bucket: int) -> None:
+        self._context, self._bucket = context, bucket
+
+    @classmethod
+    def answer_batch(cls, requests: Sequence[RemoveProbes]) -> list[None]:
+        context, buckets = requests[0]._context, {remove_probes._bucket for remove_probes in requests}
+        for root in (context.output_root, context.staging_root):
+            try:
+                for entry in context.fs.list_folder(root):
+                    if probed_bucket(entry.name) in buckets:
+                        context.fs.delete(f"{root}/{entry.name}")
+                # Even if nothing was deleted: an earlier delete may have failed before its sync.
+                context.fs.sync([root], root)
+            except OSError as error:  # the next process that takes over the sequences tries again
+                logger.warning("%s cannot be listed: %s", root, error, extra={"buckets": sorted(buckets)})
+        return [None] * len(requests)
+
+
+def remove_task_output(settings: RunSettings, bucket: int, plans: Sequence[DatasetPlan]) -> int:
+    """Delete the task output of datasets whose sequences are DONE. Return the number of deleted files."""
+    if not plans:
+        return 0
+    fs, staging = settings.store.fs, settings.store.roots.staging
+    units = {unit.work_unit_id for plan in plans for unit in plan.work_units}
+    try:
+        kept_folders = discard_aborted(settings, bucket, units)
+        attempts = list_attempts(fs, staging, settings.epoch, bucket)
+        settled = [folder for unit in units for folder in attempts.get(unit, ()) if folder not in kept_folders]
+        return remove_attempts(fs, staging, settled)
+    except OSError as error:  # the next run sweeps it
+        logger.warning("task output cannot be cleaned up: %s", error, extra={"bucket": bucket})
+        return 0

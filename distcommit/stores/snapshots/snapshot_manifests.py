@@ -1,0 +1,318 @@
+"""Snapshots: readers that use them see whole commits only, of one dataset or of all datasets at one point.
+
+<store>/snapshots/<epoch>-<phase>.json     the manifest of a snapshot: for each bucket the head of its log and the delta
+                                      chain (`stores.snapshots.snapshot_deltas`) with the state of its datasets
+
+A run puts a manifest before it writes CUT to the job log. A manifest is valid if its CUT is the newest one in the job
+log, or if it is the parent of a valid manifest. So the manifest of a fenced run is never valid. Files that readers of a
+retained snapshot need are deleted only after the manifest, durably. The model is `tests/spec/cut_model.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from distcommit.core.error_handling.storage_errors import storage_error
+from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError
+from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.records.job_log_records import CutPhase
+from distcommit.core.records.snapshot_entries import BucketSnapshot, SnapshotName
+from distcommit.protocol.log_state import Fold
+from distcommit.protocol.paths.store import (
+    SNAPSHOT_DELTAS,
+    SNAPSHOTS,
+    snapshot_delta_epoch,
+    snapshot_manifest_name,
+    snapshot_manifest_of,
+)
+from distcommit.protocol.paths.temporary_and_probes import is_temporary
+from distcommit.stores.folders.folder_trees import delete_tree
+from distcommit.stores.snapshots.snapshot_deltas import deltas_of, read_chain
+from distcommit.stores.state.checksummed_json import decode_document, encode_document
+from distcommit.stores.state.job_store import JobStore
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_VERSION = 1
+RETAINED_SNAPSHOTS = 20
+"""Default number of retained snapshots."""
+_TRIES = 3
+
+
+class SnapshotBucket(msgspec.Struct, frozen=True):
+    """A bucket in a snapshot.
+
+    Attributes:
+        epoch: the run that wrote the entry, this run or an earlier one.
+        snapshot: the entry.
+    """
+
+    epoch: int
+    snapshot: BucketSnapshot
+
+
+class SnapshotManifest(msgspec.Struct, frozen=True):
+    """The manifest of a snapshot.
+
+    Attributes:
+        version: format version.
+        epoch: epoch of the run.
+        phase: which CUT of the run.
+        run_id: the run's id.
+        time_ms: time of the snapshot, in milliseconds since 1970; never before the parent's.
+        generation: generation of the bucket logs.
+        parent: the previous snapshot; None if a new chain starts here.
+        repeats_parent: whether it has the content of its parent, because the datasets of an all-or-none job are not, or
+            may not be, published completely.
+        is_settled: whether no bucket had an open sequence.
+        buckets: entries by bucket.
+    """
+
+    version: int
+    epoch: int
+    phase: CutPhase
+    run_id: str
+    time_ms: int
+    generation: int
+    parent: SnapshotName | None
+    repeats_parent: bool
+    is_settled: bool
+    buckets: dict[int, SnapshotBucket]
+
+    @property
+    def name(self) -> SnapshotName:
+        """Epoch and phase."""
+        return self.epoch, self.phase
+
+
+def newest_snapshot_name(fold: Fold) -> SnapshotName | None:
+    """Return the newest CUT in the fold of the job log; None if there is none."""
+    marked = ((fold.began_epoch, CutPhase.BEGAN), (fold.ended_epoch, CutPhase.ENDED))
+    return max(((epoch, int(phase)) for epoch, phase in marked if epoch), default=None)
+
+
+def snapshot_manifest_path(store_root: str, name: SnapshotName) -> str:
+    """Return the path of a snapshot's manifest."""
+    return f"{store_root}/{SNAPSHOTS}/{snapshot_manifest_name(*name)}"
+
+
+def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) -> SnapshotManifest | None:
+    """Return a manifest; None if it does not exist.
+
+    Raises:
+        UnknownVersionError, CorruptError: if it cannot be read.
+    """
+    path = snapshot_manifest_path(store_root, name)
+    try:
+        root = decode_document(fs.read(path), SnapshotManifest, SNAPSHOT_VERSION, "the manifest of a snapshot", path)
+    except FileNotFoundError:
+        return None
+    if root.name != name:
+        raise CorruptError(
+            "the manifest of a snapshot is another one",
+            id="SNAPSHOT_CORRUPT",
+            path=path,
+            expected=str(name),
+            found=str(root.name),
+        )
+    return root
+
+
+def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[SnapshotManifest]:
+    """Yield the valid manifests whose snapshots are kept, the newest first. Raises like `read_snapshot_manifest`."""
+    name = newest_snapshot_name(fold)
+    while name is not None and (root := read_snapshot_manifest(fs, store_root, name)) is not None:
+        yield root
+        name = root.parent
+
+
+def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
+    """Return the parent of the next manifest; None if a new chain must start.
+
+    The parent is valid, readable and of this generation.
+    """
+    try:
+        name = newest_snapshot_name(fold)
+        root = read_snapshot_manifest(store.fs, store.roots.store, name) if name else None
+    except DistcommitError as error:
+        logger.warning("the chain of snapshots starts again: %s", error, extra={"store": store.roots.store})
+        return None
+    return root if root is not None and root.generation == store.generation else None
+
+
+def prepare_snapshots(store: JobStore) -> None:
+    """Create the folders, durably, if they do not exist."""
+    folder = f"{store.roots.store}/{SNAPSHOT_DELTAS}"
+    if store.fs.has_folders and store.fs.status(folder) is None:
+        store.fs.make_folders(folder)
+        store.fs.sync([folder], store.roots.store)
+
+
+def put_snapshot(
+    store: JobStore, epoch: int, run_id: str, phase: CutPhase, snapshots: Iterable[BucketSnapshot], now_ms: int
+) -> None:
+    """Put the manifest of the run's next snapshot, durably, unless the run is fenced. Call it before the CUT is
+    recorded.
+
+    Args:
+        store: the store.
+        epoch: the run's epoch.
+        run_id: the run's id.
+        phase: which CUT.
+        snapshots: entries of the buckets, written by their owners since the run has fenced them. A bucket without an
+            entry keeps the entry of the previous snapshot.
+        now_ms: milliseconds since 1970.
+
+    Raises:
+        DistcommitError: if the manifest cannot be put.
+    """
+    fold = store.job_log(epoch).refresh()
+    if fold.fence_epoch != epoch:
+        return
+    before = parent_manifest(store, fold)
+    entries = {entry.bucket: entry for entry in snapshots}
+    buckets, repeats = _next_buckets(store, fold, epoch, before, entries)
+    root = SnapshotManifest(
+        version=SNAPSHOT_VERSION,
+        epoch=epoch,
+        phase=phase,
+        run_id=run_id,
+        time_ms=max(now_ms, before.time_ms if before else 0),
+        generation=store.generation,
+        parent=before.name if before else None,
+        repeats_parent=repeats,
+        is_settled=len(entries) == store.buckets and not repeats and not any(entry.open for entry in entries.values()),
+        buckets=buckets,
+    )
+    _put(store, root)
+
+
+def _next_buckets(
+    store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, snapshots: Mapping[int, BucketSnapshot]
+) -> tuple[dict[int, SnapshotBucket], bool]:
+    """Return the buckets of the next snapshot, and whether it repeats the previous one.
+
+    It repeats the previous one if it would otherwise show a part of an all-or-none job.
+    """
+    former = before.buckets if before else {}
+    missing = [bucket for bucket in range(store.buckets) if bucket not in snapshots]
+    repeats = any(entry.decided_open for entry in snapshots.values())
+    if missing:  # it is unknown whether these contain decided sequences
+        oldest_missing = min(former[bucket].epoch if bucket in former else 0 for bucket in missing)
+        may_be_partial = any(decided >= oldest_missing for decided in fold.decided_epochs)
+        repeats = repeats or may_be_partial or (before is not None and before.repeats_parent)
+    now = {bucket: SnapshotBucket(epoch, entry) for bucket, entry in sorted(snapshots.items())}
+    return (dict(former) if repeats else {**former, **now}), repeats
+
+
+def _put(store: JobStore, root: SnapshotManifest) -> None:
+    fs, folder = store.fs, f"{store.roots.store}/{SNAPSHOTS}"
+    path, data = snapshot_manifest_path(store.roots.store, root.name), encode_document(root)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            if not fs.put_if_absent(path, data):
+                if fs.read(path) != data:  # of an undone history, as no other run has this epoch
+                    fs.delete(path)
+                    continue
+                fs.sync([folder], store.roots.store)
+            return
+        except OSError as error:
+            if not tries_left:
+                raise storage_error(error, "the manifest of a snapshot cannot be written", path=path) from error
+            if isinstance(error, FileNotFoundError):
+                fs.make_folders(folder)
+    raise StaleStoreError(
+        "the manifest of a snapshot belongs to another run", path=path, found="a file that reappears when deleted"
+    )
+
+
+def expire_older_snapshots(store: JobStore, epoch: int, keep: int, *, is_to_come: bool = False) -> None:
+    """Delete all manifests but the newest `keep`, durably, then the deltas that the remaining manifests do not use.
+
+    Call it after a CUT of the run. Files of newer runs are not touched. If a valid manifest cannot be read, nothing is
+    deleted, because the files that it uses are unknown.
+
+    Args:
+        store: the job's store.
+        epoch: the run's epoch.
+        keep: number of snapshots to retain.
+        is_to_come: whether the run will put another snapshot, so that one less of the existing ones is retained.
+
+    Raises:
+        DistcommitError, OSError: if a deletion fails. All files of retained snapshots still exist.
+    """
+    fs, root_folder = store.fs, store.roots.store
+    manifests: list[SnapshotManifest] = []
+    max_kept = keep - 1 if is_to_come else keep
+    fold = store.job_log(epoch).refresh()
+    try:
+        for root in valid_manifests(fs, root_folder, fold):
+            manifests.append(root)
+            if len(manifests) == max_kept:
+                break
+    except (CorruptError, UnknownVersionError) as error:
+        logger.warning("older snapshots stay: %s", error)
+        return
+    if not is_to_come and (not manifests or manifests[0].epoch != epoch):
+        return  # fenced
+    names = {root.name for root in manifests}
+    entries = fs.list_folder(f"{root_folder}/{SNAPSHOTS}")
+    present = sorted(name for entry in entries if (name := snapshot_manifest_of(entry.name)) is not None)
+    superseded = [name for name in present if name not in names and name[0] < epoch]
+    for name in superseded:
+        fs.delete(snapshot_manifest_path(root_folder, name))
+    if superseded:
+        fs.sync([f"{root_folder}/{SNAPSHOTS}"], root_folder)
+    needed = deltas_of(entry.snapshot for root in manifests for entry in root.buckets.values())
+    for entry in fs.list_folder(f"{root_folder}/{SNAPSHOT_DELTAS}"):
+        delta_epoch = snapshot_delta_epoch(entry.name)
+        if is_temporary(entry.name) or (delta_epoch is not None and delta_epoch < epoch and entry.name not in needed):
+            fs.delete(f"{root_folder}/{SNAPSHOT_DELTAS}/{entry.name}")
+    for entry in entries:
+        if is_temporary(entry.name):
+            fs.delete(f"{root_folder}/{SNAPSHOTS}/{entry.name}")
+
+
+def delete_snapshots(store: JobStore) -> None:
+    """Delete all snapshots, durably, before files that they use are deleted. The next run starts a new chain."""
+    delete_tree(store.fs, f"{store.roots.store}/{SNAPSHOTS}")
+    store.fs.sync([store.roots.store], store.roots.store)
+
+
+@dataclass(frozen=True, slots=True)
+class OldestSnapshot:
+    """The oldest retained snapshot, read on first use. Files of the datasets in it must not be deleted.
+
+    Attributes:
+        store: the store whose snapshots are read.
+    """
+
+    store: JobStore
+    _known: dict[int, Mapping[str, int]] = field(default_factory=dict)
+    _root: list[SnapshotManifest | None] = field(default_factory=list)
+
+    def done_epoch(self, bucket: int, urn: str) -> int:
+        """Return the dataset's done epoch in this snapshot; 0 if it is unknown."""
+        if bucket not in self._known:
+            self._known[bucket] = self._done_epochs(bucket)
+        return self._known[bucket].get(urn, 0)
+
+    def _done_epochs(self, bucket: int) -> Mapping[str, int]:
+        fs, store_root = self.store.fs, self.store.roots.store
+        try:
+            if not self._root:
+                names = (snapshot_manifest_of(entry.name) for entry in fs.list_folder(f"{store_root}/{SNAPSHOTS}"))
+                oldest = min((name for name in names if name is not None), default=None)
+                self._root.append(read_snapshot_manifest(fs, store_root, oldest) if oldest else None)
+            root = self._root[0]
+            if root is None or root.generation != self.store.generation or bucket not in root.buckets:
+                return {}
+            chain = read_chain(fs, store_root, root.buckets[bucket].snapshot)
+        except (DistcommitError, OSError) as error:
+            logger.warning("superseded files stay: %s", error, extra={"bucket": bucket})
+            return {}
+        return {urn: snapshot.done_epoch for urn, snapshot in chain.items()}
