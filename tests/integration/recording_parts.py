@@ -35,8 +35,8 @@ class RecordingSource(PausedSource):
                 yield planned
                 continue
             settings = {"python": {"weight": 10}, "main.task_checkers.row_count": {"min": 3}}
-            units = tuple(with_settings(unit, settings) for unit in planned.work_units)
-            yield msgspec.structs.replace(planned, work_units=units)
+            with_own = tuple(with_settings(unit, settings) for unit in planned.work_units)
+            yield msgspec.structs.replace(planned, work_units=with_own)
 
     def open(self) -> Extractor:
         return _Recording(super().open())

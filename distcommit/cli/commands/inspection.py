@@ -118,7 +118,7 @@ def runs(
     work_units: Annotated[bool, typer.Option("--work-units", help="List the work units of run EPOCH.")] = False,
     watch: Watch = 0,
 ) -> None:
-    """List runs and how they ended, or show one run, its work units or its settings.
+    """List runs and how they ended, or show one run or its settings.
 
     Reads only; safe beside a live run.
     """

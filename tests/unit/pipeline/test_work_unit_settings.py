@@ -36,7 +36,7 @@ def flow(**sections: Any) -> TaskFlow:
 
 
 def test_work_units_settings_take_precedence_in_every_construct() -> None:
-    settings = {
+    settings: dict[str, dict[str, Any]] = {
         "rename#2": {"columns": {"m": "address"}},
         "python": {"weight": 7},
         "range": {"min": 3},
