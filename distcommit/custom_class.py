@@ -1,6 +1,6 @@
-"""Custom classes: the settings that name one, the loader, and the guard around its code.
+"""Custom classes: the settings that name a class, its loader, and the guard around its code.
 
-A job file names a class as `class: package.module:Class`. Each process makes its own object of it.
+A job file names a class as `class: package.module:Class`. Each process creates its own object of the class.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Kind = TypeVar("Kind")
 
 
 class CustomClass(SettingsModel):
-    """The section of a custom source, sink or construct: it answers as the object of the class does.
+    """Base of the job-file sections that name a custom source, sink or construct, and act as an object of that class.
 
-    A subclass is given `interface` (the base class of the custom class) and `section` (the name of the job file's
-    section in messages). Each public member of the interface that the subclass does not define is forwarded to
-    `instance`, behind `custom_code`. Errors of the methods in `unguarded` pass as they are: their callers attribute
-    them to the record, dataset or work unit. Members in `not_forwarded` stay the section's own.
+    A subclass states `interface` (the base class of the custom class) and `section` (the name of the job file's section
+    in messages). Calls of public members that the subclass does not define are forwarded to `instance`, within
+    `custom_code`. Errors of the methods in `unguarded` pass as they are: their callers attribute them to the record,
+    dataset or work unit. Members in `not_forwarded` stay the section's own.
 
     Attributes:
         class_name: the class, as `package.module:Class`. The driver and each executor must be able to import it.
@@ -66,7 +66,7 @@ class CustomClass(SettingsModel):
         """The object of the custom class.
 
         Raises:
-            ConfigurationError: if the class can't be imported or made, or is not a subclass of the interface.
+            ConfigurationError: if the class can't be imported or instantiated, or is not a subclass of the interface.
         """
         options = with_secret_files_in(self.options)
         instance = create_custom(self._interface, self._section, self.class_name, options)
@@ -108,7 +108,7 @@ def _forwarded_property(name: str, is_guarded: bool) -> property:
 
 
 def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapping[str, Any]) -> Kind:
-    """Import a class and make an object of it.
+    """Import a class and create an object of it.
 
     Args:
         kind: the base class that the class must have.
@@ -117,7 +117,7 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
         options: keyword arguments.
 
     Raises:
-        ConfigurationError: if the class can't be imported or made, if an option does not have the type of its
+        ConfigurationError: if the class can't be imported or instantiated, if an option does not have the type of its
             parameter, or if the object is not a `kind`.
     """
     module, _, name = class_name.partition(":")
@@ -145,7 +145,7 @@ def create_custom(kind: type[Kind], section: str, class_name: str, options: Mapp
 
 @contextmanager
 def custom_code(section: str, class_name: str, *contract: type[Exception]) -> Iterator[None]:
-    """Raise an error that names the class for whatever the code of a custom class raises.
+    """Convert exceptions from the code of a custom class to errors that name the class.
 
     Args:
         section: the section of the job file that names the class.
@@ -154,7 +154,7 @@ def custom_code(section: str, class_name: str, *contract: type[Exception]) -> It
 
     Raises:
         TransientError: for a failed connection.
-        ConfigurationError: for anything else, also for SystemExit.
+        ConfigurationError: for any other exception, including SystemExit.
     """
     try:
         yield

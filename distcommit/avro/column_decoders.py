@@ -164,7 +164,7 @@ class Nulls:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Column with the default of a field that is not in the writer's schema."""
+    """Decoder of a field that is not in the writer's schema. It returns the field's default for each datum."""
 
     value: pa.Scalar
     """The default, which every row gets."""
@@ -264,7 +264,7 @@ class Union:
     branches: Sequence[Column | None]
     """Decoder of each branch; None if the reader cannot represent the branch."""
     type: pa.DataType
-    """Type of the decoded column; null rows are those of the branch null."""
+    """Type of the decoded column. A value of the branch null is a null row."""
     min_bytes: int = 1
     """Minimum size of an encoded value in bytes: the branch's number."""
 

@@ -89,7 +89,9 @@ def as_service(act: Callable[Concatenate[Terminal, Sequence[str], _Own], int | N
 def _command(
     act: Callable[..., int | None], opened: Callable[..., AbstractContextManager[tuple[Any, ...]]], options: int
 ) -> Callable[..., None]:
-    """Return `act` as a function with the options of `opened` and its own. The context manager of `opened` yields the
+    """Return the command of a function: it opens a context, calls `act` within it, and exits with the returned code.
+
+    The command has the options of `opened` and those of `act`. `opened` returns a context manager, which yields the
     first `options` arguments of `act`.
     """
     own = list(inspect.signature(act, eval_str=True).parameters.values())[options:]
@@ -137,8 +139,8 @@ def _opened_state(
 def _opened_stored_job(
     job: JobFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
 ) -> Iterator[tuple[Any, ...]]:
-    """Open a job with rare garbage collection, which would otherwise take a third of the time: results have few
-    cycles.
+    """Open a job for reading, and make garbage collection rare until the command ends. Collecting at the usual rate
+    takes a third of the command's time, and results have few reference cycles.
     """
     usual = gc.get_threshold()
     gc.set_threshold(100_000)

@@ -60,9 +60,8 @@ class FailureDocument(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what a command prints for the error that ended it.
-
-    Spark passes an error of an executor on as the text of a traceback. Its class and text are parsed from there.
+    """Return the failure to print for the error that ended a command. Spark converts an executor's error to the text of
+    a traceback, from which its class and text are parsed.
     """
     if isinstance(error, DistcommitError):
         return _of_catalogue(error, error.exit_code)

@@ -83,7 +83,9 @@ class CheckerSettings(StageSettings):
         """Raise ConfigurationError if records of the schema can't be checked."""
 
     def check_columns(self, columns: Columns) -> None:
-        """Check a schema as far as its columns are known. Errors as of `check_schema`."""
+        """Check the known columns by `check_schema`. Raises ConfigurationError if records with these columns can't be
+        checked.
+        """
         schema = columns.full_schema() or named_schema(columns, self.required_columns(), self.type)
         if schema:
             self.check_schema(schema)
@@ -111,13 +113,13 @@ class ForkOperatorSettings(ConstructSettings, ForkOperator):
 
     @abstractmethod
     def named_branches(self) -> frozenset[str] | None:
-        """Return the branches that the section names; None: it takes any."""
+        """Return the branches that the section names; None if the operator accepts any branches."""
 
     def may_accept(self, branch: str, columns: Columns) -> bool:
         """Return whether the branch may take records with these columns.
 
         Raises:
-            ConfigurationError: if the columns that are known leave the question without an answer.
+            ConfigurationError: if the known columns do not determine whether the branch takes such records.
         """
         schema = columns.full_schema()
         return schema is None or self.accepts(branch, schema)

@@ -51,14 +51,15 @@ class CommitGroups:
         """Return the bucket that holds the dataset's state, 0 <= bucket < buckets.
 
         Raises:
-            ConfigurationError: as `group_of`.
+            ConfigurationError: if the sink returns no valid group, or returns different groups for the same dataset.
         """
         return bucket_of(self.group_of(urn), buckets)
 
     def planning_bucket(self, urn: str, buckets: int) -> int:
-        """Return the bucket whose owner plans the dataset: `bucket_of`.
+        """Return the bucket whose owner plans the dataset. This is the dataset's own bucket (`bucket_of`).
 
-        If the dataset has no valid group, its URN gives the bucket, so that the bucket's owner can report the problem.
+        A dataset without a valid commit group has no bucket of its own. Its planning bucket is then computed from its
+        URN, so that exactly one owner reports the problem.
         """
         try:
             return self.bucket_of(urn, buckets)

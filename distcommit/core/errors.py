@@ -172,9 +172,10 @@ def reason_text(text: object, limit: int = 2000) -> str:
 
 
 def _without_remedy(actual: str, todo: str) -> tuple[str, str]:
-    """Return the actual state without the remedy of the error that it quotes, and the remedy to print.
+    """Split a remedy off an actual state that quotes another error. Return the shortened state and the remedy to print.
 
-    An actual state with more than one quoted error is returned unchanged.
+    The error's own remedy (`todo`) takes precedence over the quoted one. If the state quotes no error or several
+    errors, both values are returned unchanged.
     """
     if actual.count(_TO_DO) != 1 or not _QUOTED.match(actual):
         return actual, todo

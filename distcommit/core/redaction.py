@@ -1,8 +1,8 @@
 """Redaction of secret setting values in texts.
 
 Errors of clients, drivers and custom classes may quote a setting's value. Every error text that is stored or shown
-passes `redacted`. The driver learns a value where it is read (the job file, a secret's file); an executor learns it
-from the task flow. From the first value on, the process's log records are redacted at creation. So no handler prints a
+passes `redacted`. The driver registers a value where it is read (the job file, a secret's file); an executor gets the
+values with the task flow. Once a process has a value, its log records are redacted at creation. So no handler prints a
 value, not even logging's last-resort handler, which prints the executors' logs with tracebacks.
 """
 

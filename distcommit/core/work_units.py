@@ -58,7 +58,7 @@ FILTERED = "nothing was made of it, on purpose"
 
 
 class SkippedRange(Struct, frozen=True, array_like=True):
-    """Positions of one source partition, [low, high), of which nothing is published.
+    """A range of positions of one source partition, [low, high), without published records.
 
     Attributes:
         partition: the source partition.

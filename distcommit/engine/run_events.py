@@ -1,7 +1,8 @@
 """The event stream of a run: typed events, and the interface of observers.
 
-A task sends its events to the driver when its phase ends: the first of each type, and the number of all others
-(`EventsLeftOut`). Counts are complete, and arrive with the end of each phase. Times are milliseconds since 1970.
+A task reports its events to the driver when its phase ends. The report contains a limited number of events of each
+type, and the number of events left out (`EventsLeftOut`). The counts in the report include events left out. Times are
+milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -132,6 +133,17 @@ class SequenceDone(msgspec.Struct, frozen=True, tag="SequenceDone"):
     """Time of the publication."""
 
 
+class SequenceExecuted(msgspec.Struct, frozen=True):
+    """A task has requested the commits of a sequence from committers. Only observers of the task receive it."""
+
+    dataset: str
+    """The dataset."""
+    epoch: int
+    """Epoch of the sequence."""
+    counts: RunCounts
+    """Counts of the requests."""
+
+
 class DatasetQuarantined(msgspec.Struct, frozen=True, tag="DatasetQuarantined"):
     """A dataset's sequence cannot be finished. The dataset is skipped until an operator releases it."""
 
@@ -188,7 +200,9 @@ class RunEnded(msgspec.Struct, frozen=True):
 
 TaskEvent: TypeAlias = WorkUnitDone | SequenceSealed | SequenceDone | DatasetQuarantined
 """Events that tasks report."""
-Event: TypeAlias = RunBegan | PhaseBegan | Progressed | TaskEvent | EventsLeftOut | PhaseEnded | RunEnded
+Event: TypeAlias = (
+    RunBegan | PhaseBegan | Progressed | TaskEvent | SequenceExecuted | EventsLeftOut | PhaseEnded | RunEnded
+)
 
 
 class Observer(Protocol):

@@ -128,7 +128,7 @@ def check_postgresql_url(url: str, tls: Tls) -> None:
 
 
 def postgresql_arguments(url: str, tls: Tls, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return libpq's arguments beside a URL that `check_postgresql_url` has accepted."""
+    """Return libpq's arguments to pass in addition to a URL that `check_postgresql_url` has accepted."""
     parts = urlsplit(url)
     options = _options(parts)
     has_options = any(name.startswith("ssl") for name in options)

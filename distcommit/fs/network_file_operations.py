@@ -36,7 +36,7 @@ class NetworkFileOperations(FileSystem, Protocol):
         return checksum.intdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Put as the port defines, by renaming a temporary file in the same folder."""
+        """Publish a file as `FileSystem.put_if_absent` defines, by renaming a temporary file in the same folder."""
         folder, name = posixpath.split(path)
         temporary = f"{folder}/{temporary_name(name, uuid.uuid4().hex)}"
         try:

@@ -47,9 +47,8 @@ class BackgroundFinalization:
             self._begun.append((attempt, None))
 
     def ended(self, *, all_of_them: bool = False) -> Iterator[Attempt]:
-        """Yield prepared attempts.
-
-        Wait until another attempt can be added, or until all attempts are prepared with `all_of_them`.
+        """Yield prepared attempts. Wait until another attempt can be added or, with `all_of_them`, until all attempts
+        are prepared.
         """
         while self._begun:
             attempt, call = self._begun[0]

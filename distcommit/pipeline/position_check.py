@@ -21,12 +21,13 @@ _MOST_BYTES = 1 << 48
 
 @dataclass(slots=True)
 class PositionCheck:
-    """The end of the delivered records, by source partition.
+    """Check of a source's positions against the records that it delivers. It keeps the end of the delivered records by
+    source partition.
 
     Attributes:
         unit: the work unit that is read.
-        provenance: columns of the records with their partition and offset; None if the source has no offsets. Then
-            nothing is compared, nor for a maintenance unit.
+        provenance: columns of the records with their partition and offset; None if the source has no offsets. Nothing
+            is compared without offsets, or for a maintenance unit.
     """
 
     unit: WorkUnit

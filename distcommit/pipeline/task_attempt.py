@@ -17,6 +17,7 @@ from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
 from distcommit.core.interfaces.work_unit_settings import SETTINGS
+from distcommit.core.records.run_counts import SinkCounter
 from distcommit.core.support.storable import storable
 from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
@@ -56,7 +57,7 @@ def run_work_unit(
 
 
 class Attempt:
-    """One attempt at a work unit: call `read`, then `prepare`, then `state`.
+    """One attempt at a work unit. Call `read`, then `prepare`, then `state`.
 
     A failure that concerns only this work unit is reported in the task state and never raised.
 
@@ -70,7 +71,7 @@ class Attempt:
         identity: run, work unit and attempt.
         clock: for start and end times.
         schema_store: where converters store schemas.
-        live: the task's progress counters.
+        counters: the task's progress counters.
     """
 
     def __init__(
@@ -175,6 +176,11 @@ class Attempt:
             except Exception as error:  # noqa: BLE001 - reported in the state
                 self._error = error
         self._finished_ms = self._clock.now_ms()
+
+    @property
+    def counters(self) -> tuple[SinkCounter, ...]:
+        """Counters that the writers of all branches have increased."""
+        return self._identity.metrics.counters()
 
     def state(self) -> TaskState:
         """Return the task state, with all prepared output.

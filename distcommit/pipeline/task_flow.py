@@ -157,12 +157,11 @@ class TaskFlow:
         return tuple(dict.fromkeys(pattern for chain in chains for part in chain for pattern in part.datasets))
 
     def diverting(self, results: Sequence[BranchResult]) -> TaskFlow | None:
-        """Return the flow with the branches diverted that failed an attempt.
-
-        None if a branch failed that is not optional, or if no branch failed that was not diverted already.
+        """Return the flow for another attempt, in which the branches that failed are diverted. Return None if another
+        attempt would not help: a branch that is not optional has failed, or all failed branches were diverted already.
 
         Args:
-            results: of the failed attempt, or of the prefix that it kept.
+            results: the results of the failed attempt, or of the prefix that it kept.
         """
         failed = {result.branch: result for result in results if result.error and not self.branch(result.branch).error}
         if not failed or not all(self.branch(name).optional for name in failed):
@@ -176,7 +175,7 @@ class TaskFlow:
         return replace(self, branches=branches)
 
     def sink_of(self, branch: str) -> Sink:
-        """Return the sink of a branch or of an error branch. Raises as `branch`."""
+        """Return the sink of a branch or of an error branch. Raises ConfigurationError if there is no such branch."""
         return self.errors if is_error_branch(branch) else self.branch(branch).sink
 
     def branch(self, name: str) -> Branch:
@@ -217,9 +216,9 @@ class TaskFlow:
         return {name: opens for sink in self.sinks for name, opens in sink.committers.items()}
 
     @property
-    def discarding(self) -> Mapping[str, OpensCommitter]:
-        """The committers whose writers leave something at the target before a commit."""
-        return {name: opens for name, opens in self.committers.items() if opens.discards}
+    def preparing_committers(self) -> Mapping[str, OpensCommitter]:
+        """The committers of sinks whose writers leave data at the target before a commit."""
+        return {name: opens for name, opens in self.committers.items() if opens.prepares_at_target}
 
     @property
     def can_be_audited(self) -> bool:
@@ -227,11 +226,12 @@ class TaskFlow:
         return all(sink.abilities.audit for sink in self.sinks)
 
     def loop_of(self, dataset_urn: str, branch: str = "") -> str:
-        """Describe what the source reads of the sinks' targets for a dataset; empty if nothing.
+        """Describe the first target of a dataset's sinks that the source reads; empty if it reads none of them.
 
         Args:
             dataset_urn: the dataset.
-            branch: only this branch's sink, whatever system it writes to.
+            branch: check only this branch's sink, and compare only the names of targets, not their systems; empty to
+                check all branches by name and system.
         """
         for candidate in self.branches:
             for target in candidate.sink.targets(dataset_urn) if branch in ("", candidate.name) else ():
@@ -367,9 +367,10 @@ class FlowColumns:
         return cls(Columns.of(source.batch_schema))
 
     def after(self, stages: Sequence[Stage], location: str = "") -> FlowColumns:
-        """Return the columns behind these constructs; none behind one that applies to some datasets only.
+        """Return the columns after these constructs. They are unknown after a construct that applies to some datasets
+        only.
 
-        Raises as `TaskFlow.check`.
+        Raises ConfigurationError if a construct does not accept the columns before it.
 
         Args:
             stages: a chain, or part of one.
@@ -387,7 +388,9 @@ class FlowColumns:
         return reached
 
     def may_receive(self, fork: ForkOperator, branch: str) -> bool:
-        """Return whether the fork may send records to a branch. Raises as `TaskFlow.check`."""
+        """Return whether the fork may send records with these columns to a branch. Raises ConfigurationError if the
+        columns do not determine this.
+        """
         with constructs_fit("the fork", self.maker):
             if isinstance(fork, ForkOperatorSettings):
                 return fork.may_accept(branch, self.columns)

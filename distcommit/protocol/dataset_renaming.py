@@ -58,8 +58,9 @@ def renamed(states: Iterable[DatasetState], named_now: NamedNow, *, only_ahead: 
 
     Args:
         states: all states of the job. Every dataset must be idle.
-        named_now: returns the new name of each partition. A dataset that keeps its name was not read under another one.
-        only_ahead: whether it is unknown which datasets were read last. If so, the furthest position counts.
+        named_now: returns the new dataset of each partition.
+        only_ahead: whether it is unknown which of several datasets has read a partition last. If so, the furthest
+            position is used.
 
     Raises:
         ConflictError: if parts of one dataset belong to different incarnations.

@@ -57,7 +57,9 @@ def _part_before(skip: SkippedRange, partition: str, at: Position, incarnation: 
 
 
 def earlier_readings_after(state: DatasetState, watermark: Watermark | None) -> tuple[EarlierReading, ...]:
-    """Return the ranges that were read of earlier incarnations, after the watermark has changed: the newest of each."""
+    """Return the ranges that were read of earlier incarnations, given the watermark after a change. There is one range
+    for each incarnation: the newest.
+    """
     before = state.reached
     if before is None or watermark is None or before.incarnation in ("", watermark.incarnation):
         return state.earlier_readings

@@ -208,9 +208,8 @@ def _newest_head(last: Head | None, reported: Head | None) -> Head:
 
 
 def end(fold: Fold, epoch: int, reported: Iterable[Head], *, at_least: int, decided_from: int = 0) -> Record | None:
-    """In the job log: record the end of a run, then a checkpoint if one is due and no newer run has started.
-
-    Arguments are those of `cut` and `checkpoint`.
+    """In the job log: return the record of a run's end or, if the end is recorded, a checkpoint if one is due and no
+    newer run has started. For the arguments see `cut` and `checkpoint`.
     """
     if fold.ended_epoch != epoch:
         return cut(fold, epoch, CutPhase.ENDED, reported)
@@ -226,7 +225,8 @@ def discard_heads(fold: Fold, epoch: int, user: str) -> Rebuilt | None:
 def heads(fold: Fold, generation: int, reported: Iterable[Head], user: str) -> Heads | None:
     """In the job log: record the heads of bucket logs after an operator action, if they are above the recorded heads.
 
-    The logs must be of the current generation. The mark of a bucket that has lost its newest segments stays.
+    The logs must be of the current generation. If a bucket's recorded head is marked as incomplete, the new head is
+    marked so, too.
     """
     if fold.generation != generation:
         return None

@@ -193,6 +193,7 @@ def _bases_after_accept(state: DatasetState, sequence: SealedSequence) -> Target
 
 
 def _counted(before: ReadFailure | None, epoch: int, now: DatasetReadFailure) -> ReadFailure:
+    """Return a dataset's read failure after one more failed run. An outage does not add to the failed runs in a row."""
     failed_runs = (before.failed_runs if before else 0) + (0 if now.outage else 1)
     return ReadFailure(epoch, failed_runs, now.expected_high, now.reason, now.stops, now.outage)
 

@@ -48,12 +48,12 @@ class RetryPolicy(StrEnum):
     ON_FULL = "on_full"
     """For datasets that are committed completely or not at all."""
     ON_PARTIAL = "on_partial"
-    """For datasets of which parts may be committed."""
+    """For datasets whose policy allows committing a part."""
     NEVER = "never"
     """For no dataset."""
 
     def applies_to(self, policy: CommitPolicy) -> bool:
-        """Return whether it applies to datasets with that commit policy."""
+        """Return whether this retry policy applies to datasets with that commit policy."""
         match self:
             case RetryPolicy.ALWAYS:
                 return True

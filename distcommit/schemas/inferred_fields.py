@@ -29,7 +29,11 @@ def infer_fields(values: pa.Array) -> dict[str, Any]:
 
 
 def infer_names(values: pa.Array) -> dict[str, Any]:
-    """Return the fields of all objects, and names without a type yet, as None, `[None]` or `{}`."""
+    """Return the types of all names in the objects among the values, which are bytes, text or null.
+
+    A name whose values are all null has None for its type, one with only empty lists `[None]`, and one with only empty
+    objects `{}`. `typed_fields` leaves such names out.
+    """
     names: Any = {}
     for value in values.to_pylist():
         try:

@@ -108,7 +108,9 @@ def find_column(
 
 
 def named_schema(columns: Columns, names: Iterable[str], construct: str) -> pa.Schema | None:
-    """Return the named columns as a schema; None if the type of one is unknown. Raises as `find_column`."""
+    """Return the named columns as a schema; None if the type of one is unknown. Raises ConfigurationError if a named
+    column can't exist, or if several have its name.
+    """
     return Columns(
         pa.schema([find_column(columns, name, construct) for name in names]), may_have_others=False
     ).full_schema()
@@ -117,7 +119,8 @@ def named_schema(columns: Columns, names: Iterable[str], construct: str) -> pa.S
 def typed_columns(columns: Columns, requested: Sequence[str], construct: str) -> pa.Schema | None:
     """Return the named columns, and all other columns with a known type other than null.
 
-    Return None if the type of a named column is unknown, or if there are no columns. Raises as `find_column`.
+    Return None if the type of a named column is unknown, or if there are no columns. Raises ConfigurationError if a
+    named column can't exist, or if several have its name.
     """
     named = [find_column(columns, name, construct) for name in requested]
     fields = [field for field in columns.fields if field.name in requested or field.type not in (UNKNOWN, pa.null())]

@@ -94,10 +94,10 @@ def too_deep(schema: pa.Schema) -> str:
 
 
 def check_levels(schema: pa.Schema) -> None:
-    """Check that no column has too many levels, because such files could be written but not read.
+    """Check that no column is nested too deep. Readers cannot read a file with such a column.
 
     Raises:
-        ConfigurationError: if a column has.
+        ConfigurationError: if a column has too many levels.
     """
     if column := too_deep(schema):
         raise ConfigurationError(

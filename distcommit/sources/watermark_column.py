@@ -99,13 +99,13 @@ def end_of_retry(retried_end: Watermark | None, incarnation: str, low: Position,
 
 
 class OrderedRows(Generic[Row]):
-    """Buffer of rows in the order of their values. Rows with one value leave it together.
+    """Buffer of rows in ascending order of their positions. Rows with the same position are removed together.
 
     Args:
         low: lowest allowed position.
         high: all positions must be below it; None for no limit.
-        refused: returns the error for a position that is out of order or outside the range, from the lowest allowed
-            position and the actual one.
+        refused: returns the error to raise for a position that is out of order or outside the range. It is called with
+            the lowest allowed position and the actual position.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class OrderedRows(Generic[Row]):
         self.newest = positions[-1] if positions else self.newest
 
     def pop_below(self, end: Position) -> list[Row]:
-        """Remove the rows whose values are below `end`, and return them."""
+        """Remove the rows with positions below `end`, and return them."""
         count = bisect_left(self._positions, end)
         selected, self._rows = self._rows[:count], self._rows[count:]
         self._positions = self._positions[count:]

@@ -43,9 +43,10 @@ _MARGIN = timedelta(days=2)
 
 @contextmanager
 def staged_frames(spark: SparkSession, source: SparkSource, store: JobStore) -> Iterator[StagedFrames]:
-    """Stage all datasets of the source as they are now. The staged rows are deleted at the end of the block.
+    """Stage the present rows of all datasets of the source, and delete them at the end of the block.
 
-    Staged rows of dead runs are deleted, too. If a dataset cannot be read, its index has the error.
+    Staged rows of dead runs are deleted, too. If Spark cannot read a dataset, the error is stored in the index of the
+    dataset's staged rows, and the run reports it.
 
     Raises:
         OSError: if the staging folder is not writable.

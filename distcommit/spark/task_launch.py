@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import re
 import sys
 import traceback
@@ -57,6 +58,7 @@ class PartitionCall(Generic[Result]):
         """Call the function for one partition of an empty RDD, and yield the encoded report."""
         del empty
         _reduce_garbage_collection()
+        _log_at_info()
         settings = replace(self.settings, after_death=True) if _is_retry() else self.settings
         with _redacted_errors():
             report = self.function(settings, partition)
@@ -99,6 +101,14 @@ def _reduce_garbage_collection() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+@functools.cache
+def _log_at_info() -> None:
+    """Write log messages from level INFO to the worker's stderr, once in each worker that has no other handler."""
+    if TaskContext.get() is not None and not logging.root.handlers:
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("distcommit").setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ class CommitSequence:
         close: called once every step is done and durable, to record that in the store.
         lose: called with the error of a lost step. Records the error in the store, and returns the error to raise, with
             a remedy.
-        fail: like `lose`, for a step that failed for another reason.
+        fail: called with the error of a step that failed without being lost. Records the error in the store, and
+            returns the error to raise.
     """
 
     dataset_urn: str

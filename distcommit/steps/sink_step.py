@@ -27,6 +27,8 @@ from distcommit.core.interfaces.committer import (
     SinkCommitter,
     check_plain,
 )
+from distcommit.core.interfaces.sink_metrics import SinkMetrics
+from distcommit.core.records.run_counts import FlowCounts, SinkCounter, SinkCounts
 from distcommit.steps.step_execution import held_back_by
 from distcommit.steps.step_registry import register
 
@@ -44,11 +46,11 @@ class SinkCommitStep(CommitStep):
 
     type_name: ClassVar[str] = "sink-commit"
     version: ClassVar[int] = 1
-    __slots__ = ("_tries", "context", "request", "sink")
+    __slots__ = ("_counters", "_counts", "context", "request", "sink")
 
     def __init__(self, sink: OpensCommitter, request: CommitRequest, context: CommitterContext) -> None:
         self.sink, self.request, self.context = sink, request, context
-        self._tries = Counter[str]()
+        self._counts, self._counters = Counter[str](), tuple[SinkCounter, ...]()
 
     def __repr__(self) -> str:
         return f"SinkCommitStep({self.sink.name!r}, {self.request.dataset_urn!r}, epoch {self.request.epoch})"
@@ -62,12 +64,13 @@ class SinkCommitStep(CommitStep):
         return self.request.branch
 
     @property
-    def tries(self) -> Counter[str]:
-        return self._tries
+    def commit_counts(self) -> FlowCounts:
+        counts = SinkCounts(self.request.branch, self.sink.name, **self._counts)
+        return FlowCounts(sinks=(counts,), counters=self._counters)
 
     @property
     def prepared_by(self) -> tuple[str, ...]:
-        return self.request.attempts if self.sink.discards else ()
+        return self.request.attempts if self.sink.prepares_at_target else ()
 
     def to_row(self) -> list[Any]:
         request = self.request
@@ -130,9 +133,15 @@ class SinkCommitStep(CommitStep):
 
     @classmethod
     def _commit(cls, steps: Sequence[Self], *, is_complete: bool = False) -> list[DistcommitError | None]:
-        """Commit the steps of one sink with one call.
+        """Commit the steps of one sink with one call of its committer.
 
-        A step whose stored infos cannot be used fails alone. In an atomic group, the other steps wait for a later run.
+        Args:
+            steps: steps of one sink.
+            is_complete: whether the steps are a whole atomic group, to be committed all or none.
+
+        Returns:
+            the error of each step, or None. A step whose stored infos cannot be used is not committed. With
+            `is_complete` the other steps are then not committed either, and wait for a later run.
         """
         requests: dict[int, CommitRequest] = {}
         errors: dict[int, DistcommitError | None] = {}
@@ -156,9 +165,11 @@ class SinkCommitStep(CommitStep):
         cls, steps: Sequence[Self], requests: list[CommitRequest], *, is_complete: bool
     ) -> list[DistcommitError | None]:
         outcomes: Sequence[CommitOutcome] = ()
-        began, retries = perf_counter(), 0
+        first, began, retries, is_open = steps[0], perf_counter(), 0, False
+        context = replace(first.context, metrics=SinkMetrics(first.request.branch, first.sink.name))
         try:
-            with open_committer(steps[0].sink, steps[0].context) as committer:
+            with open_committer(first.sink, context) as committer:
+                is_open = True
                 try:
                     outcomes = committer.commit_atomically(requests) if is_complete else committer.commit(requests)
                 finally:
@@ -167,19 +178,27 @@ class SinkCommitStep(CommitStep):
             return [error] * len(steps)
         finally:
             for step, outcome in zip_longest(steps, outcomes[: len(steps)]):
-                step._tries.update(("commit_attempts", _COUNTED_AS.get(type(outcome), "commit_retries")))
-            steps[0]._tries["commit_retries"] += retries
-            steps[0]._tries["target_ms"] += round((perf_counter() - began) * 1000)
+                step._count(outcome, is_open=is_open)
+            first._counts["commit_retries"] += retries
+            first._counts["target_ms"] += round((perf_counter() - began) * 1000)
+            first._counters += context.metrics.counters()
         if len(outcomes) != len(requests):
             raise DistcommitError(
                 "a sink's committer returned the wrong number of outcomes",
                 id="STEP_FAILED",
-                sink=steps[0].sink.name,
+                sink=first.sink.name,
                 expected=f"{len(requests)} outcomes",
                 found=str(len(outcomes)),
                 todo="correct the committer's `commit`",
             )
         return [step._error(outcome) for step, outcome in zip(steps, outcomes, strict=True)]
+
+    def _count(self, outcome: CommitOutcome | None, *, is_open: bool) -> None:
+        """Count a request, whose outcome is None if the committer raised an error, or could not be opened."""
+        counted_as = _COUNTED_AS.get(type(outcome), "commit_retries")
+        is_unknown = self.sink.leaves_in_doubt or (is_open and outcome is None)
+        is_in_doubt = is_unknown and counted_as == "commit_retries"
+        self._counts.update(("commit_attempts", counted_as, *(("commit_in_doubt",) if is_in_doubt else ())))
 
     def withdraw(self) -> None:
         """Roll the commit back, even if it is already visible.
@@ -187,7 +206,7 @@ class SinkCommitStep(CommitStep):
         Raises:
             ConflictError: if the commit cannot be rolled back. Nothing has changed.
         """
-        self._roll_back("abort", lambda committer: committer.abort([self._current_request()]))
+        self._roll_back("withdraw", lambda committer: committer.withdraw([self._current_request()]))
 
     def _roll_back(self, callback: str, act: Callable[[SinkCommitter], bool | None]) -> None:
         with open_committer(self.sink, self.context) as committer:
@@ -236,7 +255,8 @@ class SinkCommitStep(CommitStep):
         )
 
     def undo(self) -> None:
-        """Delete what the attempts have prepared at the target. Call it after `withdraw` has rolled the commit back.
+        """Delete the output that the attempts have prepared at the target. Call it after `withdraw` has rolled the
+        commit back.
 
         Raises:
             DistcommitError: if the deletion fails now. Calling again resumes.
@@ -245,7 +265,7 @@ class SinkCommitStep(CommitStep):
             return
         request = self.request
         aborted = [AbortedAttempt(request.epoch, "", attempt, attempt, request.infos) for attempt in request.attempts]
-        self._roll_back("discard", lambda committer: committer.discard(aborted))
+        self._roll_back("abort", lambda committer: committer.abort(aborted))
 
     def _error(self, outcome: CommitOutcome) -> DistcommitError | None:
         ids = {"dataset": self.request.dataset_urn, "epoch": str(self.request.epoch), "sink": self.sink.name}

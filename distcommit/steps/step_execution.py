@@ -22,6 +22,7 @@ from distcommit.core.interfaces.commit_step import (
     step_error,
     step_name,
 )
+from distcommit.core.records.run_counts import FlowCounts
 from distcommit.core.support.io_batching import IoRequest
 
 logger = logging.getLogger(__name__)
@@ -40,13 +41,13 @@ class Outcomes(Generic[Name]):
         failed: the error by sequence.
         lost: the error of sequences with a lost step.
         executed: number of executed steps by sequence.
-        tries: outcomes of the sinks' committers by sequence.
+        counts: counts of the requests to committers by sequence.
     """
 
     failed: dict[Name, DistcommitError] = field(default_factory=dict)
     lost: dict[Name, LostError] = field(default_factory=dict)
     executed: Counter[Name] = field(default_factory=Counter)
-    tries: dict[Name, Counter[str]] = field(default_factory=dict)
+    counts: dict[Name, FlowCounts] = field(default_factory=dict)
 
     def of(self, names: Container[Name]) -> Outcomes[Name]:
         """Return the results of these sequences."""
@@ -54,12 +55,12 @@ class Outcomes(Generic[Name]):
             {name: error for name, error in self.failed.items() if name in names},
             {name: lost_error for name, lost_error in self.lost.items() if name in names},
             Counter({name: steps for name, steps in self.executed.items() if name in names}),
-            {name: tries for name, tries in self.tries.items() if name in names},
+            {name: counts for name, counts in self.counts.items() if name in names},
         )
 
-    def tried(self) -> Counter[str]:
-        """Return the sum of the committers' outcomes."""
-        return sum(self.tries.values(), Counter[str]())
+    def flow(self) -> FlowCounts:
+        """Return the sum of the counts of all sequences."""
+        return sum(self.counts.values(), FlowCounts())
 
 
 class Execution(IoRequest):
@@ -213,9 +214,9 @@ def _execute_kind(
             owners, steps = [owners[index] for index in sound], [steps[index] for index in sound]
             verdicts = [answer for index in sound if not isinstance(answer := answers[index], DistcommitError)]
     errors = _execute_whole(kind, steps, verdicts) if is_complete else _execute(kind, steps, verdicts)
-    if kind.tries is not CommitStep.tries:  # spares a loop over thousands of steps without counts
+    if kind.commit_counts is not CommitStep.commit_counts:  # spares a loop over thousands of steps without counts
         for name, step in zip(owners, steps, strict=True):
-            outcomes.tries.setdefault(name, Counter()).update(step.tries)
+            outcomes.counts[name] = outcomes.counts.get(name, FlowCounts()) + step.commit_counts
     if verdicts is None and not any(errors):  # the common case
         outcomes.executed.update({name: len(group) for name, group in groups.items()})
         return

@@ -16,6 +16,7 @@ DOCS = ROOT / "conf" / "docs"
 README = ROOT / "README.md"
 GENERATED = frozenset(
     {DOCS / "reference" / f"{name}.md" for name in ("commands", "configuration", "errors", "problems")}
+    | {DOCS / "reference" / "gobblin-properties.md"}
     | {DOCS / "reference" / f"{path.stem}.md" for path in (ROOT / "tests" / "unit" / "designs").glob("*.toml")}
 )
 """Pages that a generator writes; their length is not limited."""

@@ -235,7 +235,7 @@ class TestWarehouseOnS3(TestSqliteCatalog):
         assert len(asked.list_multipart_uploads(Bucket=self.bucket)["Uploads"]) == 1
         assert self.commit(tmp_path, won) == [Committed()]
         for _ in range(2):
-            self.discard(tmp_path, AbortedAttempt(1, "unit", "dead", "dead"))
+            self.abort(tmp_path, AbortedAttempt(1, "unit", "dead", "dead"))
         assert self.in_doubt(tmp_path) == 0
         assert self.visible_records(tmp_path) == [("a", 0)]
 

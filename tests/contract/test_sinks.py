@@ -134,9 +134,9 @@ class ForgetsWhatWasFiltered(SqliteCommitter):
 class CoversAllThatIsPrepared(SqliteCommitter):
     """A committer that removes nothing from its ledger on rollback."""
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         before = [self._row(request) for request in requests]
-        super().abort(requests)
+        super().withdraw(requests)
         for request, old in zip(requests, before, strict=True):
             if old is not None:
                 self._put(request, replace(old, epoch=old.base, revoked=old.epoch))
@@ -145,7 +145,7 @@ class CoversAllThatIsPrepared(SqliteCommitter):
 class TakesNothingBack(SqliteCommitter):
     """A committer that reports a rollback without executing it."""
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         pass
 
 
@@ -352,7 +352,7 @@ class UploadingCommitter(SqliteCommitter):
             for info in request.infos:
                 (self.uploads / info["path"].partition("/")[0]).unlink(missing_ok=True)
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         for attempt in aborted_attempts:
             (self.uploads / attempt.attempt).unlink(missing_ok=True)
 
@@ -360,9 +360,9 @@ class UploadingCommitter(SqliteCommitter):
 class KeepsWhatIsTakenBack(UploadingCommitter):
     """A committer that deletes nothing of an abandoned dataset."""
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         revoked = {row.revoked for row in self.ledger()}
-        super().discard([attempt for attempt in aborted_attempts if attempt.epoch not in revoked])
+        super().abort([attempt for attempt in aborted_attempts if attempt.epoch not in revoked])
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ class UploadingSink(SqliteSink):
     """The example sink, whose writers leave a file at the target."""
 
     committer: type[UploadingCommitter] = UploadingCommitter
-    discards: ClassVar[bool] = True
+    prepares_at_target: ClassVar[bool] = True
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         writer = UploadingWriter(area, origin)

@@ -37,13 +37,13 @@ class Rows(SqliteTables):
 
 
 class _CommitsOnly(SqliteCommitter):
-    """A committer without an `abort` of its own."""
+    """A committer without a `withdraw` of its own."""
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
-        SinkCommitter.abort(self, requests)
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
+        SinkCommitter.withdraw(self, requests)
 
 
-class WithoutAbort(SqliteSink):
+class WithoutWithdraw(SqliteSink):
     """A sink that cannot revoke a commit."""
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
@@ -151,7 +151,7 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         situation.type(f"distcommit dataset quarantine {situation.path} {NAME}")
         printed = Printed(situation)
         printed.refused(
-            f"distcommit dataset release {situation.path} {NAME} abandon", "a sink's committer failed in abort()"
+            f"distcommit dataset release {situation.path} {NAME} abandon", "a sink's committer failed in withdraw()"
         )
         command = printed.problem("ABANDON_UNFINISHED")["command"]
         rows.do("DROP TRIGGER refuse")
@@ -160,9 +160,9 @@ def abandoning_that_was_not_finished(folder: Path) -> Drilled:
         return printed.ended()
 
 
-@drill("ROLLBACK_NOT_SUPPORTED: or implement `abort` in the sink's committer", quick=True)
-def sink_without_abort(folder: Path) -> Drilled:
-    with _job(folder, WithoutAbort) as situation:
+@drill("ROLLBACK_NOT_SUPPORTED: or implement `withdraw` in the sink's committer", quick=True)
+def sink_without_withdraw(folder: Path) -> Drilled:
+    with _job(folder, WithoutWithdraw) as situation:
         _refuse(Rows(folder))
         situation.run(1)
         situation.type(f"distcommit dataset quarantine {situation.path} {NAME}")

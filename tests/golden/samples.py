@@ -30,7 +30,14 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.previous_run import PreviousRun, WorkUnitResult
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import (
+    BranchFailures,
+    CheckCounts,
+    FlowCounts,
+    RunCounts,
+    SinkCounter,
+    SinkCounts,
+)
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
@@ -261,6 +268,8 @@ RUN_RECORD = RunRecord(
             (ConstructCounts("", "json", 4, 3, 1, 0, 0, 0.25),),
             (CheckCounts("main", "row_count", True, 1, 1),),
             (BranchFailures("hourly", "not_null", 1),),
+            (SinkCounts("main", "files", 3, 1), SinkCounts("hourly", "postgresql:{dataset}", 2, 0, 3, 1, 2, 0, 1, 70)),
+            (SinkCounter("hourly", "postgresql:{dataset}", "größe", 2),),
         ),
     ),
     quarantined=Reasons((Reason("größe/1", "quarantined", "a sealed commit step is lost"),), 0),
@@ -305,7 +314,17 @@ TASK_ROWS = TaskRows(
             "größe/1",
             began_ms=1_700_000_008_000,
             ended_ms=1_700_000_008_500,
-            counts=RunCounts(datasets_committed=1, records_published=20, files_published=2, storage_requests=9),
+            counts=RunCounts(
+                datasets_committed=1,
+                records_published=20,
+                files_published=2,
+                storage_requests=9,
+                commit_attempts=3,
+                commit_successes=1,
+                commit_retries=2,
+                commit_in_doubt=1,
+                target_ms=70,
+            ),
         ),
         TableRow(RowKind.DATASET, "b", began_ms=1_700_000_008_001),
         TableRow(

@@ -12,7 +12,14 @@ from distcommit.core.records.deferred_counts import DeferredCause, DeferredCount
 from distcommit.core.records.job_log_records import Head
 from distcommit.core.records.log_records import DatasetState, EarlierReading, OpenSequence, Record
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure
-from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import (
+    BranchFailures,
+    CheckCounts,
+    FlowCounts,
+    RunCounts,
+    SinkCounter,
+    SinkCounts,
+)
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
@@ -42,6 +49,7 @@ STRUCTS: list[type[msgspec.Struct]] = [
     *(DatasetReadFailure, ReadFailure, OpenSequence, EarlierReading, DatasetState),
     *(StoreMarker, RecordedSettings, StoredSchema, Manifest, LockRecord, Footer, FileTail, Owner),
     *(RunCounts, DeferredCounts, DeferredCause, FlowCounts, ConstructCounts, CheckCounts, BranchFailures),
+    *(SinkCounts, SinkCounter),
     *(Tombstone, SupersededFile, ReplacedRecords, ExpiryRequest, ScheduleRequest),
     *(RunRecord, RecordedPhase, Reasons, Reason, RunBeginning, RunFacts, CancelRequest, ReadingNote),
     *(SnapshotManifest, SnapshotBucket, BucketSnapshot, SnapshotDelta, DatasetSnapshot),

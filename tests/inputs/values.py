@@ -109,7 +109,7 @@ CASES = [
     ),
     *(
         Case("steps", f"{callback}() of a custom committer returns False", "rejected: named", test=_COMMITTERS)
-        for callback in ("abort", "allow", "discard")
+        for callback in ("withdraw", "allow", "abort")
     ),
     *(Case("loops", given, right, test=test) for given, right, test in _LOOP_CASES),
     *(Case("upsert", given, right, test=_NEWEST + name) for given, right, name in _UPSERTS),

@@ -249,7 +249,7 @@ def test_no_client_stays_open_while_committers_and_errors_are_referenced(
     assert each_way(lambda committer: committer.commit([committed])) == [Committed()]
     (refused_topic,) = target.commit(missing, create=False)
     assert isinstance(refused_topic, RetryLater)
-    assert isinstance(each_way(lambda committer: committer.abort([committed])), ConflictError)
+    assert isinstance(each_way(lambda committer: committer.withdraw([committed])), ConflictError)
     assert each_way(KafkaCommitter.probe) is None
     assert each_way(lambda committer: committer.visible_rows("a", "main")) == 1
     away = {"brokers": "localhost:1", "request_timeout_s": 0.5, "client": {"log_level": "0"}}
@@ -258,7 +258,7 @@ def test_no_client_stays_open_while_committers_and_errors_are_referenced(
     with monkeypatch.context() as patched:
         no_answer = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
         patched.setattr(CatchableProducer, "commit_transaction", Mock(side_effect=no_answer))
-        assert each_way(lambda committer: committer.abort([taken_back])) is no_answer
+        assert each_way(lambda committer: committer.withdraw([taken_back])) is no_answer
     with pytest.raises(ConfigurationError, match="not this job's") as other_ledger:
         ledger_topic_id(target.sink(transactional_ids=2).target(), "of another job")
     references.append(other_ledger)

@@ -26,7 +26,7 @@ from distcommit.core.interfaces.committer import (
 from distcommit.sinks.databases.table_committer import CollisionError
 from distcommit.sinks.mariadb.committer import MariadbCommitter
 from distcommit.sinks.mariadb.sink import MariadbSink
-from distcommit.sinks.mariadb.tables import Table
+from distcommit.sinks.mariadb.table_writes import Table
 from distcommit.sinks.mariadb.transactions import connected, execute, transaction
 from tests.servers.mariadb import MariadbServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused

@@ -118,7 +118,7 @@ def test_killed_server_with_a_binary_log_leaves_nothing_else(tmp_path: Path) -> 
         assert target.commit(sink, request) == [Committed()]
         server.restart()
         assert target.rows("a") == [(1,), (2,)]
-        target.discard(sink, *lost.attempts)
+        target.abort(sink, *lost.attempts)
         assert target.prepared() == []
 
 

@@ -23,7 +23,7 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.sinks.postgresql.sink import PostgresqlSink
-from distcommit.sinks.postgresql.tables import Table
+from distcommit.sinks.postgresql.table_writes import Table
 from distcommit.sinks.postgresql.transactions import transaction
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
@@ -235,7 +235,7 @@ def test_commit_fails_if_its_ledger_row_was_just_deleted(target: Target) -> None
     sink = target.sink()
     request = target.prepare(sink, "a", 1)
     committer = sink.open_committer(target.context)
-    committer.abort([request])
+    committer.withdraw([request])
     committer.allow([request])
     committer.close()
     assert target.ledger() == [("a", 0)]

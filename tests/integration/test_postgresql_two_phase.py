@@ -178,13 +178,13 @@ def test_partly_visible_commit_is_revoked_by_its_tags(target: PreparingPostgresq
     assert target.commit(sink, target.prepare(sink, "a", 1, numbers(0))) == [Committed()]
     request = target.of_units(sink, "a", 2, numbers(1), numbers(2))
     target.end(target.name_of(request), commit=True)
-    target.abort(sink, request)
+    target.withdraw(sink, request)
     assert target.prepared() == []
     assert target.rows("a") == [(0,)]
     refused(target.commit(sink, request)[0], "was taken back")
     whole = target.of_units(sink, "a", 3, numbers(3), numbers(4))
     assert target.commit(sink, whole) == [Committed()]
-    target.abort(sink, whole)
+    target.withdraw(sink, whole)
     assert target.rows("a") == [(0,)]
     assert {what for what, _ in target.sql("SELECT what, epoch FROM distcommit_prepared")} == {"newest"}
 

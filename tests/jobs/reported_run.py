@@ -15,7 +15,7 @@ from msgspec import structs
 from distcommit.app.jobs.job import Job
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.records.log_records import Done, Fence, Intent, Record
-from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import CheckCounts, FlowCounts, RunCounts, SinkCounter, SinkCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import SealedSequence, SequenceName
@@ -229,6 +229,7 @@ def _record(rows: list[TableRow], ended_ms: int) -> RunRecord:
         commit_successes=61,
         commit_retries=8,
         commit_failures=1,
+        commit_in_doubt=2,
         target_ms=4_200,
         flow=FlowCounts(
             (
@@ -236,6 +237,8 @@ def _record(rows: list[TableRow], ended_ms: int) -> RunRecord:
                 ConstructCounts("lake", "sql <amount > 0>", 239_100, 230_000, 0, 9_100, 0, 0.8),
             ),
             (CheckCounts("lake", "row_count", True, len(rows) - len(failed), len(failed)),),
+            sinks=(SinkCounts("lake", "iceberg <a>", 230_000, 0, 70, 61, 8, 1, 2, 4_200),),
+            counters=(SinkCounter("lake", "iceberg <a>", "snapshots", 61),),
         ),
     )
     recorded_reasons = tuple(Reason(row.dataset, row.kind, row.reason) for row in failed[:100])

@@ -6,9 +6,9 @@ newest are complete, because a run seals a dataset only after its pending sequen
 if its run has the mark `clean` in the output, or if each partition continues without a gap from the store or from older
 files.
 
-Two kinds of files never prove such a continuation, unless the store knows the sequence and all of its files exist:
-files that record what another branch lacks, and files with several records made of one record, because other files may
-have the same offsets.
+Two kinds of files do not prove such a continuation, unless the store has the sequence and all of its files exist: files
+that record what another branch lacks, and files with several records made of one record, because other files may have
+the same offsets.
 
 If the newest epoch is not complete, its files are set aside, and the next run reads their records again. A partition
 without any known position is read from 0. See `app.auditing.files.replaced_files` for epochs in which error files were
@@ -116,7 +116,9 @@ def _planned_with(
 
 
 def _name_now(plan: Plan, dataset_states: dict[str, DatasetState], source: Source) -> None:
-    """Rename datasets to their present names. The position under an old name counts if it is ahead."""
+    """Rename datasets to their present names. If a partition has positions under several names, the furthest one is
+    used.
+    """
     renamed_states = {**dataset_states, **{state.dataset_urn: state for state in plan.states}}
     try:
         states = renamed(renamed_states.values(), source.current_name, only_ahead=True)
@@ -138,7 +140,9 @@ def _name_now(plan: Plan, dataset_states: dict[str, DatasetState], source: Sourc
 
 
 def _without_revoked(plan: Plan, folder: PublishedFolder, state: DatasetState) -> PublishedFolder:
-    """Return the folder without the files of a sequence that is being abandoned, because they may still be deleted."""
+    """Return the folder without the files of a sequence that is being abandoned. These files are added to
+    `plan.revoked`, because an abandoning process may still delete them.
+    """
     if state.status is not DatasetStatus.REVOKING or state.sequence is None:
         return folder
     epoch = state.sequence.epoch
@@ -264,9 +268,7 @@ def _dataset(
 
 
 def _add_replaced(after: Continuation, replaced: ReplacedFiles, newer: list[EpochFiles]) -> None:
-    """Add replaced files, and files that nothing replaced, as published in the incarnation of the newest files. All of
-    them are older than the newest files, and replaced files may have any position.
-    """
+    """Count replaced and reprocessed records as published, in the incarnation of the newest files."""
     replaced_records = replaced.records_by_incarnation()
     named = [files.incarnation for files in newer if files.incarnation]
     newest = named[-1] if named else after.incarnation or next(reversed(replaced_records), "")
@@ -289,8 +291,11 @@ def _add_reprocessed(after: Continuation, reprocessed: dict[int, list[PublishedF
 def _first(
     reprocessed: dict[str, OffsetSets], newer: list[EpochFiles], *, begin_at_0: bool
 ) -> dict[str, dict[str, int]]:
-    """Return the first positions of partitions whose only older files were reprocessed; 0 if the run that read them
-    published before it wrote its state, so that more may be missing."""
+    """Return the first position of each partition whose oldest files were reprocessed, by incarnation.
+
+    `begin_at_0` returns 0 for these partitions: with at-least-once delivery, records before the reprocessed ones may be
+    missing.
+    """
     first_positions: dict[str, dict[str, int]] = {}
     for incarnation, sets in reprocessed.items():
         other_offsets = OffsetSets()

@@ -150,10 +150,11 @@ def plan_keeping(store: JobStore) -> RebuildResult:
 
 
 def accept_store(store: JobStore, run_id: str, user: str) -> RebuildResult:
-    """Declare the store's state valid, whatever is published: the store gets an epoch above all others.
+    """Declare the store's state valid without a comparison with the published files. The store gets an epoch above all
+    others.
 
     Raises:
-        DistcommitError: as `rebuild_store`.
+        DistcommitError: if the folders belong to another job, or another run has fenced this one; see `rebuild_store`.
     """
     _require_open(store)
     claim_folders(store)
@@ -182,7 +183,7 @@ def _next_epoch(store: JobStore) -> int:
 
 
 def stored_states(store: JobStore) -> dict[str, DatasetState]:
-    """Return the stored states of datasets. Of a log with a corrupt tail, only the readable part counts."""
+    """Return the stored states of datasets. If a log has a corrupt tail, only its readable part counts."""
     logs = list(map(store.bucket_log, range(store.buckets)))
     folds = run_parallel(store.fs.parallel_buckets, fold_readable_part, logs)
     return {urn: state for fold in folds for urn, state in fold.datasets.items()}

@@ -87,8 +87,8 @@ def require_positions(
 
 
 def require_all_named(states: Mapping[str, DatasetState], requested: Mapping[str, Mapping[str, Position]]) -> None:
-    """Raise ConfigurationError if a known partition is not named: it would lose its position and be read again from its
-    beginning.
+    """Raise ConfigurationError if the request omits a known partition. An omitted partition would lose its position,
+    and the next run would read it from its beginning.
     """
     unnamed: list[str] = []
     for urn, positions in requested.items():

@@ -310,7 +310,9 @@ class _Audit:
             self._differs(ledger.row, f"its rows at the target can't be counted: {error}")
 
     def _share(self, urn: str, published: dict[str, OffsetSets]) -> None:
-        """Report source positions that an earlier audited dataset has published too."""
+        """Compare the dataset's published positions with those of the datasets audited before, and report positions
+        that both have published.
+        """
         if self._shared is None:
             return
         count, ranges = self._shared.add(urn, published)

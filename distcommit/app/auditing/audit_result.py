@@ -55,16 +55,16 @@ class AuditResult(NotebookTable, msgspec.Struct):
         superseded_files: superseded files and tombstones that are not deleted yet, except the tombstone of the newest
             replacement. No other count includes them.
         ledger_rows: rows in the targets' ledgers, one for each dataset and branch.
-        ledger_mismatches: ledger rows that the store does not know: of unknown datasets, or of epochs without a DONE
-            record.
+        ledger_mismatches: ledger rows without a counterpart in the store: their dataset is unknown, or their epoch has
+            no DONE record.
         ledger_mismatches_count: number of all ledger mismatches.
         replaced: input records whose output a replacing publisher has replaced.
         expired: input records in files that `distcommit dataset expire` has deleted.
         counted_branches: for sources without offsets: rejected and filtered records of each branch, counted from its
             files.
         skipped_ranges: the ranges of `skipped`: dataset, range and cause.
-        unproven_files: files of which no stored state proves that they are complete, grouped by dataset or bucket.
-            `exact` does not consider them.
+        unproven_files: files for which no stored state proves completeness, grouped by dataset or bucket. `exact` does
+            not depend on them.
         unproven_files_count: number of all entries of `unproven_files`.
         rejected_records: records in error files. A record counts once for each branch that rejected it.
     """

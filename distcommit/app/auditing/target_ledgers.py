@@ -32,8 +32,10 @@ class BranchLedger:
     committer: SinkCommitter
 
     def miscounted(self) -> str:
-        """Return how the rows that readers of the target see differ from the ledger; empty if they do not, or the
-        target can't count them. Raises errors of the target.
+        """Compare the number of rows that readers of the target see with the ledger. Return the difference in words;
+        empty if there is none, or if the target can't count rows.
+
+        Raises the target's errors.
         """
         result = self.committer.visible_rows(self.row.dataset_urn, self.row.branch)
         expected = sum(part.rows for part in self.row.covered)
@@ -67,8 +69,8 @@ class Ledgers:
         return [ledger for _, ledger in sorted(self._rows.get(folder, {}).items())]
 
     def bases(self, rows: Sequence[LedgerRow]) -> TargetEpochs:
-        """Return the epochs that a rebuilt store records for a dataset's targets: a commit is refused if the target has
-        another epoch by then. A branch without a row has 0.
+        """Return the bases that a rebuilt store records for a dataset: by branch, the epoch in the target's ledger; 0
+        without a row. The next commit is rejected if the ledger has another epoch by then.
         """
         epochs = {row.branch: row.epoch for row in rows}
         return {name: (epochs.get(name, 0),) for name in self.branches}
@@ -109,9 +111,10 @@ def open_ledgers(flow: TaskFlow, store: JobStore) -> Iterator[Ledgers]:
 
 
 def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
-    """Have targets that can fence refuse commits of this and older epochs, including those of processes that are still
-    running. Other targets refuse such a commit because the base differs; without a row they refuse the next commit
-    (`Ledgers.bases`).
+    """Abort all commits up to `epoch` at the targets, so that a process that is still running cannot commit later.
+
+    A target that cannot abort rejects such a commit by its ledger row, whose epoch is not among the bases that the
+    commit expects. If it has no row, the late commit succeeds and the next commit is rejected (`Ledgers.bases`).
     """
     with open_ledgers(flow, store) as ledgers:
         branch_ledgers = [row for folder in ledgers.folders() for row in ledgers.of(folder)]
@@ -119,11 +122,11 @@ def fence_targets(flow: TaskFlow, store: JobStore, epoch: int) -> None:
             rows = [ledger.row for ledger in branch_ledgers if ledger.committer is committer]
             requests = [CommitRequest(row.dataset_urn, epoch, (), row.branch) for row in rows]
             try:
-                require_success("commits of older epochs", "abort", committer.abort(requests))
+                require_success("commits of older epochs", "withdraw", committer.withdraw(requests))
             except ConflictError:  # then nothing was changed
                 for request in requests:
                     with suppress(ConflictError):
-                        require_success(request.dataset_urn, "abort", committer.abort([request]))
+                        require_success(request.dataset_urn, "withdraw", committer.withdraw([request]))
 
 
 def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
@@ -140,7 +143,7 @@ def not_as_stored(row: LedgerRow, state: DatasetState | None) -> str:
 
 
 def not_done(sequence: SealedSequence) -> OffsetSets:
-    """Return the offsets of a sequence. They are published only once the sequence is done."""
+    """Return the offsets that a sequence publishes once it is done."""
     offsets = OffsetSets()
     low = sequence.low.positions if sequence.low else {}
     for partition, high in (sequence.high.positions if sequence.high else {}).items():

@@ -53,8 +53,8 @@ class FlowPart(msgspec.Struct, frozen=True):
         kind: source, converter, row checker, fork, sink, task checker or error branch.
         name: the construct's type; with a number if its chain has several of the type.
         settings: the settings that differ from the defaults, on one line. Secrets are masked.
-        on_rejected: what becomes of rejected records or attempts; empty if the construct rejects none. For a sink that
-            is not atomic: what readers may see.
+        on_rejected: how rejected records or attempts are handled; empty if the construct rejects none. For a sink that
+            is not atomic: which part of a commit readers may see.
         columns: the known columns of the output of a source, a converter or a row checker; None if only records
             determine them.
         has_other_columns: whether records may have other columns, too.

@@ -11,12 +11,13 @@ from distcommit.protocol.paths.temporary_and_probes import store_probe_name
 
 
 def check_folder(fs: FileSystem, path: str, *, is_used: bool) -> str:
-    """Check that a folder, or the nearest one above it, can be written. Return its path, or that it will be created.
+    """Check that a folder, or its nearest existing parent, is writable. Return its path, with a note if it will be
+    created.
 
-    Tries it by a probe file in an existing remote folder, unless a run has created the store already (`is_used`).
+    An existing remote folder is checked with a probe file, unless a run has created the store already (`is_used`).
 
     Raises:
-        ConfigurationError: if not.
+        ConfigurationError: if the folder is not writable.
         OSError: if the file system can't be reached.
     """
     nearest = path

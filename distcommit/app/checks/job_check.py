@@ -139,7 +139,7 @@ class _Failure:
 
     @property
     def selects_nothing(self) -> bool:
-        """Whether none of the datasets exist that the job file selects."""
+        """Whether no dataset exists that the job file selects."""
         return self.is_missing and isinstance(self.error, SourceError) and self.error.ids["selected"].startswith("0 ")
 
     def as_run_error(self, job: str) -> DistcommitError:
@@ -247,7 +247,7 @@ def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: b
 
 
 def _require_own_folders(folders: JobFolders) -> None:
-    """Raise the error of a run whose store, staging and output do not belong together. Claims nothing."""
+    """Raise the error that a run would raise if store, staging and output do not belong together. Claims no folder."""
     fs, roots = folders.roots()
     if has_store(fs, roots):
         require_newest(folders.open_store(create=False), read_only=True)

@@ -159,7 +159,9 @@ WAITING = ("quarantined", "revoking", "stopped")
 
 
 def status_of(row: DatasetStatusRow) -> str:
-    """Return the status of a dataset: `read-failed` if it is idle and could not be read, else that of the row."""
+    """Return the status of a dataset to show: `read-failed` if it is idle and could not be read, otherwise
+    `row.status`.
+    """
     return "read-failed" if row.status == "idle" and row.reason else row.status
 
 

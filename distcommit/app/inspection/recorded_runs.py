@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import TypeVar
@@ -10,7 +11,7 @@ import msgspec
 
 from distcommit.core.errors import ConfigurationError, DistcommitError
 from distcommit.core.interfaces.clock import Clock
-from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_counts import COMMIT_COUNTS, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.protocol.log_state import Fold
@@ -209,23 +210,24 @@ def read_datasets(
         on_task: called with the table rows of each task attempt.
     """
     fs, root = store.fs, store.roots.store
-    outcomes: dict[str, TableRow] = {}
-    attempts: dict[str, RunCounts] = {}
-    problems: list[str] = []
+    outcomes, attempts = dict[str, TableRow](), dict[str, RunCounts]()
+    commits, problems = defaultdict[str, RunCounts](RunCounts), list[str]()
     try:
         for rows in read_run_table(fs, root, run_id, lambda error: problems.append(str(error))):
             on_task(rows)
             for outcome in rows.outcomes:
                 outcomes.setdefault(outcome.dataset, outcome)
+            for row in rows.datasets:
+                commits[row.dataset] += row.counts.only(*COMMIT_COUNTS)
         attempts = count_attempts(fs, root, run_id, on_attempt)
     except (DistcommitError, OSError) as error:
         problems.append(str(error))
-    empty = RunCounts()
+    counts = {urn: attempts.get(urn, RunCounts()) + commits[urn] for urn in (*attempts, *outcomes)}
     datasets = {
-        urn: RunDatasetRow(urn, row.bucket, row.outcome, row.counts + attempts.get(urn, empty), row.kind, row.reason)
+        urn: RunDatasetRow(urn, row.bucket, row.outcome, row.counts + counts[urn], row.kind, row.reason)
         for urn, row in outcomes.items()
     }
-    read_only = {urn: RunDatasetRow(urn, -1, DatasetOutcome.READ, counts) for urn, counts in attempts.items()}
+    read_only = {urn: RunDatasetRow(urn, -1, DatasetOutcome.READ, counts[urn]) for urn in attempts}
     return read_only | datasets, next(iter(problems), "")
 
 

@@ -17,7 +17,7 @@ from distcommit.app.admin.abandon_datasets import Abandoned, abandon_all, not_pu
 from distcommit.app.admin.expire import ExpireResult, expire_job
 from distcommit.app.admin.rebuild_preconditions import rebuild_job
 from distcommit.app.admin.rebuild_result import RebuildResult
-from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.admin.repair_problems import RepairResult, repair_job
 from distcommit.app.admin.repair_store_files import set_run_records_aside
 from distcommit.app.admin.service_requests import ServiceRequest, ServiceRequestResult, request_service
 from distcommit.app.admin.set_watermarks import set_watermark
@@ -93,8 +93,7 @@ class Job(StoredJob):
 
         Args:
             observer: receives the run's events.
-            dataset: URN of the only dataset to replay; empty for all. Other datasets stay pending, and their attempts
-                are not counted.
+            dataset: URN of the only dataset to replay; empty for all. Other datasets stay as they were.
 
         Raises:
             ConfigurationError: if the store does not know the dataset; no run began.
@@ -154,13 +153,13 @@ class Job(StoredJob):
         """Let the next run replay a quarantined dataset, or read a stopped one.
 
         Raises:
-            ConfigurationError, ConflictError: if the store does not know the dataset, or it is neither.
+            ConfigurationError, ConflictError: if the dataset is unknown, or neither quarantined nor stopped.
         """
         operator_actions.retry(open_for_operator(self._folders, urn), urn, username())
 
     def accept(self, urn: str) -> None:
-        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. Data that it prepared
-        at a target is rolled back, by the next run if the target is unavailable.
+        """Declare the sequence of a quarantined dataset done. Its unpublished records are lost. Data that is only
+        prepared at a target is rolled back; if the target is unavailable, the next run does that.
         """
         store, committers = open_for_operator(self._folders, urn), self.config.task_flow().committers
         lost_ranges = partial(not_published, store, self.config.task_flow(), username())
@@ -170,7 +169,7 @@ class Job(StoredJob):
 
     def abandon(self, urn: str, *, restart: bool = False) -> None:
         """Roll back the sequence of a quarantined dataset. The next run reads its records again or, with `restart`, the
-        dataset from its beginning. Raises ConflictError if it is not quarantined, or can't be rolled back.
+        whole dataset. Raises ConflictError if the dataset is not quarantined, or the sequence can't be rolled back.
         """
         act = operator_actions.restart if restart else operator_actions.abandon
         act(open_for_operator(self._folders, urn), urn, username(), self.config.task_flow().committers)
@@ -185,7 +184,7 @@ class Job(StoredJob):
         return abandon_all(self.release_plan(release), partial(self.abandon, restart=restart))
 
     def release_plan(self, release: operator_actions.Release, urn: str | None = None) -> ReleasePlan:
-        """Return the effects of a release on one dataset, or on all that need one (None). Nothing is changed.
+        """Return the effects of a release on one dataset, or on all that need it (`urn` None). Changes nothing.
 
         Raises:
             ConfigurationError: if there is no store, or it does not know the dataset.

@@ -65,8 +65,8 @@ class PreviewResult(msgspec.Struct, frozen=True):
 
 
 def run_preview(config: JobConfig, observer: Observer | None = None) -> PreviewResult:
-    """Run a job whose sink has the type console, from the start of the source, in temporary folders. Raises as
-    `Job.run`.
+    """Run a job with a sink of type `console`, from the start of the source, in temporary folders. Raises the errors of
+    a run (`Job.run`).
     """
     with temporary_job(config) as empty:
         result = Job(empty, throwaway=True).run(observer)

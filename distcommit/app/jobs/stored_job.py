@@ -173,7 +173,7 @@ class StoredJob:
         return read_steps(store, _step_context(self.config, store), dataset, most)
 
     def replay_plan(self, dataset: str | None = None) -> ReplayPlan:
-        """Return what the next run would do with each open sequence. A live run is ignored.
+        """Return the effect that the next run would have on each open sequence. A live run is ignored.
 
         Raises:
             DistcommitError: the error with which the next run would end before its replay.

@@ -50,8 +50,9 @@ class CompareResult(NotebookTable, msgspec.Struct):
     """The result of a comparison.
 
     Attributes:
-        is_equal: whether all positions are equal. If outputs are compared: whether both have the same datasets and have
-            published the same offsets, among those that both have passed, of which there must be some.
+        is_equal: whether all positions are equal. If outputs are compared: whether both have the same datasets and the
+            same published offsets. Only offsets that both jobs have passed are compared; without any, the outputs are
+            not equal.
         other: description of the other side, such as `job NAME`.
         is_by_files: whether outputs are compared, not only positions.
         partitions: number of compared partitions.

@@ -48,8 +48,8 @@ def rebucket_job(folders: JobFolders, buckets: int | None, observer: Observer) -
     """Move all datasets to a new number of buckets, or to new names or groups. All must be idle, and no run may be
     alive.
 
-    Of the fixed settings, only those may differ that group datasets or that name them in the source. Renamed datasets
-    continue at their positions.
+    Only two kinds of fixed settings may have changed: those that group datasets, and those by which the source names
+    them. Renamed datasets continue at their positions.
 
     Args:
         folders: the job's folders and its configuration with the new settings.

@@ -93,12 +93,14 @@ class Snapshot:
         return [path for paths in self.files_by_dataset(dataset).values() for path in paths]
 
     def files_by_dataset(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """Return the paths or URLs of `files` by dataset. Raises as `files`."""
+        """Return the paths or URLs of `files` by dataset. Raises SnapshotExpiredError if the snapshot has expired."""
         scheme_and_host = self._place.removesuffix(path_of(self._place))
         return {urn: [f"{scheme_and_host}{path}" for path in paths] for urn, paths in self.paths(dataset).items()}
 
     def paths(self, dataset: str | None = None) -> dict[str, list[str]]:
-        """Return the live files by dataset, as paths on the store's file system. Raises as `files`."""
+        """Return the live files by dataset, as paths on the store's file system. Raises SnapshotExpiredError if the
+        snapshot has expired.
+        """
         fs, output = self._store.fs, self._store.roots.output
         named = [self._named(dataset)] if dataset is not None else list(self.datasets)
         epochs = [(urn, self.datasets[urn].done_epoch) for urn in named]
@@ -128,7 +130,9 @@ class Snapshot:
         return joined_table(tables)
 
     def to_pandas(self, dataset: str | None = None) -> pd.DataFrame:
-        """Return all records as a pandas frame. Raises as `to_arrow`."""
+        """Return all records as a pandas frame. Raises SnapshotExpiredError if the snapshot has expired, and
+        ConfigurationError if a column has incompatible types.
+        """
         return self.to_arrow(dataset).to_pandas()
 
     def to_pyarrow_dataset(self, dataset: str | None = None) -> ds.Dataset:

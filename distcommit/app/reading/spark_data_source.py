@@ -1,7 +1,7 @@
 """Spark's data source `distcommit`: `spark.read.format("distcommit").load("job.yaml")` reads a job at one snapshot.
 
-`load` chooses the newest snapshot, or that of `as_of`, and fixes its files. Each later action on the frame reads these
-files, or fails if they are deleted. Executors read them with this package.
+`load` chooses a snapshot (the newest, or the one that `as_of` selects), and lists its files once. Each later action on
+the frame reads these files, or fails if they are deleted. Executors read them with this package.
 
 Options of `load` select columns and records, not the query. Spark does not pass the columns of a query to a Python data
 source. Its `pushFilters` returns wrong rows on Spark 4.3, since Spark keeps one plan for each loaded frame: a filter of

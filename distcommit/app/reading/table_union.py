@@ -31,7 +31,9 @@ def joined_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def joined_table(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the records of all tables, with null in columns that a table lacks. Raises as `joined_schema`."""
+    """Return the records of all tables, with null in columns that a table lacks. Raises ConfigurationError if a column
+    has incompatible types.
+    """
     if not tables:
         return pa.table({})
     if not all(table.schema.equals(tables[0].schema) for table in tables):

@@ -76,10 +76,10 @@ def alerts_of(folders: JobFolders, store: JobStore, run_id: str, clock: Clock) -
 
 
 def _reaches(settings: AlertSettings, rows: Sequence[RunRow]) -> bool:
-    """Return whether the newest run makes the number of consecutive failures reach the limit.
+    """Return whether the number of consecutive failed runs has reached the limit with the newest run.
 
-    A run that died could not send an alert. Therefore the number is compared with that of the newest earlier run that
-    recorded its end.
+    A run that died has sent no alert. Therefore runs that died since the last recorded end count as part of the newest
+    run.
     """
     if not settings.after_failed_runs or rows[0].status is not RunStatus.FAILED:
         return False

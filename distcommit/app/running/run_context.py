@@ -140,7 +140,7 @@ def open_reading_run(
 
 
 def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, partitions: int) -> RunSettings:
-    """Begin the run in the job log with a new epoch, and return its settings. Raises the errors of `begin_run`."""
+    """Fence the job log with a new epoch, and return the run's settings. Raises the errors of `begin_run`."""
     at_least_once = config.commit.delivery == "at_least_once"
     return RunSettings(
         store=store,

@@ -1,4 +1,5 @@
 """Schedules of jobs: timetables, and a schedule as a pure value.
 
-Must not do I/O, read a clock, or know runs and their launcher: the caller passes the time. Start reading at `schedule`.
+Must not do I/O, read a clock (the caller passes the time), or depend on runs and their launcher. Start reading at
+`schedule`.
 """

@@ -126,7 +126,7 @@ def _with_separate_stores(
 ) -> dict[str, JobFile]:
     """Reject job files that share a store with another one, or that need another Spark session.
 
-    Of files that share a store, the file that is already served stays.
+    If files share a store, the file that is already served stays.
     """
     stores: dict[str, str] = {}
     served: dict[str, JobFile] = {}

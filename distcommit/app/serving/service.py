@@ -117,12 +117,13 @@ def _interrupt_main_thread_only() -> Iterator[None]:
 
 
 class Service:
-    """Connects schedule and runs: the schedule is a value, and runs are in the threads of their jobs.
+    """The service: starts the runs that the schedule makes due. The schedule is a pure value; each job runs in its own
+    thread.
 
     Args:
         read: returns the folder's job files, given the last result.
         launch: runs a job once.
-        told, who: as in `serve`.
+        report, user: as in `serve`.
         lives: whether the launcher still works.
         at_once, poll_s: as in `serve`.
         clock: the time.
@@ -151,7 +152,9 @@ class Service:
         self._next_poll_s = self._clock.monotonic_s()
 
     def go(self) -> None:
-        """Serve until an exception ends it. Raises as `serve`."""
+        """Serve until a signal or the loss of Spark ends the service. Raises KeyboardInterrupt or ProcessLostError, see
+        `serve`.
+        """
         try:
             while True:
                 self._step()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from distcommit.core.errors import ConfigurationError, printable
 from distcommit.core.records.freshness import BEHIND
-from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_counts import COMMIT_COUNTS, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason
 from distcommit.core.support.installation import install_command
@@ -42,10 +42,17 @@ _COUNTED = {
     "commit_successes": "Commits that sinks have made.",
     "commit_retries": "Commits that sinks could not make yet, and their own retries.",
     "commit_failures": "Commits that sinks can never make.",
+    "commit_in_doubt": "Commits whose outcome at the target was unknown, or whose transaction was left prepared.",
     "target_ms": "Milliseconds of sinks at their targets, added up over tasks.",
     "positions_lost": "Positions that were given up.",
     "files_swept": "Files of crashed runs and lost attempts that were deleted.",
 }
+_COUNTED_BY_SINK = {
+    "records_written": "Records that were given to writers, in all attempts.",
+    "files_written": "Files that writers staged, in all attempts.",
+    **{name: _COUNTED[name] for name in COMMIT_COUNTS},
+}
+_SINK = ["job", "branch", "sink"]
 
 
 def label(text: object) -> str:
@@ -92,6 +99,17 @@ class Metrics:
         self.running = gauge("running", "1 while a run is under way.", ["job"], **own)
         self.reading = gauge("run_records_read", "Records that the run under way has read so far.", ["job"], **own)
         self.totals = {name: counter(name, text, ["job"], **own) for name, text in _COUNTED.items()} if totals else {}
+        self.last_of_sinks = {
+            name: gauge(f"last_run_sink_{name}", text, _SINK, **own) for name, text in _COUNTED_BY_SINK.items()
+        }
+        self.totals_of_sinks = (
+            {name: counter(f"sink_{name}", text, _SINK, **own) for name, text in _COUNTED_BY_SINK.items()}
+            if totals
+            else {}
+        )
+        text = "Counters that writers and committers of sinks increase themselves."
+        self.last_own = gauge("last_run_sink_counter", text, [*_SINK, "counter"], **own)
+        self.totals_own = counter("sink_counter", text, [*_SINK, "counter"], **own) if totals else None
         self.runs = counter("runs", "Runs by how they ended.", ["job", "outcome"], **own) if totals else None
         self.seconds = (
             histogram(
@@ -148,10 +166,27 @@ class RunMetrics:
             gauge.labels(job).set(getattr(counts, name))
         for name, counter in metrics.totals.items():
             counter.labels(job).inc(max(0, getattr(counts, name)))
+        self._set_sinks(counts.flow)
         if metrics.runs is not None and metrics.seconds is not None:
             metrics.runs.labels(job, event.outcome.value).inc()
             metrics.seconds.labels(job).observe(max(0, event.at_ms - self._began_ms) / 1000)
         self._set_problems()
+
+    def _set_sinks(self, flow: FlowCounts) -> None:
+        metrics, job = self._metrics, self._job
+        for gauge in (*metrics.last_of_sinks.values(), metrics.last_own):
+            gauge.remove_by_labels({"job": job})
+        for counts in flow.sinks:
+            names = job, label(counts.branch), label(counts.sink)
+            for name, gauge in metrics.last_of_sinks.items():
+                gauge.labels(*names).set(getattr(counts, name))
+            for name, counter in metrics.totals_of_sinks.items():
+                counter.labels(*names).inc(getattr(counts, name))
+        for own in flow.counters:
+            own_names = job, label(own.branch), label(own.sink), label(own.name)
+            metrics.last_own.labels(*own_names).set(own.count)
+            if metrics.totals_own is not None:
+                metrics.totals_own.labels(*own_names).inc(own.count)
 
     def _set_problems(self) -> None:
         metrics, job = self._metrics, self._job

@@ -89,7 +89,7 @@ def convert_gobblin(
         typer.Option(metavar="DIR", help="Folder of all jobs; .properties files below it apply too."),
     ] = None,
 ) -> None:
-    """Convert a Gobblin job from Kafka to files into a job file.
+    """Convert a Gobblin job into a job file.
 
     Lists each property that was not converted.
     """

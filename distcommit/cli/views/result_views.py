@@ -295,6 +295,7 @@ def convert_view(result: ConvertResult) -> RenderableType:
         table,
         untranslated if result.untranslated else None,
         listing("assumed settings", result.assumptions),
+        listing("Python classes to write", result.classes_to_write),
         fact_table({"job file": escape(result.path)}),
     )
 
@@ -393,6 +394,6 @@ def _notes(notes: Reasons) -> dict[str, str]:
 
 
 def _positions(positions: Mapping[str, Position]) -> Text:
-    """Return the first positions by partition."""
+    """Return up to four `partition:position` pairs as text, with "..." if there are more; "none" without any."""
     first = [f"{partition}:{format_position(position)}" for partition, position in list(positions.items())[:4]]
     return Text(" ".join([*first, *(["..."] if len(positions) > len(first) else [])]) or "none")

@@ -13,7 +13,7 @@ from distcommit.app.inspection.recorded_runs import RunStatus
 from distcommit.app.inspection.rejected_records import RejectedRecords
 from distcommit.cli.views.view_parts import ExplainedTable
 from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
-from distcommit.core.records.run_counts import FlowCounts
+from distcommit.core.records.run_counts import COMMIT_COUNTS, FlowCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.stores.history.run_records import RunRecord
 
@@ -42,9 +42,27 @@ def _missing_record_reason(result: StatusResult) -> str:
 
 
 def flow_table(flow: FlowCounts) -> RenderableType | None:
-    """Show the counts of each construct and checker in a run; None without constructs."""
-    if not flow:
-        return None
+    """Show the counts of each construct and checker in a run, and the commits of each sink; None without any."""
+    has_constructs = flow.constructs or flow.checks or flow.failures
+    tables = [*([_construct_table(flow)] if has_constructs else []), *_sink_tables(flow)]
+    return Group(*tables) if tables else None
+
+
+def _sink_tables(flow: FlowCounts) -> list[RenderableType]:
+    sinks = [counts for counts in flow.sinks if counts.commit_attempts]
+    if not sinks:
+        return []
+    counted = (">commits", ">successes", ">retries", ">failures", ">in doubt", ">ms at target")
+    table = ExplainedTable("branch", "sink", *counted, explained="counters")
+    for counts in sinks:
+        numbers = [f"{getattr(counts, name):,}" for name in COMMIT_COUNTS]
+        own = [counter for counter in flow.counters if (counter.branch, counter.sink) == (counts.branch, counts.sink)]
+        text = ", ".join(f"{counter.name}: {counter.count:,}" for counter in own)
+        table.add_row(Text(counts.branch), Text(counts.sink), *numbers, reason=text)
+    return [table]
+
+
+def _construct_table(flow: FlowCounts) -> RenderableType:
     counted = (">records", ">rejected", ">filtered", ">noted", ">seconds", ">records/s")
     table = ExplainedTable("branch", "construct", *counted, explained="result")
     empty = [""] * len(counted)
@@ -137,6 +155,7 @@ def _ended(record: RunRecord) -> str:
         "commits at sinks": record.totals.commit_successes,
         "commits to be retried": record.totals.commit_retries,
         "commits that failed for good": record.totals.commit_failures,
+        "commits in doubt": record.totals.commit_in_doubt,
         "ms at sinks, summed over tasks": record.totals.target_ms,
     }
     counted = ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) or "nothing published"

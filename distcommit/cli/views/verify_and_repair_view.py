@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from distcommit.app.admin.repair import RepairResult
+from distcommit.app.admin.repair_problems import RepairResult
 from distcommit.app.inspection.verify_store import VerifyResult
 from distcommit.cli.views.view_parts import bad_verdict, fact_table, good_verdict, listing, new_table, page
 

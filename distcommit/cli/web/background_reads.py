@@ -21,7 +21,7 @@ class Reading(Generic[Value]):
     """The newest value of a name.
 
     Attributes:
-        value: of the last read that ended; None if none has ended.
+        value: result of the last read that ended; None if none has ended.
         waited_s: how long an unfinished read is taking, in seconds; 0 if there is none.
     """
 
@@ -46,7 +46,7 @@ class BackgroundReads(Generic[Value]):
         """Return the newest value of each name.
 
         Args:
-            names: of the values.
+            names: names of the values.
             wait_s: how long to wait for reads, in seconds.
             max_age_s: a value that was read within so many seconds is not read again.
         """

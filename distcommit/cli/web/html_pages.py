@@ -49,7 +49,7 @@ def report_page(report: RunReport, *, name: str = "", served: bool = False) -> s
 
     Args:
         report: the run.
-        name: of the job file, for links of a served page.
+        name: name of the job file, for links of a served page.
         served: whether a server serves the page, which then updates itself while the run is alive.
     """
     is_alive = report.run.status in ("RUNNING", "PENDING")
@@ -84,7 +84,7 @@ def rendered(template: str, *, served: bool, every_s: int, **values: Any) -> str
     """Return the page of a template.
 
     Args:
-        template: its file name.
+        template: file name of the template.
         served: whether a server serves the page.
         every_s: seconds between updates of the page; 0 for none.
         **values: the variables of the template.

@@ -68,10 +68,10 @@ class JobSummary:
     """A job on the index page.
 
     Attributes:
-        name: of its file.
-        status: its state without idle datasets; None if it can't be read.
-        lag: None if the source was not asked.
-        error: why there is no status.
+        name: name of its file.
+        status: the job's status without idle datasets; None if it can't be read.
+        lag: lag of the job; None if the source was not asked.
+        error: why `status` is None; empty otherwise.
         is_new: whether there is no store yet.
     """
 
@@ -115,7 +115,7 @@ class ServedJobs:
 
     Args:
         path: a job file, or a folder of job files.
-        overrides: of the settings of each job.
+        overrides: overrides of settings, for each job.
         asks_lag: whether sources are asked how far datasets are behind.
 
     Raises:

@@ -183,7 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a Host header names loopback. Any port is accepted, as that of a tunnel may differ."""
+    """Return whether a Host header names a loopback host. Any port is accepted, because a tunnel may have another port
+    than the server.
+    """
     name, _, port = (
         host.strip().lower().rpartition(":") if re.search(r":\d*$", host) else (host.strip().lower(), "", "")
     )

@@ -50,7 +50,7 @@ class Freshness(TaskCheckerSettings):
 
 
 class FreshnessCheck(TaskCheck):
-    """The newest or oldest time of one attempt."""
+    """Check of one attempt. It keeps the newest or oldest time of the records."""
 
     def __init__(self, settings: Freshness) -> None:
         self._settings = settings

@@ -44,7 +44,7 @@ class Unique(TaskCheckerSettings):
 
 
 class UniqueCheck(TaskCheck):
-    """The keys of one attempt, with their counts."""
+    """Check of one attempt. It keeps the keys of all records, with their counts."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns

@@ -22,7 +22,7 @@ class DatasetFields(SettingsModel):
 
     Attributes:
         match: the pattern, with `*` and `?`. The first match applies.
-        evolution: like the converter's.
+        evolution: the policy for a column that was not inferred before.
     """
 
     match: str = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""The converter `parse`."""
+"""The converter `parse`: types of text columns, such as those of CSV, declared or inferred."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from distcommit.constructs.bisection import ConvertedPart, convert_or_bisect
 from distcommit.constructs.construct_settings import ConverterSettings
-from distcommit.constructs.expressions.sql_expressions import SqlExpressions
+from distcommit.constructs.expressions.duckdb_expressions import SqlExpressions
 from distcommit.core.interfaces.constructs import Converted
 from distcommit.core.support.settings_model import SettingError, errors_of, rule
 from distcommit.core.work_units import WorkUnit

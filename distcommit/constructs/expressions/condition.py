@@ -85,8 +85,8 @@ class Condition(SettingsModel):
             self._operand(self.column, schema, construct)
 
     def is_true(self, batch: pa.RecordBatch, construct: str) -> pa.BooleanArray:
-        """Return for each row whether the condition is true, without nulls. Arguments and errors are those of
-        `answers`.
+        """Return for each row whether the condition is true; false if it is neither true nor false. Raises
+        ConfigurationError like `answers`.
         """
         return pc.fill_null(self.answers(batch, construct), False)
 
@@ -98,7 +98,7 @@ class Condition(SettingsModel):
             construct: name of the converter or fork with the condition, for messages.
 
         Raises:
-            ConfigurationError: like `check_schema`.
+            ConfigurationError: if a column is missing, or can't be compared with the value.
         """
         if self.all_of is not None:
             return reduce(pc.and_kleene, (part.answers(batch, construct) for part in self.all_of))

@@ -80,8 +80,11 @@ class InferredFields:
         return columns, json_reader(columns, exact_floats=True).read(values)
 
     def columns_with(self, infer: Callable[[Fields], Fields]) -> pa.Schema:
-        """Return the columns, after adding fields that the policy allows. `infer` returns the fields that are not in
-        its argument. Errors as of `read`."""
+        """Return the columns, after adding the new fields that the policy allows. `infer` returns the fields that are
+        not in its argument.
+
+        Raises RecordError if there are too many fields or, with `fail`, an unknown field.
+        """
         known = self.history.newest or self.history.read_newest()
         if known is None or self.evolution != "pin":
             new = infer(known or {})

@@ -85,7 +85,8 @@ class JsonReader:
         return JsonRecords(at_once) if at_once is not None else self._one_by_one(values)
 
     def read_if_no_new_field(self, values: pa.Array, expected: pa.Schema) -> JsonRecords | None:
-        """Read like `read`, or return None if there may be an unknown field at any level. Costs no more than `read`.
+        """Read one object from each value, like `read`. Return None if there may be an unknown field at any level. The
+        call costs no more than `read`.
 
         Args:
             values: the values, as in `read`.

@@ -198,14 +198,18 @@ class Registry:
         )
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Return a version of a subject. Raises like `schema`."""
+        """Return a version of a subject. Raises UnknownSchemaError, ConfigurationError or TransientError, see
+        `schema`.
+        """
         registered = self._request(
             lambda client: client.get_version(subject, version), f"version {version} of subject {subject}"
         )
         return self._registered(int(registered.schema_id), registered.schema)
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the newest version of a subject. Raises like `schema`."""
+        """Return the newest version of a subject. Raises UnknownSchemaError, ConfigurationError or TransientError, see
+        `schema`.
+        """
         registered = self._request(lambda client: client.get_latest_version(subject), f"subject {subject}")
         return self._registered(int(registered.schema_id), registered.schema)
 

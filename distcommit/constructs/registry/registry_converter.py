@@ -117,10 +117,11 @@ class RegistryConverter(
     """Converter of a column of messages whose schemas are in a schema registry.
 
     A message's fields become columns behind the other columns. All of them may be null. A record whose value is null
-    has the columns of the previous record, all null. If the work unit has no previous record, the columns are those of
-    the first record in the batch, or else of the newest published schema of the dataset, or else of the topic's default
-    subject (`TOPIC-value` or `TOPIC-key`); or else there are none. Records of several schemas are returned in several
-    pieces, in the order of their first records. The metadata of the Arrow schema contains the registry's schema id.
+    has the columns of the previous record, all null. If the work unit has no previous record, the columns come from the
+    first of these that exists: the first record in the batch, the newest published schema of the dataset, the topic's
+    default subject (`TOPIC-value` or `TOPIC-key`). If none exists, the record gets no columns. Records of several
+    schemas are returned in several pieces, in the order of their first records. The metadata of the Arrow schema
+    contains the registry's schema id.
 
     A value is rejected if it is not in the wire format, does not match its schema, or has a schema that is not in the
     registry or has no columns. A task requests each schema id once.

@@ -111,8 +111,8 @@ ENTRIES = (
         cause="The commit step or the sink does not implement a rollback.",
         impact=NOTHING_CHANGED,
         action=(
-            "Release the dataset with `retry` or `accept`, or implement `abort` (a committer) or `withdraw` and `undo`"
-            " (a commit step)."
+            "Release the dataset with `retry` or `accept`, or implement `withdraw` (a committer) or `withdraw` and"
+            " `undo` (a commit step)."
         ),
         command=_ACCEPT,
     ),

@@ -6,7 +6,6 @@ After Apache Gobblin's "Exactly Once Support" page: https://gobblin.apache.org/d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,6 +17,7 @@ from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import AnyError, DistcommitError, add_ids, copied, plain_text
 from distcommit.core.interfaces.committer import CommitterContext, OpensCommitter
 from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.records.run_counts import FlowCounts
 from distcommit.core.support.decoding import from_msgpack
 from distcommit.core.watermark import Watermark
 
@@ -120,10 +120,9 @@ class CommitStep(ABC):
         return None
 
     @property
-    def tries(self) -> Counter[str]:
-        """Return counts of the committer's outcomes for this step object (the `commit_` fields of `Executed`) and the
-        time spent (`target_ms`)."""
-        return Counter()
+    def commit_counts(self) -> FlowCounts:
+        """Return the counts of the requests that this step object made to its committer."""
+        return FlowCounts()
 
     @property
     def prepared_by(self) -> tuple[str, ...]:

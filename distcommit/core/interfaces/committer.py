@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from distcommit.core.errors import ConflictError
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.interfaces.sink_metrics import SinkMetrics
 from distcommit.core.work_units import MAIN_BRANCH, BranchResult
 
 
@@ -25,7 +26,7 @@ class SealRequest:
         results: the output of each attempt, in the order of the work units.
         is_complete: for each attempt, whether each of its staged folders holds exactly its files under their final
             names, all for one folder of the output.
-        bases: as in `CommitRequest`.
+        bases: the epochs that the store expects in the target's ledger before this commit; see `CommitRequest`.
         attempts: the ids of the attempts, in the order of the results.
     """
 
@@ -73,7 +74,7 @@ class AbortedAttempt:
         work_unit_id: the work unit; empty if the sequence was abandoned.
         attempt: the attempt's id, which its writers received.
         folder: the folder of the attempt's staged files, relative to the staging root. The files are deleted after
-            `discard` and may be gone already; for an abandoned sequence they are gone.
+            `abort` and may be gone already; for an abandoned sequence they are gone.
         infos: the known commit infos of the attempt's writers for this sink, perhaps of an older version; none if the
             attempt died.
     """
@@ -94,12 +95,14 @@ class CommitterContext:
         staging_root: the folder that staged paths are relative to: `StagingArea.prefix` and the file's name.
         output_root: the job's `paths.output`.
         store_id: the id of the job's store. A ledger has separate rows for each store, because jobs may share a target.
+        metrics: counters of the sink that the committer increases.
     """
 
     fs: FileSystem
     staging_root: str
     output_root: str
     store_id: str
+    metrics: SinkMetrics = field(default_factory=SinkMetrics, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +183,12 @@ class SinkCommitter(ABC):
         """
         return self.commit(requests)
 
-    def abort(self, requests: Sequence[CommitRequest]) -> bool | None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> bool | None:
         """Roll the requests back durably: readers see nothing of them, and committing them later returns
         `FailedForGood`.
 
-        Called when an operator abandons a quarantined dataset. Idempotent. Later epochs of the dataset can be committed
-        as before.
+        Called when an operator abandons a quarantined dataset, before `abort`. Idempotent. Later epochs of the dataset
+        can be committed as before.
 
         Returns:
             True or None for success; any other value is a failure.
@@ -197,30 +200,36 @@ class SinkCommitter(ABC):
             "this sink cannot roll back a commit",
             id="ROLLBACK_NOT_SUPPORTED",
             dataset=", ".join(request.dataset_urn for request in requests),
-            todo="release the dataset with retry or accept, or implement `abort` in the sink's committer",
+            todo="release the dataset with retry or accept, or implement `withdraw` in the sink's committer",
         )
 
     def allow(self, requests: Sequence[CommitRequest]) -> bool | None:
-        """Allow requests to be committed again after `abort`, durably. This call commits nothing.
+        """Allow requests to be committed again after `withdraw`, durably. This call commits nothing.
 
-        Called when another target of the dataset could not be rolled back. Idempotent. Returns like `abort`.
+        Called when another target of the dataset could not be rolled back. Idempotent. Returns like `withdraw`.
 
         Raises:
             NotImplementedError: the default. The dataset then stays in status REVOKING.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot allow a commit again that it has rolled back")
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> bool | None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> bool | None:
         """Delete the remains of aborted attempts at the target, durably: prepared transactions, uploads, files in a
-        table's folder. Called for sinks with `discards`.
+        table's folder. Called for sinks with `prepares_at_target`.
 
-        No request has or will have these attempts, or their request was aborted for good. As far as the store knows,
-        none of their output is committed. If the store was restored from a copy, the target may have committed some of
-        their output: keep data that the target's readers need.
+        The run that learns of aborted attempts calls it, once this is durable:
+
+        - attempts that failed, died or lost to another attempt: once another attempt's commit is done, or a newer run
+          has fenced the bucket;
+        - attempts of a sequence that was dropped, abandoned or accepted: once the log has recorded the decision.
+
+        So no request will have these attempts. As far as the store knows, none of their output is committed. If the
+        store was restored from a copy, the target may have committed some of their output: keep data that the target's
+        readers need.
 
         Idempotent, also with a part of the attempts and after a crash. An attempt that died has no infos and may have
         left anything that a writer creates. Therefore a writer must name its objects at the target by the attempt's id.
-        After an error the next run repeats the call. Returns like `abort`.
+        After an error the next run repeats the call. Returns like `withdraw`.
         """
         return None
 
@@ -262,13 +271,13 @@ class OpensCommitter(Protocol):
         ...
 
     @property
-    def discards(self) -> bool:
+    def prepares_at_target(self) -> bool:
         """Return whether writers leave anything but staged files at the target before the commit."""
         ...
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Return whether writers leave prepared transactions, which cannot be committed after `discard` has removed
+        """Return whether writers leave prepared transactions, which cannot be committed after `abort` has removed
         them.
         """
         ...

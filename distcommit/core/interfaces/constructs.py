@@ -106,7 +106,7 @@ class Converter(RecordsProperties, ABC):
         Raises:
             RecordError: if the batch must fail the work unit, however the job treats rejections.
             TransientError: if another attempt may succeed.
-            ConfigurationError: like `convert_schema`.
+            ConfigurationError: if records of this schema cannot be converted.
         """
 
     def begin_work_unit(self, unit: WorkUnit) -> None:
@@ -229,7 +229,7 @@ class ForkOperator(ABC):
     def choose(self, batch: pa.RecordBatch, branches: Sequence[str]) -> Mapping[str, pa.BooleanArray | None]:
         """Return for each branch its rows (null means no), or None for all rows.
 
-        `fork.unmatched` of the job file says what happens to a row without a branch. A branch that the job does not
+        `fork.unmatched` of the job file defines how a row without a branch is handled. A branch that the job does not
         have fails the work unit.
 
         Args:

@@ -89,7 +89,7 @@ class OutsideRootError(OSError):
 
 
 def not_put(error: OSError, path: str) -> OSError:
-    """Return the port's error for a put that failed before the file got its name."""
+    """Return the NotPutError for a put that failed before the file got its name."""
     return NotPutError(error.errno, error.strerror, path) if error.errno in REFUSALS else error
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from distcommit.core.interfaces.commit_step import CommitStep, StepContext
@@ -17,6 +17,7 @@ from distcommit.core.interfaces.connection_hooks import Connected
 from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.interfaces.file_system import FileAccess, FileSystem
 from distcommit.core.interfaces.provenance import Provenance
+from distcommit.core.interfaces.sink_metrics import SinkMetrics
 from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.task_properties import RecordsProperties
@@ -46,10 +47,10 @@ class AttemptIdentity:
         work_unit_id: the work unit.
         attempt: a fresh UUID, unique to this attempt.
         branch: the branch.
-        task: the number of the run's ingest task, from 0. A repeated work unit may be in another task, so no name at a
-            target may depend on it.
+        task: the number of the run's ingest task, from 0. It may differ in a retry: no name may depend on it.
         tasks: the number of ingest tasks of the run.
         store_id: the id of the job's store, as in `CommitterContext`; empty if the flow does not provide it.
+        metrics: counters of the sink that the writer increases.
     """
 
     run_id: str
@@ -61,6 +62,7 @@ class AttemptIdentity:
     task: int = 0
     tasks: int = 1
     store_id: str = ""
+    metrics: SinkMetrics = field(default_factory=SinkMetrics, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +200,7 @@ class SinkWriter(RecordsProperties, ABC):
 
     @abstractmethod
     def prepare_commit(self) -> Prepared:
-        """End the attempt. Everything that a committer in another process needs is then durable, or in the staging
-        area.
-        """
+        """End the attempt. Everything that a committer in another process needs is then durable or in staging."""
 
     @abstractmethod
     def abort(self) -> None:
@@ -209,7 +209,7 @@ class SinkWriter(RecordsProperties, ABC):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """Optional abilities of a sink. See also `OpensCommitter.discards`.
+    """Optional abilities of a sink. See also `OpensCommitter.prepares_at_target`.
 
     Attributes:
         exactly_once: whether the sink commits exactly once. A sink without commit steps does not

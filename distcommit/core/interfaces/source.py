@@ -176,8 +176,8 @@ class SourceState(dict[str, DatasetState]):
         return self.get(urn)
 
     def to_read_again(self, urn: str) -> Watermark | None:
-        """Return, by partition, the end of the range that an earlier run failed to read and that must be planned before
-        anything newer (`task.retry_across_runs`). None, or an absent partition: the source's newest end."""
+        """Return the end, by partition, of the range that an earlier run failed to read and that must be planned before
+        newer records (`task.retry_across_runs`). If it is None or lacks a partition, plan to the newest end."""
         return None
 
     @property

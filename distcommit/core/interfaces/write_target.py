@@ -1,4 +1,6 @@
-"""Targets that sinks write to. A job whose source reads its own target is rejected."""
+"""Identities of the targets that sinks write to. They are compared with the source's, to reject a job that reads its
+own output.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class Target:
         kind: the kind of object; `root` is one of the job's own folders, which holds files only in subfolders.
         name: a topic; `schema.table`, or a table alone where there is no schema; a folder's path or URL.
         systems: possible addresses of the target's system; none for a folder.
-        elsewhere: names of Spark catalogs that are known to be other systems.
+        elsewhere: names of Spark catalogs that are known not to contain the target.
     """
 
     kind: Literal["topic", "table", "folder", "root"]
@@ -35,11 +37,11 @@ class Target:
     elsewhere: frozenset[str] = frozenset()
 
     def is_in(self, systems: frozenset[str]) -> bool:
-        """Return whether one of the addresses is an address of this target's system."""
+        """Return whether `systems` contains an address of this target's system."""
         return _ANY in self.systems or not self.systems.isdisjoint(systems)
 
     def apart_from(self, catalogs: Mapping[str, frozenset[str]]) -> Target:
-        """Return the target with the names of those Spark catalogs that are known not to contain the target.
+        """Return the target with `elsewhere` set to the Spark catalogs that cannot contain it.
 
         Args:
             catalogs: the `catalog_addresses` of each catalog by name.
@@ -49,7 +51,7 @@ class Target:
         return replace(self, elsewhere=frozenset(name for name, of in catalogs.items() if self._is_apart_from(of)))
 
     def _is_apart_from(self, addresses: frozenset[str]) -> bool:
-        """Return whether two targets have different addresses, or different warehouses of one REST catalog."""
+        """Return whether a catalog with these addresses has another address than the target's, or another warehouse."""
         for is_warehouse in (False, True):
             translated = {
                 address for address in self.systems - {ICEBERG} if address.startswith(_WAREHOUSE) is is_warehouse

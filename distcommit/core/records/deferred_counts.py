@@ -1,4 +1,4 @@
-"""Records that sources leave for later runs, and their counts by cause."""
+"""Reports and counts of the records that sources leave for later runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeferredRecords:
 
 
 class DeferredCause(Struct, frozen=True):
-    """Records that sources left for later runs for one cause."""
+    """Count of the records that sources left for later runs for one cause."""
 
     cause: str
     """Why the records were left, and when a run will read them. Equal texts are one cause."""
@@ -44,7 +44,7 @@ class DeferredCause(Struct, frozen=True):
 
 
 class DeferredCounts(Struct, frozen=True):
-    """Records that sources left for later runs. The size does not depend on the number of datasets."""
+    """Counts of the records that sources left for later runs, by cause. Each cause names at most ten datasets."""
 
     causes: tuple[DeferredCause, ...] = ()
     """Sums by cause."""
@@ -62,7 +62,7 @@ class DeferredCounts(Struct, frozen=True):
 
 
 def deferred(dataset: str, cause: str, records: int, *, is_minimum: bool) -> DeferredCounts:
-    """Return the count of one dataset."""
+    """Return the counts that contain one dataset alone."""
     return DeferredCounts((DeferredCause(cause, 1, records, is_minimum, {dataset: records}),))
 
 

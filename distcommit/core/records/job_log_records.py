@@ -11,7 +11,8 @@ from msgspec import Struct
 
 
 class Decide(Struct, frozen=True, array_like=True, tag="Decide"):
-    """The decision to publish the held sequences of a run. Each bucket log then executes its own.
+    """The decision to publish the held sequences of a run. The committer of each bucket then executes the bucket's own
+    sequences.
 
     Attributes:
         epoch: the run whose held sequences must be published.

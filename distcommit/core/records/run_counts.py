@@ -8,14 +8,18 @@ from operator import add
 from typing import TypeVar
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from distcommit.core.records.deferred_counts import DeferredCounts
 from distcommit.core.work_units import ConstructCounts, TaskOutcome, TaskState
 
 _FEWEST_JUDGED = 10
 """Fewer records say nothing about the share of rejected ones."""
-Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures")
+MOST_COUNTERS = 20
+"""Maximum number of names of a sink's own counters in a branch."""
+OTHER = "other"
+"""Name of the counter of all further names."""
+Counted = TypeVar("Counted", "ConstructCounts", "CheckCounts", "BranchFailures", "SinkCounts", "SinkCounter")
 
 
 class CheckCounts(Struct, frozen=True, array_like=True):
@@ -44,9 +48,47 @@ class BranchFailures(Struct, frozen=True, array_like=True):
     """Number of work units that succeeded without the branch."""
 
 
+class SinkCounts(Struct, frozen=True):
+    """Counts of the sink of a branch, in all attempts and datasets."""
+
+    branch: str
+    """The branch, also an error branch."""
+    sink: str
+    """Name of the sink."""
+    records_written: int = 0
+    """Records that were given to its writers."""
+    files_written: int = 0
+    """Files that its writers staged."""
+    commit_attempts: int = 0
+    """Requests to its committers; a repeated request counts again."""
+    commit_successes: int = 0
+    """Requests that were found committed, by this call or an earlier one."""
+    commit_retries: int = 0
+    """Requests that must be repeated, and retries inside committers."""
+    commit_failures: int = 0
+    """Requests that can never be committed."""
+    commit_in_doubt: int = 0
+    """Requests whose outcome is unknown, and requests that must be repeated while their transactions are prepared."""
+    target_ms: int = 0
+    """Milliseconds from opening to closing its committers, summed over tasks."""
+
+
+class SinkCounter(Struct, frozen=True):
+    """A counter that the writers and committers of a sink increase themselves."""
+
+    branch: str
+    """The branch."""
+    sink: str
+    """Name of the sink."""
+    name: str
+    """Name of the counter; `other` for names beyond the limit."""
+    count: int = 0
+    """Sum in all attempts and datasets."""
+
+
 class FlowCounts(Struct, frozen=True):
-    """Sums by construct, by checker and by failed optional branch. Their size does not depend on the number of
-    attempts.
+    """Sums by construct, by checker, by failed optional branch, and by sink. Their size does not depend on the number
+    of attempts.
     """
 
     constructs: tuple[ConstructCounts, ...] = ()
@@ -55,9 +97,14 @@ class FlowCounts(Struct, frozen=True):
     """Check results by branch and checker."""
     failures: tuple[BranchFailures, ...] = ()
     """Failures of optional branches."""
+    sinks: tuple[SinkCounts, ...] = ()
+    """Counts by branch and sink."""
+    counters: tuple[SinkCounter, ...] = ()
+    """Counters of sinks by branch, sink and name."""
 
     @classmethod
-    def of(cls, state: TaskState) -> FlowCounts:
+    def of(cls, state: TaskState, counters: tuple[SinkCounter, ...] = ()) -> FlowCounts:
+        """Return the counts of an attempt, with the counters of its writers."""
         checks = [
             CheckCounts(result.branch, check.checker, check.mandatory, *((1, 0) if check.passed else (0, 1)))
             for result in state.branches
@@ -68,7 +115,16 @@ class FlowCounts(Struct, frozen=True):
             for result in state.branches
             if result.error and state.outcome is not TaskOutcome.FAILED
         ]
-        return cls(state.constructs, tuple(checks), tuple(failures))
+        sinks = [
+            SinkCounts(result.branch, result.sink, result.records_written + result.records_rejected, len(result.files))
+            for result in state.branches
+        ]
+        return cls(state.constructs, tuple(checks), tuple(failures), tuple(sinks), counters)
+
+    @property
+    def commit_totals(self) -> dict[str, int]:
+        """Counts of commits by name, summed over all sinks."""
+        return {name: sum(getattr(counts, name) for counts in self.sinks) for name in COMMIT_COUNTS}
 
     @property
     def failed_checks(self) -> dict[str, int]:
@@ -85,10 +141,22 @@ class FlowCounts(Struct, frozen=True):
             tuple(_summed((*self.constructs, *other.constructs), 2)),
             tuple(_summed((*self.checks, *other.checks), 3)),
             tuple(_summed((*self.failures, *other.failures), 2)),
+            tuple(_summed((*self.sinks, *other.sinks), 2)),
+            tuple(_summed(_limited((*self.counters, *other.counters)), 3)),
         )
 
     def __bool__(self) -> bool:
-        return bool(self.constructs or self.checks or self.failures)
+        return bool(self.constructs or self.checks or self.failures or self.sinks or self.counters)
+
+
+def _limited(counters: Iterable[SinkCounter]) -> Iterable[SinkCounter]:
+    """Yield the counters. Counters of a sink beyond its first `MOST_COUNTERS` names are renamed to `OTHER`."""
+    names: dict[tuple[str, str], set[str]] = {}
+    for counter in counters:
+        present = names.setdefault((counter.branch, counter.sink), set())
+        is_further = counter.name not in present and len(present) >= MOST_COUNTERS
+        present.add(OTHER if is_further else counter.name)
+        yield replace(counter, name=OTHER) if is_further else counter
 
 
 def _summed(counts: Iterable[Counted], names: int) -> Iterable[Counted]:
@@ -177,6 +245,8 @@ class RunCounts(Struct, frozen=True):
     """Requests that must be repeated, and retries inside committers."""
     commit_failures: int = 0
     """Requests that can never be committed."""
+    commit_in_doubt: int = 0
+    """Requests whose outcome is unknown, and requests that must be repeated while their transactions are prepared."""
     target_ms: int = 0
     """Milliseconds from opening to closing committers, summed over tasks."""
     size_planned: int = 0
@@ -186,7 +256,7 @@ class RunCounts(Struct, frozen=True):
     deferred: DeferredCounts = DeferredCounts()
     """Records that sources left for later runs."""
     flow: FlowCounts = FlowCounts()
-    """Counts by construct, checker and failed optional branch."""
+    """Counts by construct, checker, failed optional branch and sink."""
 
     def __add__(self, other: RunCounts) -> RunCounts:
         return RunCounts(*map(add, astuple(self), astuple(other)))
@@ -222,12 +292,14 @@ class RunCounts(Struct, frozen=True):
         return self.work_units_failed + self.executions_failed + self.sequences_postponed
 
 
-EXECUTION_COUNTS = (
-    "steps_executed",
+COMMIT_COUNTS = (
     "commit_attempts",
     "commit_successes",
     "commit_retries",
     "commit_failures",
+    "commit_in_doubt",
     "target_ms",
 )
+"""Names of the counts of requests to committers."""
+EXECUTION_COUNTS = ("steps_executed", *COMMIT_COUNTS, "flow")
 """Names of the counts of executed commit steps and of requests to committers."""

@@ -23,7 +23,7 @@ class DatasetSnapshot(Struct, frozen=True, array_like=True):
 
 
 class BucketSnapshot(Struct, frozen=True):
-    """A bucket as its owner read it for the run's next snapshot.
+    """The state of a bucket in a snapshot, as the bucket's owner read it.
 
     Attributes:
         bucket: the bucket.
@@ -32,7 +32,8 @@ class BucketSnapshot(Struct, frozen=True):
         deltas: the file names of the delta chain: a base and its successors.
         total: the checksum of the chain's content.
         open: the number of sequences that are not done.
-        decided_open: whether one of these belongs to an atomic job whose publication was decided.
+        decided_open: whether a sequence that is not done belongs to a run of an all-or-none job that has decided to
+            publish.
     """
 
     bucket: int

@@ -13,22 +13,24 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from distcommit.core.errors import DistcommitError, LostError, add_ids, named_by, printable
 from distcommit.core.interfaces.commit_step import CommitStep
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.work_units import DatasetPlan, TaskState
+from distcommit.engine.committing.abort_attempts import remove_winner_notes
 from distcommit.engine.committing.atomic_groups import build_execution
 from distcommit.engine.committing.commit_failures import record_failures
 from distcommit.engine.committing.dataset_outcomes import DatasetNotes, count_held, count_outcomes
 from distcommit.engine.committing.delete_leftover_files import RemoveProbes, remove_task_output
-from distcommit.engine.committing.discard_aborted_attempts import remove_winner_notes
 from distcommit.engine.committing.open_datasets import OpenDatasets
 from distcommit.engine.committing.sealing import build_sequence, sequence_name, step_context
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.reading.record_read_failures import record_read_failures
-from distcommit.engine.run_events import Observer, SequenceDone, SequenceSealed
+from distcommit.engine.run_events import Observer, SequenceDone, SequenceExecuted, SequenceSealed
 from distcommit.engine.run_settings import RunSettings
 from distcommit.pipeline.maintenance.replace_on_publish import stage_replacements
 from distcommit.protocol import next_log_record
@@ -151,7 +153,9 @@ class BucketCommitter:
         return count_held(self.log.latest(), self._settings.epoch, self._bucket, plans, self._notes, tally)
 
     def record_read_failures(self, plans: Iterable[DatasetPlan], tally: Tally) -> BatchedWork[None]:
-        """Record the planned datasets that this run failed to read. The drain calls it. Raises like `commit_ready`."""
+        """Record the planned datasets that this run failed to read. The drain calls it. Raises FencedError if a newer
+        run has fenced the bucket, and DistcommitError or OSError if the log cannot be read.
+        """
         yield from record_read_failures(self.log, self._settings, plans, self._notes.not_committed, tally)
 
     # -- sealing
@@ -206,7 +210,7 @@ class BucketCommitter:
         """
         steps = {sequence_name(sequence): self._built.pop(sequence_name(sequence))[1] for sequence in sequences}
         outcomes: Outcomes[SequenceName] = yield Execution(steps)
-        self.tally.add(_executed(outcomes))
+        _count_executed(outcomes, self.tally)
         failed = outcomes.failed | {
             name: _lost_unsealed_error(lost_error) for name, lost_error in outcomes.lost.items()
         }
@@ -246,7 +250,7 @@ class BucketCommitter:
         remove_winner_notes(self._context, self._bucket, loaded)
         execution, held_back = build_execution(self._settings.store.groups, fold, loaded, verify_first=verify_first)
         outcomes: Outcomes[SequenceName] = yield execution
-        self.tally.add(_executed(outcomes))
+        _count_executed(outcomes, self.tally)
         failed |= held_back | outcomes.failed | {name: _lost_error(lost) for name, lost in outcomes.lost.items()}
         done = [sequence_name(sequence) for sequence in sequences if sequence_name(sequence) not in failed]
         fold = yield from self._close(done)
@@ -295,16 +299,11 @@ class BucketCommitter:
         self.tally.add(RunCounts(files_swept=swept))
 
 
-def _executed(outcomes: Outcomes[SequenceName]) -> RunCounts:
-    tried = outcomes.tried()
-    return RunCounts(
-        steps_executed=outcomes.executed.total(),
-        commit_attempts=tried["commit_attempts"],
-        commit_successes=tried["commit_successes"],
-        commit_retries=tried["commit_retries"],
-        commit_failures=tried["commit_failures"],
-        target_ms=tried["target_ms"],
-    )
+def _count_executed(outcomes: Outcomes[SequenceName], tally: Tally) -> None:
+    flow = outcomes.flow()
+    tally.add(replace(RunCounts(steps_executed=outcomes.executed.total(), flow=flow), **flow.commit_totals))
+    for name, counts in outcomes.counts.items():
+        tally.observe(SequenceExecuted(name.dataset_urn, name.epoch, replace(RunCounts(), **counts.commit_totals)))
 
 
 def _lost_error(error: LostError) -> LostError:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.support.io_batching import IoRequest
 from distcommit.core.work_units import DatasetPlan
-from distcommit.engine.committing.discard_aborted_attempts import discard_aborted
+from distcommit.engine.committing.abort_attempts import abort_ended
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.temporary_and_probes import probed_bucket
 from distcommit.stores.folders.staging import list_attempts, remove_attempts
@@ -48,7 +48,7 @@ def remove_task_output(settings: RunSettings, bucket: int, plans: Sequence[Datas
     fs, staging = settings.store.fs, settings.store.roots.staging
     units = {unit.work_unit_id for plan in plans for unit in plan.work_units}
     try:
-        kept_folders = discard_aborted(settings, bucket, units)
+        kept_folders = abort_ended(settings, bucket, units)
         attempts = list_attempts(fs, staging, settings.epoch, bucket)
         settled = [folder for unit in units for folder in attempts.get(unit, ()) if folder not in kept_folders]
         return remove_attempts(fs, staging, settled)

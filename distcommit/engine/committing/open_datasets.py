@@ -30,7 +30,7 @@ class OpenDatasets:
         tables: task states shared by the buckets of a task; None to read them here.
 
     Attributes:
-        not_committed: by dataset, why this run will commit nothing.
+        not_committed: by dataset, why this run will not commit it.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class OpenDatasets:
                 continue  # sealed already, or its watermark was changed by an operator
             if ended or succeeded(plan, self._states.get(urn, ())):
                 decided.append(plan)
-        staged.look(state for plan in decided for state in self._states.get(plan.dataset_urn, ()))
+        staged.list_folders_of(state for plan in decided for state in self._states.get(plan.dataset_urn, ()))
         for plan in decided:
             urn = plan.dataset_urn
             answer = readiness(

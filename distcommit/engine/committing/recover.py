@@ -14,9 +14,9 @@ from distcommit.core.interfaces.file_system import OutsideRootError
 from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, RunCounts
 from distcommit.core.support.io_batching import BatchedWork, run_batched, with_ids
+from distcommit.engine.committing.abort_attempts import abort_losers, sweep_aborted
 from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
-from distcommit.engine.committing.discard_aborted_attempts import sweep_aborted
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.task_reports import Report, Tally
@@ -194,8 +194,7 @@ def _recover_bucket(
             yield from committer.replay(recovery.job_fold.decided_epochs)
             fold = log.refresh()
             recorder.add_outcomes((*replayed.rows, *outcomes_of_open(fold, bucket)))
-        for epoch in swept_epochs(recovery.staged, settings.epoch, fold):
-            tally.add(RunCounts(files_swept=_sweep(settings, epoch, bucket, recovery.past)))
+        tally.add(RunCounts(files_swept=_sweep_older(settings, recovery, bucket, fold)))
         for number, kind in fold.ignored:
             logger.info("invalid record ignored: %s %s", number, kind, extra={"log": log.folder})
         # After a crash the records of dead runs are needed longer: they name what must be in the output.
@@ -227,9 +226,23 @@ def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) 
     return sum(_sweep(settings, epoch, bucket, recovery.past) for epoch, bucket in removed_buckets)
 
 
-def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates) -> int:
-    """Call `sweep_aborted`. A link or mount that leads out of the staging root stops the sweep of this bucket alone."""
+def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int, fold: Fold) -> int:
+    """Abort the attempts of older runs in a bucket that no open sequence contains, and delete the staged files of runs
+    without open sequences. Return the number of deleted files.
+    """
+    older = [epoch for epoch in recovery.staged if epoch < settings.epoch]
+    swept = swept_epochs(older, settings.epoch, fold)
+    return sum(_sweep(settings, epoch, bucket, recovery.past, None if epoch in swept else fold) for epoch in older)
+
+
+def _sweep(settings: RunSettings, epoch: int, bucket: int, past: PastStates, open_in: Fold | None = None) -> int:
+    """Call `abort_losers` if the epoch has open sequences in a bucket's log, otherwise `sweep_aborted`. A link or mount
+    that leads out of the staging root stops the sweep of this bucket alone.
+    """
     try:
+        if open_in is not None:
+            abort_losers(settings, epoch, bucket, past, open_in)
+            return 0
         return sweep_aborted(settings, epoch, bucket, past)
     except OutsideRootError as error:
         logger.warning("orphaned files are not swept: %s", error, extra={"bucket": bucket, "epoch": epoch})

@@ -48,7 +48,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """Collects a task's report, and is the observer of the task. Not thread-safe.
+    """Observer of a task that collects the task's report. Not thread-safe.
 
     Args:
         observer: receives all events. Without an observer, the first events of each type become part of the report.

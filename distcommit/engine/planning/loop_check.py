@@ -15,8 +15,9 @@ from distcommit.pipeline.task_flow import TaskFlow
 class LoopCheck:
     """Checks planned datasets for loops.
 
-    Two systems are the same if the addresses in the settings agree, or if the facts that the source reports of its
-    system do: two lists of addresses of one Kafka cluster may have no address in common.
+    Source and sink use the same system if their settings have an address in common, or if the facts that the source
+    reports of its system, such as a cluster's id, are also true for the sink's. Facts are needed because two lists of a
+    cluster's brokers may have no address in common.
 
     Attributes:
         flow: source, converters, checkers, fork and sinks of the job.

@@ -48,7 +48,9 @@ def check_plan(
 
 
 def checked_deferral(records: DeferredRecords) -> DeferredCounts:
-    """Return the count as it is stored: storable texts, and a number of 1 to 2^53; 1 if the source gave another one."""
+    """Return the count with storable texts, and with a number from 1 to 2^53. If the source returned another number,
+    return 1.
+    """
     is_valid = isinstance(records.records, int) and 0 < records.records <= LARGEST_SIZE
     count = records.records if is_valid else 1
     texts = (plain_text(records.dataset_urn, 300), reason_text(records.cause))
@@ -81,7 +83,8 @@ def _checked_for_storage(planned: DatasetPlan) -> DatasetPlan:
 def _range_problem(plan: DatasetPlan) -> str:
     """Return the problem of the ranges that a plan skips or reads; empty if they follow the watermark in order.
 
-    Skipped ranges come first in their partition, because the watermark passes them whatever is read.
+    Skipped ranges must come first in their partition, because the watermark moves past them even if no work unit
+    succeeds.
     """
     low = plan.planned_low
     reached = {**plan.start.positions, **(low.positions if low else {})}

@@ -227,7 +227,7 @@ def _plan(
     prepare_run(fs, root, settings.run_id, partition, settings.partitions)
     for bucket in plans:
         prepare_bucket(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
-        if settings.flow.discarding:
+        if settings.flow.preparing_committers:
             make_notes_durable(settings.store.fs, settings.store.roots.staging, settings.epoch, bucket)
     result.files |= write_plans(fs, root, settings.run_id, plans)
     try:

@@ -69,9 +69,9 @@ def pack_large_units(large: Sequence[tuple[int, int, str]], tasks: int) -> tuple
 def lent_ranges(loads: Mapping[int, int], partitions: int, largest: int) -> tuple[LentUnits, ...]:
     """Return the ranges that are read by another partition than the owner of the bucket. Costs O(buckets + partitions).
 
-    A partition with more than 1/8 above its share keeps its share, from its first bucket on. Its other work units fill
-    the remaining partitions up to their shares. In the end each partition is at most 1/8, or one work unit, above its
-    share.
+    The share of a partition is the mean load. A partition whose load exceeds its share by more than 1/8 keeps work
+    units up to its share, from its first bucket on, and lends the others. Partitions below their shares take them, up
+    to their shares. In the end each partition is at most 1/8, or one work unit, above its share.
 
     Args:
         loads: load of each bucket, without the work units of large tasks.

@@ -14,7 +14,7 @@ from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
 from distcommit.core.interfaces.work_unit_settings import SETTINGS
 from distcommit.core.records.maintenance_units import is_maintenance
-from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts, SinkCounter
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
 from distcommit.core.work_units import INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.bucket_committer import BucketCommitter
@@ -45,8 +45,9 @@ logger = logging.getLogger(__name__)
 def ingest_partition(settings: RunSettings, task: int) -> Report:
     """Run one ingest task: read its work units one after the other, and commit in between.
 
-    Tasks below `len(manifest.large)` read large work units. The other tasks read work units of the buckets that their
-    partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends the task early.
+    Tasks with a number below `len(manifest.large_units)` read large work units. The other tasks read work units of the
+    buckets that their partition owns or borrows. The drain repeats a failed commit. Only the fence of a newer run ends
+    the task early.
     """
     ingest = _IngestTask(settings, task)
     try:
@@ -173,7 +174,9 @@ class _IngestTask:
         return failed
 
     def _read_once(self, units: list[WorkUnit], flows: Mapping[str, TaskFlow]) -> list[tuple[WorkUnit, TaskState]]:
-        """Read work units, with the flow that `flows` has for a unit or else the job's, and return the failed ones."""
+        """Read each work unit once, and return the failed ones. `flows` has the flow of work units that are not read
+        with the job's flow.
+        """
         failed: list[tuple[WorkUnit, TaskState]] = []
         _announce(self._settings, units)
         try:
@@ -211,7 +214,7 @@ class _IngestTask:
             state = attempt.state()
             if state.outcome is not TaskOutcome.SUCCEEDED:
                 failed.append((attempt.unit, state))
-            self._add_state(state)
+            self._add_state(state, attempt.counters)
         return failed
 
     def _read_unit(self, extractor: Extractor, unit: WorkUnit, flow: TaskFlow) -> Attempt | TaskState:
@@ -221,8 +224,8 @@ class _IngestTask:
         identity = _new_attempt(settings, unit, self._task, self._tasks)
         try:
             area = make_area(self._fs, roots.staging, roots.output, bucket, identity)
-            if flow.discarding:
-                note_attempt(self._fs, roots.staging, area.prefix, flow.discarding)
+            if flow.preparing_committers:
+                note_attempt(self._fs, roots.staging, area.prefix, flow.preparing_committers)
             self._notes.put(unit)
         except OSError as error:
             logger.warning("no folder for an attempt: %s", error, extra={"work_unit": unit.work_unit_id})
@@ -248,12 +251,12 @@ class _IngestTask:
         self._has_read = True
         return min(filter(None, ends), default=0)
 
-    def _add_state(self, state: TaskState) -> None:
+    def _add_state(self, state: TaskState, counters: tuple[SinkCounter, ...] = ()) -> None:
         self._permanently_failed.discard(state.work_unit_id)
         if state.outcome is not TaskOutcome.SUCCEEDED and is_permanent(state.error):
             self._permanently_failed.add(state.work_unit_id)
         self._finished.setdefault(self._bucket_of[state.dataset_urn], []).append(state)
-        counts = counts_of_attempt(state)
+        counts = counts_of_attempt(state, counters)
         self.tally.add(counts)
         _report_attempt(state, counts, self.tally)
         self._progress.tick()
@@ -332,8 +335,8 @@ def _close(extractor: Extractor) -> None:
         logger.warning("an extractor could not be closed", exc_info=True)
 
 
-def counts_of_attempt(state: TaskState) -> RunCounts:
-    """Return the counts of an attempt at a work unit."""
+def counts_of_attempt(state: TaskState, counters: tuple[SinkCounter, ...] = ()) -> RunCounts:
+    """Return the counts of an attempt at a work unit, with the counters of its writers."""
     return RunCounts(
         attempts=1,
         attempts_failed=0 if state.outcome is TaskOutcome.SUCCEEDED else 1,
@@ -342,7 +345,7 @@ def counts_of_attempt(state: TaskState) -> RunCounts:
         records_written=sum(result.records_written for result in state.branches),
         records_rejected=sum(result.records_rejected for result in state.branches),
         bytes_read=state.bytes_read,
-        flow=FlowCounts.of(state),
+        flow=FlowCounts.of(state, counters),
     )
 
 

@@ -13,7 +13,7 @@ from threading import Lock
 
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.support.request_counts import REQUESTS
-from distcommit.engine.run_events import Event, Observer, SequenceDone, SequenceSealed
+from distcommit.engine.run_events import Event, Observer, SequenceDone, SequenceExecuted, SequenceSealed
 from distcommit.engine.run_settings import RunSettings
 from distcommit.stores.history.run_table import RowKind, TableRow, TaskIdentity, TaskRows, put_task_rows
 
@@ -36,6 +36,7 @@ class TaskRecorder:
         self._began_ms = self._clock.now_ms()
         self._sealed: dict[str, SequenceSealed] = {}
         self._published: dict[str, SequenceDone] = {}
+        self._commits: dict[str, RunCounts] = {}
         self._passes: list[TableRow] = []
         self._outcomes: list[TableRow] = []
         self._requests_before = REQUESTS.made
@@ -52,6 +53,8 @@ class TaskRecorder:
                 self._sealed[event.dataset] = event
             case SequenceDone():
                 self._published[event.dataset] = event
+            case SequenceExecuted():
+                self._commits[event.dataset] = self._commits.get(event.dataset, RunCounts()) + event.counts
 
     def add_outcomes(self, outcomes: Iterable[TableRow]) -> None:
         """Record outcomes of datasets."""
@@ -98,7 +101,7 @@ class TaskRecorder:
         The row of the task itself is written if the task had work units or has committed anything.
         """
         rows = list(self._outcomes)
-        if work_units or self._sealed or self._published:
+        if work_units or self._sealed or self._published or self._commits:
             rows = [*self._task_rows(work_units), *rows]
         if rows:
             store = self._settings.store
@@ -109,7 +112,7 @@ class TaskRecorder:
         counts = RunCounts(work_units=work_units, storage_requests=max(0, others))
         task = TableRow(RowKind.TASK, began_ms=self._began_ms, ended_ms=self._clock.now_ms(), counts=counts)
         requested = [dataset for dataset, number in self._requests.items() if number > 0]
-        datasets = dict.fromkeys((*self._published, *self._sealed, *requested))
+        datasets = dict.fromkeys((*self._published, *self._sealed, *self._commits, *requested))
         return [task, *map(self._dataset_row, datasets), *self._passes]
 
     def _dataset_row(self, dataset: str) -> TableRow:
@@ -124,7 +127,8 @@ class TaskRecorder:
                 records_published=done.records if done else 0,
                 files_published=done.files if done else 0,
                 storage_requests=self._requests[dataset],
-            ),
+            )
+            + self._commits.get(dataset, RunCounts()),
         )
 
 

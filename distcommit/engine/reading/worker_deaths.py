@@ -50,8 +50,8 @@ def units_to_read(units: Sequence[WorkUnit], states: Iterable[TaskState]) -> tup
 
 
 def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[WorkUnit]:
-    """Return the work units that no marker file of this run names: while it read one of the others, a worker may have
-    died. Return all of them if the markers cannot be read.
+    """Return the work units without a marker file of this run. A worker may have died while it read one with a marker.
+    If the markers cannot be read, return all work units.
     """
     store = settings.store
     try:
@@ -64,7 +64,7 @@ def without_suspects(settings: RunSettings, units: Sequence[WorkUnit]) -> list[W
 
 
 class TaskNotes:
-    """The marker files of one attempt at an ingest task. Unless a worker has died, none are written or read.
+    """The marker files of one attempt at an ingest task. If no worker has died, the task neither writes nor reads them.
 
     Args:
         settings: settings of the run.
@@ -94,7 +94,9 @@ class TaskNotes:
         return without_suspects(self._settings, units)
 
     def deaths_of(self, units: Iterable[WorkUnit]) -> Iterator[tuple[WorkUnit, WorkerDiedError]]:
-        """Yield the work unit that this task must read alone, if a worker died when it was read alone before."""
+        """Yield the work unit of a task that reads only one, if a worker has already died while it read this work unit
+        alone.
+        """
         for unit in units if self._settings.alone else ():
             if (error := death_of(self._settings, unit)) is not None:
                 yield unit, error
@@ -159,9 +161,8 @@ def all_dead_units(launch: Launch, settings: RunSettings) -> DeadUnits:
 
 
 def has_died(settings: RunSettings, epoch: int) -> bool:
-    """Return whether all processes of the run of `epoch`, or its JVM, died. Epoch 0 stands for no run.
-
-    Such a run has no record of its end, or of the end of its ingest.
+    """Return whether all processes of the run of `epoch`, or its JVM, died; False for epoch 0, which is not a run. A
+    run counts as dead if it has no end record, or if the record shows that its ingest did not complete.
     """
     try:
         record = read_record(settings.store.fs, settings.store.roots.store, epoch) if epoch else None

@@ -162,7 +162,9 @@ class FsspecFileSystem(NetworkFileOperations):
         return False  # some classes move it into an existing folder at the target
 
     def delete(self, path: str) -> bool:
-        """Delete as the port defines. Raises EBUSY if the file is open elsewhere and its name therefore remains."""
+        """Delete a file as `FileSystem.delete` defines. Raises EBUSY if the name remains because another process has
+        the file open.
+        """
         try:
             with self._request(path) as (fs, own):
                 fs.rm_file(own)

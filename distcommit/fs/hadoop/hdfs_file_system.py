@@ -48,7 +48,9 @@ class HdfsWriter(Protocol):
 
     def write(self, data: memoryview) -> None: ...
     def close(self) -> None:
-        """Return once HDFS has the whole file. Its durability depends on the protocol."""
+        """Close the file; return once HDFS has all of its bytes. Over RPC they are durable then; over WebHDFS only if
+        the DataNodes sync closed files (`dfs.datanode.synconclose`).
+        """
         ...
 
 
@@ -127,8 +129,8 @@ class HdfsFileSystem(NetworkFileOperations):
             return None
 
     def make_folder(self, path: str) -> bool:
-        """Create as the port defines, but also return True if the folder existed: HDFS does not report who created
-        it.
+        """Create a folder as `FileSystem.make_folder` defines. Also return True if the folder existed, because HDFS
+        does not report which client created it.
         """
         try:
             self._calls.make_folder(path)

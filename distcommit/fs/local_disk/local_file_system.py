@@ -99,8 +99,8 @@ class LocalFileSystem:
         return answer
 
     def put_all_if_absent(self, files: Sequence[tuple[str, bytes]]) -> list[bool | OSError]:
-        """Put as the port defines. For two or more files one `syncfs` is faster than an `fsync` of each (measured on
-        ext4).
+        """Publish files as `FileSystem.put_all_if_absent` defines. For two or more files, one `syncfs` is faster than
+        an `fsync` of each (measured on ext4).
         """
         puts = [_Put(path, data) for path, data in files]
         together = len(puts) > 1

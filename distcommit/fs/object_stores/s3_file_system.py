@@ -74,8 +74,8 @@ class S3FileSystem(NetworkFileOperations):
             return None
 
     def checksum(self, path: str) -> int:
-        """Return the checksum as the port defines. For a staged file this is the writer's, if the upload still has
-        the written parts.
+        """Return the xxh3-64 checksum of a file. For a staged file, return the checksum that its writer computed, if
+        the upload still has the parts that it wrote.
         """
         head = self._requests.head(_key(path))
         if head is not None and _STAGED in head.metadata:
@@ -121,7 +121,9 @@ class S3FileSystem(NetworkFileOperations):
         return False
 
     def delete(self, path: str) -> bool:
-        """Delete as the port defines. For a staged file, first abort its upload, so that no one can complete it."""
+        """Delete a file as `FileSystem.delete` defines. Before a staged file is deleted, its upload is aborted, so that
+        no process can complete it later.
+        """
         head = self._requests.head(_key(path))
         if head is None:
             return False

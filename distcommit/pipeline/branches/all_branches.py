@@ -180,7 +180,7 @@ class Branches:
             self._diverted[name] += len(rejections)
 
     def _open(self, pipeline: BranchPipeline, schema: pa.Schema | None) -> SinkWriter:
-        """Open a branch's writer for records of this schema; for a diverted branch, that of its error branch."""
+        """Open the writer of a branch, or of its error branch if it is diverted, for records of this schema."""
         if pipeline.rejects_all:
             return self._open_errors(error_branch_of(pipeline.branch.name))
         origin = replace(self._origin, schema=schema)
@@ -198,7 +198,8 @@ class Branches:
         if branch != MAIN_BRANCH:
             area = replace(area, folder=f"{area.folder}/{name}", prefix=f"{area.prefix}/{name}")
             area.fs.make_folder(area.folder)
-        return replace(self._identity, branch=branch, store_id=self._flow.store_id), area
+        metrics = self._identity.metrics.part(branch, self._flow.sink_of(branch).name)
+        return replace(self._identity, branch=branch, store_id=self._flow.store_id, metrics=metrics), area
 
     def note_problems(self, problems: Sequence[str]) -> None:
         """Report problems of the source's input as checks that fail but have no effect."""
@@ -260,8 +261,7 @@ class Branches:
 
     def seconds(self) -> Mapping[str, float]:
         writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self.pipelines}
-        counts = self.constructs()
-        return {activity_in(count.branch, count.construct): count.seconds for count in counts} | writing
+        return {activity_in(count.branch, count.construct): count.seconds for count in self.constructs()} | writing
 
     def schemas(self) -> SchemaIds:
         """Return the ids of the dataset's schemas by converter, oldest first, including those of this attempt."""

@@ -146,7 +146,9 @@ class BranchPipeline:
             return None
 
     def run(self, batches: Sequence[TracedBatch]) -> tuple[list[TracedBatch], dict[int, Rejection]]:
-        """Return the chain's output and the rejected rows. Raises like `Chain.run`."""
+        """Return the chain's output and the rejected rows. Raises RecordError or ConfigurationError, see
+        `Chain.run`.
+        """
         if self.rejects_all:
             reason = Rejection(self.branch.error_construct, self.branch.error)
             return [], {row: reason for traced in batches for row in traced.origin_rows().tolist()}

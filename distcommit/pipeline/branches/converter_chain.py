@@ -97,7 +97,7 @@ class Chain:
         """Return the schema of the output for an input schema, without its metadata; None if only the records determine
         one of them.
 
-        Raises as `Converter.convert_schema`.
+        Raises ConfigurationError if a converter does not accept the columns before it.
         """
         for stage, tally in zip(self.stages, self.tallies, strict=True):
             if schema is not None and isinstance(stage.construct, Converter):

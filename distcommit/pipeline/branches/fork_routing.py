@@ -20,14 +20,14 @@ _FORK = "fork"
 
 
 class Router:
-    """Routes the records of one attempt to branches, by the job's fork.
+    """Router of one attempt's records to the branches of the task flow. The flow's fork chooses the branches.
 
     Args:
         flow: the job's task flow.
 
     Attributes:
-        names: the name under which records are counted, if the fork drops records; else empty.
-        tallies: the counts.
+        names: `["fork"]` if the fork drops records, which are then counted under this name; otherwise empty.
+        tallies: the counts, one for each name.
     """
 
     def __init__(self, flow: TaskFlow) -> None:

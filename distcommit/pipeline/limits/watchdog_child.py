@@ -93,7 +93,7 @@ class SharedMemory:
         return stuck if self.is_stuck(stuck) else None
 
     def is_stuck(self, stuck: StuckConstruct) -> bool:
-        """Return whether it has still not returned."""
+        """Return whether the construct has still not returned."""
         return bool(DEADLINE.unpack_from(self._memory) == (stuck.deadline_s,))
 
 
@@ -122,7 +122,10 @@ def watch(shared: SharedMemory, worker: Worker, record_s: float) -> None:
 
 
 def _record(shared: SharedMemory, stuck: StuckConstruct, is_recorded: list[bool]) -> None:
-    """Record the work unit as failed. Retry until it is durable or the construct has returned."""
+    """Record the stuck work unit as failed. Retry until the record is durable, or until the construct has returned.
+
+    The function runs in a thread. It appends True to `is_recorded` once the record is durable.
+    """
     if not stuck.work_unit:
         return
     sys.path[:] = stuck.import_path.split("\n")

@@ -44,14 +44,15 @@ class ExpirableFiles(PublishedFiles):
             yield file if end_ms is None else replace(file, end_ms=end_ms)
 
     def expired(self, cutoff: ExpiryCutoff) -> Iterator[LiveFile]:
-        """Yield expired files. Raises as `live_files`."""
+        """Yield expired files. Raises DistcommitError or OSError if a tombstone or footer cannot be read."""
         return (file for file in self.live_files() if cutoff.is_expired(file.end_ms))
 
     def is_obsolete(self) -> bool:
-        """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted.
+        """Return whether the newest tombstone is an expiry tombstone and all files that it names are deleted. An empty
+        tombstone then replaces it, so that runs no longer look for these files. A tombstone that names only its
+        predecessor is not obsolete.
 
-        An empty tombstone then replaces it, so that runs no longer look for these files. A tombstone that names only
-        its predecessor is not obsolete. Raises as `live_files`.
+        Raises DistcommitError or OSError if a tombstone cannot be read.
         """
         for stone in self.replacements():
             named = [file.path for file in stone.files if not is_tombstone(file.path)]

@@ -1,4 +1,4 @@
-"""The live files of a dataset, and what a new tombstone must record of those that it supersedes."""
+"""The live files of a dataset, and the records of superseded files that a new tombstone must contain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LiveFile:
     """A live file.
 
     Attributes:
-        path: below the output.
+        path: path of the file below the output.
         footer: its footer.
         size_bytes: its size.
         end_ms: when its records ended at the latest, milliseconds since 1970; 0 if unknown.
@@ -54,22 +54,24 @@ class PublishedFiles:
         self._tombstones: list[Tombstone] | None = None
 
     def tombstones(self) -> list[Tombstone]:
-        """Return the dataset's tombstones. Raises as `live_in`."""
+        """Return the dataset's tombstones. Raises DistcommitError or OSError if one cannot be read."""
         if self._tombstones is None:
             stones = [path for path in self._paths(ERRORS) if is_tombstone(path)]
             self._tombstones = [read_tombstone(self.fs, f"{self.output}/{path}") for path in stones]
         return self._tombstones
 
     def replacements(self) -> list[Tombstone]:
-        """Return the newest tombstones that are replacements. Raises as `live_in`."""
+        """Return the replacements that no newer replacement supersedes. Raises DistcommitError or OSError if a
+        tombstone cannot be read.
+        """
         return newest_replacements(self.tombstones(), self.done_epoch)
 
     def live_in(self, *branches: str, location: Callable[[str], bool] = lambda _: True) -> Iterator[LiveFile]:
-        """Yield the live files of these branches; each with the time at which it was written as its end.
+        """Yield the live files of these branches. The end of a file (`end_ms`) is the time at which it was written.
 
         Args:
             branches: names of branches; `ERRORS` for all error branches.
-            location: returns whether a path below the output is wanted. The footers of others are not read.
+            location: returns whether to yield the file at a path below the output. Footers of other files are not read.
 
         Raises:
             DistcommitError, OSError: if a tombstone or footer cannot be read.
@@ -87,15 +89,16 @@ class PublishedFiles:
     def superseded(
         self, files: Iterable[LiveFile], *, is_expired: bool
     ) -> tuple[list[SupersededFile], list[ReplacedRecords]]:
-        """Return the files and records that a new replacement names: these files, then the replacements before it.
+        """Return the files that a new replacement supersedes (these files, then the previous replacements), and the
+        input records in them.
 
         Args:
             files: live files of the dataset.
-            is_expired: whether they expired, so that nothing takes their place.
+            is_expired: whether the files expired, so that no new files replace them.
 
         Raises:
-            FileNotFoundError: if a replacement is gone.
-            DistcommitError, OSError: as `live_in`.
+            FileNotFoundError: if a previous replacement is missing.
+            DistcommitError, OSError: if a tombstone cannot be read.
         """
         superseded_records, retired = SupersededRecords(), list[SupersededFile]()
         for file in files:

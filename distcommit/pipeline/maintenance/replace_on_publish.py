@@ -48,13 +48,15 @@ def stage_replacements(
     ready_datasets: Iterable[tuple[DatasetPlan, Ready, StagedFiles]],
     failures: dict[str, Exception],
 ) -> list[tuple[DatasetPlan, Ready, StagedFiles, StagedFile | None]]:
-    """Return the datasets with the staged tombstone that retires the files they replace, durably staged; None for
-    datasets to which files are only added. A dataset whose tombstone cannot be made is left out, for a later try.
+    """Stage a tombstone of the replaced files for each ready dataset, durably. Return the datasets with their
+    tombstones; the tombstone is None if the dataset's files are only added.
+
+    If a tombstone cannot be created, its dataset is left out of the result, and a later call tries again.
 
     Args:
         settings: the run.
         bucket: bucket of the datasets.
-        fold: view of its log, in which they may be sealed.
+        fold: state of the bucket's log, in which the datasets may be sealed.
         ready_datasets: datasets that are ready, their winning attempts and staged files.
         failures: gets the error of each dataset that is left out.
 

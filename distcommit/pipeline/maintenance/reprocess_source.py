@@ -1,8 +1,8 @@
 """Reprocess error files: find a dataset's live ones, plan the maintenance units that read them, and stage the tombstone
 that supersedes what was read.
 
-Records go through the current flow, but only to the branch that had rejected them: other branches have had their copy.
-A record that the flow would now send elsewhere remains an error of that branch.
+Records go through the current flow, but only to the branch that had rejected them, because the other branches have
+published their copies. If the flow would now send a record to another branch, the branch rejects the record again.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ class ReprocessSource(MaintenanceSource):
     def plan_dataset(self, state: DatasetState) -> DatasetPlan | None:
         """Plan to reprocess a dataset's live error files.
 
-        There is a maintenance unit for each branch that had rejected records, for each incarnation of the source, and,
-        if positions count what was read, for each epoch.
+        The error files are grouped into maintenance units by the branch that had rejected the records and by the
+        incarnation of the source. If the source's positions count the records read, they are also grouped by epoch.
 
         Raises:
-            ConfigurationError: if a branch no longer exists, or the dataset of this source has nothing to reprocess.
+            ConfigurationError: if a branch no longer exists, or if `dataset_urn` is set and that dataset has nothing to
+                reprocess.
             DistcommitError: if a tombstone or footer cannot be read.
         """
         units = self._units(state) if state.watermark is not None else ()

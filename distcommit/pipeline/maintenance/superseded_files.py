@@ -24,16 +24,18 @@ def delete_superseded(store: JobStore, states: Mapping[int, Mapping[str, Dataset
     """Delete the files that tombstones of these datasets name, then the tombstones, except the newest replacement. A
     crash leaves work that the next call resumes.
 
-    Must follow the run's CUT 1, after which the logs cannot go back behind the tombstone's sequence being done, and the
-    deletion of older snapshots, whose readers need the files. Only tombstones up to the newest run that marked its end
-    are used: after a crash the next run checks that everything is there which the dead run published.
+    Call it after the run's CUT 1, because from then on a log that lost the end of the tombstone's sequence is detected.
+    Call it after the deletion of older snapshots, because their readers need the files.
+
+    Only tombstones up to the newest run that marked its end are used. After a crash the next run checks that all files
+    of the dead run exist, so they must not be deleted before.
 
     Args:
         store: the store.
         states: stored states of datasets, by bucket.
 
     Yields:
-        datasets of which something could not be deleted, and why.
+        datasets whose files or tombstones could not all be deleted, with the reason.
     """
     fs, roots, oldest = store.fs, store.roots, OldestSnapshot(store)
     try:
@@ -90,7 +92,9 @@ def _delete_all(fs: FileSystem, output: str, tombstones: Sequence[Tombstone]) ->
 def _delete(
     fs: FileSystem, output: str, tombstone: Tombstone, files: Sequence[SupersededFile], *, for_good: bool
 ) -> bool:
-    """Return whether all of these files are gone; with `for_good` durably, whichever process deleted them."""
+    """Delete these files, and return whether all of them are gone. With `for_good` their deletion is durable, even if
+    another process has deleted them.
+    """
     folders, touched, foreign = GuardedFolders(fs, output), set[str](), list[SupersededFile]()
     for file in files:
         target = f"{output}/{file.path}"

@@ -1,4 +1,4 @@
-"""What superseded files record about their input records, kept so that these are not reported as gaps."""
+"""Input records of superseded files. A tombstone records them, so that audits do not report them as gaps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _Key = tuple[str, tuple[str, ...], bool]
 
 
 class SupersededRecords:
-    """Offsets of input records in superseded files, by incarnation, branches, and whether the files expired."""
+    """Collector of the input records of superseded files. It sums up their offsets by incarnation, list of branches,
+    and whether the files expired.
+    """
 
     def __init__(self) -> None:
         self._sets: dict[_Key, dict[str, OffsetSets]] = {}

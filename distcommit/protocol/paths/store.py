@@ -238,8 +238,9 @@ def run_table_phase(name: str) -> str:
 
 
 def progress_name(job: str, task: int, writer: str, number: int) -> str:
-    """Return the file name of a task's progress in a Spark job. Of an attempt's files, the one with the highest number
-    counts."""
+    """Return the file name of a task's progress in a Spark job. If an attempt has several files, the one with the
+    highest number counts.
+    """
     return f"{job}-{task:05d}-{writer}-{number:08d}"
 
 
@@ -249,7 +250,7 @@ def reading_note_name(writer: str, number: int) -> str:
 
 
 def reading_note_of(name: str) -> tuple[str, int] | None:
-    """Return the writer and the number in the name of such a marker file, None for any other name."""
+    """Return the writer and the number in a name of `reading_note_name`; None for any other name."""
     match = _READING_NOTE.fullmatch(name)
     return (match[1], int(match[2])) if match else None
 

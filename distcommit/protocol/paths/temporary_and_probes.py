@@ -37,7 +37,7 @@ def output_probe_name(bucket: int, nonce: str) -> str:
 
 
 def probed_bucket(name: str) -> int | None:
-    """Return the bucket whose committer created such a file, None for any other file."""
+    """Return the bucket in a name of `output_probe_name`; None for any other name."""
     if not name.startswith((OUTPUT_PROBE, TEMPORARY)):  # the common case
         return None
     _, probe, remainder = name.rpartition(OUTPUT_PROBE)
@@ -51,7 +51,7 @@ def store_probe_name(nonce: str) -> str:
 
 
 def is_store_probe(name: str) -> bool:
-    """Return whether a name is that of such a file or folder."""
+    """Return whether a file or folder name begins like a name of `store_probe_name`."""
     return name.removeprefix(TEMPORARY).startswith(STORE_PROBE)
 
 

@@ -33,11 +33,13 @@ def _is_another(row: LedgerRow, request: CommitRequest) -> bool:
 
 
 def answered(row: LedgerRow | None, request: CommitRequest) -> CommitOutcome | None:
-    """Return the outcome of a request if the target has this ledger row. If None, the caller must commit the data and
-    the row that `committed` returns in one transaction.
+    """Return the outcome of a request that must not be committed, given the target's ledger row; otherwise None.
 
-    A row with a higher epoch refuses the request, too: a sealed sequence follows everything that was committed before
-    it.
+    If the result is None, the caller must commit the data together with the row that `committed` returns, in one
+    transaction.
+
+    A row with a higher epoch rejects the request, too. A run seals a sequence only after all earlier sequences of the
+    dataset are done, so another store has committed the row. The outcome of a zombie is ignored.
     """
     epoch, revoked = (row.epoch, row.revoked) if row is not None else (0, 0)
     if row is not None and (epoch > request.epoch or _is_another(row, request)):
@@ -62,8 +64,9 @@ def _another_store(request: CommitRequest, actual: str) -> FailedForGood:
 
 
 def of_another_ledger(request: CommitRequest, identity: str) -> str:
-    """Return the identity of the ledger that the request was written for; empty if it is `identity`, the present
-    ledger's."""
+    """Return the identity of another ledger that the request was written for; empty if it was written for the present
+    ledger, whose identity is `identity`.
+    """
     recorded = (str(info["ledger"]) for info in request.infos)
     return next((ledger for ledger in recorded if ledger and ledger != identity), "")
 
@@ -84,9 +87,10 @@ def allowed_again(row: LedgerRow | None, request: CommitRequest) -> LedgerRow | 
 
 
 def taken_back(row: LedgerRow | None, request: CommitRequest, covered: Sequence[Covered]) -> LedgerRow:
-    """Return the ledger row after the request is revoked. If it was committed (`row.epoch == request.epoch`), the
-    caller must delete its data in the same transaction. Raises ConflictError if a later epoch, or another commit of the
-    request's epoch, is committed."""
+    """Return the ledger row after the request is rolled back. If the request was committed (`row.epoch ==
+    request.epoch`), the caller must delete its data in the transaction that writes the row. Raises ConflictError if a
+    later epoch, or another commit of the request's epoch, is committed.
+    """
     row = row or LedgerRow(dataset_urn=request.dataset_urn, branch=request.branch)
     if row.epoch > request.epoch or _is_another(row, request):
         raise ConflictError(

@@ -33,14 +33,14 @@ class CommitterSink(Sink):
     infos_version: ClassVar[int] = 1
 
     @property
-    def discards(self) -> bool:
-        """Whether writers leave data at the target before a commit, which `discard` deletes for aborted attempts."""
+    def prepares_at_target(self) -> bool:
+        """Whether writers leave data at the target before a commit, which `abort` deletes for aborted attempts."""
         return False
 
     @property
     def leaves_in_doubt(self) -> bool:
-        """Whether writers leave prepared transactions, which can't be committed any more after `discard`. If True,
-        `discard` is also called for commits that an operator has accepted without committing them."""
+        """Whether writers leave prepared transactions, which can't be committed any more after `abort`. If True,
+        `abort` is also called for commits that an operator has accepted without committing them."""
         return False
 
     def upgraded(self, info: Any, version: int) -> Any:

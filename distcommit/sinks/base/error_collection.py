@@ -36,7 +36,7 @@ class ErrorCollector:
             self._failed[name] = error
 
     def raise_collected(self) -> None:
-        """Raise one TransientError for all collected errors; all other operations have succeeded."""
+        """Raise one TransientError for all failed items, with the names of the first ones; return if there is none."""
         if not self._failed:
             return
         first = [

@@ -88,8 +88,9 @@ def covered_in(infos: Iterable[Mapping[str, Any]], key: str = "covered") -> tupl
 
 
 def added(*parts: Covered) -> tuple[Covered, ...]:
-    """Sum the coverage of commits: one entry for each source incarnation and list of branches. Offsets that are in two
-    parts of an entry are counted in `duplicates`."""
+    """Return the sum of the coverage of commits, with one entry for each source incarnation and list of branches. If
+    two commits cover an offset, it is counted in the entry's `duplicates`.
+    """
     sums: dict[_Kind, Covered] = {}
     for part in parts:
         earlier = sums.pop(_kind(part), None)
@@ -98,7 +99,7 @@ def added(*parts: Covered) -> tuple[Covered, ...]:
 
 
 def without(atomic: Iterable[Covered], taken_back: Iterable[Covered]) -> tuple[Covered, ...]:
-    """Subtract the coverage of a revoked commit; omit entries that become empty."""
+    """Return the coverage without that of a commit that was rolled back. Entries that become empty are left out."""
     removed = {_kind(part): part for part in taken_back}
     remaining = (_less(part, removed[_kind(part)]) if _kind(part) in removed else part for part in atomic)
     return tuple(part for part in remaining if part.rows or part.offsets or part.filtered)

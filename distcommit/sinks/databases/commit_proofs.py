@@ -3,7 +3,7 @@
 The column `what` of the table of proofs is one of:
 
 - `proof`: its transaction is committed.
-- `barred`: inserted by `discard` under the id of an aborted attempt's proof, so that the proof can't be inserted.
+- `barred`: inserted by `abort` under the id of an aborted attempt's proof, so that the proof can't be inserted.
 - `newest`: one row for each store, with the newest epoch whose writers have begun. Writers of older epochs are fenced.
 """
 
@@ -20,12 +20,16 @@ from distcommit.sinks.databases.table_committer import Key
 class ProofCommitter(SqlCommitter):
     @abstractmethod
     def prove(self, attempt: AttemptIdentity, proof: str) -> bool:
-        """Insert a proof, after any session that is inserting the same id; return False if the id exists."""
+        """Insert a proof; return False if a row with its id exists. If another session is inserting the id, wait until
+        that transaction has ended.
+        """
 
     @abstractmethod
     def bar(self, aborted_epochs: Mapping[str, int]) -> None:
-        """Insert rows with these proof ids and their attempts' epochs, so that the proofs can't be inserted any more.
-        Wait for other sessions as `prove` does."""
+        """Insert rows with the proof ids of aborted attempts, so that these attempts can't insert their proofs any
+        more. `aborted_epochs` has the attempt's epoch by proof id. If another session is inserting an id, wait until
+        that transaction has ended.
+        """
 
     @abstractmethod
     def make_newest(self, epoch: int) -> None:

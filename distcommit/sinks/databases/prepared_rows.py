@@ -16,7 +16,8 @@ from distcommit.sinks.databases.two_phase import TwoPhaseCommitter
 
 class PreparedRows(StagedRows):
     """Stages batches in files and sends them to the database at the end, so that no transaction is open while records
-    are read. `opens` opens a committer with its own connection; other arguments as of `StagedRows`."""
+    are read. `opens` opens a committer with a connection of its own. The other arguments are passed to `StagedRows`.
+    """
 
     def __init__(
         self,
@@ -50,4 +51,4 @@ class PreparedRows(StagedRows):
         if self._has_begun:
             attempt, folder = self._attempt, self._area.prefix
             with closing(self._opens(self._context)) as preparing:
-                preparing.discard([AbortedAttempt(attempt.epoch, attempt.work_unit_id, attempt.attempt, folder)])
+                preparing.abort([AbortedAttempt(attempt.epoch, attempt.work_unit_id, attempt.attempt, folder)])

@@ -104,7 +104,7 @@ class ServerSink(TableSink):
         return Abilities(audit=True, atomic=not self.two_phase)
 
     @property
-    def discards(self) -> bool:
+    def prepares_at_target(self) -> bool:
         return self.two_phase
 
     @property

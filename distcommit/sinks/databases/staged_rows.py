@@ -137,6 +137,8 @@ def staged_runs(context: CommitterContext, path: str, checksum: int) -> Iterator
 
 
 def staged_batches(context: CommitterContext, path: str, checksum: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a staged file in order. Raises the errors of `staged_runs`."""
+    """Yield the batches of a staged file in order. Raises LostError if the file is missing or damaged, and OSError if
+    it can't be read now.
+    """
     for batches in staged_runs(context, path, checksum):
         yield from batches

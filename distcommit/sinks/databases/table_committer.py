@@ -82,7 +82,9 @@ class TableCommitter(SinkCommitter):
 
     @abstractmethod
     def unload(self, request: CommitRequest) -> None:
-        """Delete the rows of a committed request. Raises ConflictError if the rows can't be told from others."""
+        """Delete the rows of a committed request. Raises ConflictError if the rows can't be distinguished from other
+        rows.
+        """
 
     @abstractmethod
     def record(self, row: LedgerRow) -> None: ...
@@ -97,11 +99,16 @@ class TableCommitter(SinkCommitter):
         is visible and can't be deleted."""
 
     def require(self, request: CommitRequest) -> None:
-        """Check that the rows of a request still exist, or raise LostError. Called for all requests of an atomic commit
-        before any of them is loaded, for databases where `load` can't be rolled back."""
+        """Raise LostError if staged or prepared rows of a request no longer exist.
+
+        It is called for all requests of an atomic commit before the first one is loaded, for databases in which `load`
+        can't be rolled back.
+        """
 
     def delete_unused_rows(self, keys: Iterable[Key]) -> None:
-        """Called at the end of a transaction with the locked keys for which no ledger row was written."""
+        """Delete rows that `locked` inserted for these keys, because the transaction has written no ledger rows of
+        them. Called at the end of a transaction. The default does nothing.
+        """
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         outcomes: list[CommitOutcome] = []
@@ -115,7 +122,7 @@ class TableCommitter(SinkCommitter):
         except _NotAtomicError as error:
             return error.outcomes
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         with self.transaction():
             rows = self.locked(_keys(requests))
             identity = self.identity()

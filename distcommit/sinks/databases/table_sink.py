@@ -112,7 +112,7 @@ class TableSink(StoredName, GroupsByTable, SinkSettings):
 
     @property
     def has_order_columns(self) -> bool:
-        """Whether tables have the columns that tell which of two rows is newer."""
+        """Whether tables have the columns by which upserts determine the newer of two rows."""
         return self.mode == "upsert" and not self.version
 
     def check_schema(self, schema: pa.Schema) -> None:

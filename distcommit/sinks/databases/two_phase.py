@@ -1,6 +1,6 @@
 """Two-phase commit: each writer prepares a transaction, and the committer commits it by its name.
 
-If a prepared transaction is gone, the database does not tell whether it was committed or rolled back. So each
+If a prepared transaction is gone, the database does not report whether it was committed or rolled back. So each
 transaction inserts a row, its proof, which is visible once the transaction is committed. Then the ledger row is changed
 and the proofs are deleted in one transaction. All committers of a dataset lock its ledger row first.
 
@@ -10,9 +10,10 @@ have begun, because from then on the attempt is fenced.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from distcommit.core.errors import (
     FencedError,
     LostError,
     TransientError,
+    printable,
 )
 from distcommit.core.interfaces.committer import AbortedAttempt, CommitRequest, FailedForGood
 from distcommit.core.interfaces.ledger import LedgerRow
@@ -34,6 +36,8 @@ from distcommit.sinks.base.retries import tries
 from distcommit.sinks.databases.commit_proofs import ProofCommitter
 from distcommit.sinks.databases.staged_rows import files_of, rows_of, staged_batches, staged_runs
 from distcommit.sinks.databases.table_committer import CollisionError, RefusedError
+
+logger = logging.getLogger(__name__)
 
 _OURS = "distcommit"
 _TRIES = 5
@@ -92,6 +96,12 @@ class TwoPhaseCommitter(ProofCommitter):
         """Open a transaction that is prepared durably on normal exit. On an exception it is rolled back, at the latest
         by `close`. The committer must not be used for anything else afterwards."""
 
+    def _end(self, name: Name, *, commit: bool) -> bool:
+        is_ended = self.end_prepared(name, commit=commit)
+        if is_ended:
+            logger.info("transaction %s: %s", name.text, "committed" if commit else "rolled back")
+        return is_ended
+
     # -- called by writers
 
     def begin(self, epoch: int) -> None:
@@ -117,7 +127,7 @@ class TwoPhaseCommitter(ProofCommitter):
         try:
             (path, checksum), *_ = files_of(request.infos)
             table = self._ready(request, next(staged_batches(self._context, path, checksum)).schema)
-            with self.prepared_transaction(name):
+            with _logged(name, attempt.dataset_urn), self.prepared_transaction(name):
                 self._write(attempt, request, table)
         except RefusedError as error:
             raise _refused(request, str(error)) from error
@@ -155,8 +165,9 @@ class TwoPhaseCommitter(ProofCommitter):
         raise AssertionError("unreachable")
 
     def _write(self, attempt: AttemptIdentity, request: CommitRequest, identity: int) -> None:
-        """Insert the proof first, and check for a newer run second: then a newer run's `discard` meets either the proof
-        or a fenced writer."""
+        """Insert the proof, then check for a newer run, then insert the rows. In this order a newer run's `abort`
+        finds the proof, or the writer finds the newer run and fails.
+        """
         if not self.prove(attempt, self._proof(attempt.attempt)):
             raise FencedError(
                 "this attempt was aborted: its transaction would neither be committed nor rolled back",
@@ -202,7 +213,7 @@ class TwoPhaseCommitter(ProofCommitter):
             request.infos[-1]["table"],
         )
         for name in waiting:
-            if not self.end_prepared(name, commit=True) and not self.proven([self._proof(name.attempt)]):
+            if not self._end(name, commit=True) and not self.proven([self._proof(name.attempt)]):
                 raise _lost(request, [name])
         self.delete_proofs([self._proof(name.attempt) for name in self._names(request)])
 
@@ -219,7 +230,7 @@ class TwoPhaseCommitter(ProofCommitter):
             raise _visible(request)
         rows = 0
         for info, name in zip(request.infos, names, strict=True):
-            if self.end_prepared(name, commit=False):
+            if self._end(name, commit=False):
                 continue
             if self.proven([self._proof(name.attempt)]):
                 rows += rows_of([info])
@@ -232,14 +243,14 @@ class TwoPhaseCommitter(ProofCommitter):
             key = self._key_of(request)
             for name in sorted(self.in_doubt()):
                 if name.key == key and name.epoch <= request.epoch:
-                    self.end_prepared(name, commit=False)
+                    self._end(name, commit=False)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
         raise NotImplementedError(
             "prepared transactions are rolled back when a commit is taken back, and can't be committed again"
         )
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         """Roll back prepared transactions of aborted attempts, and bar their proofs. If a rollback fails, the others
         are done; the proof is then not barred, as the insert would wait for its lock."""
         attempts, still_prepared = {attempt.attempt for attempt in aborted_attempts}, set[Name]()
@@ -248,7 +259,7 @@ class TwoPhaseCommitter(ProofCommitter):
             if name.attempt in attempts:
                 still_prepared.add(name)
                 with one_by_one.collecting(name.text):
-                    self.end_prepared(name, commit=False)
+                    self._end(name, commit=False)
                     still_prepared.remove(name)
         not_ended = {name.attempt for name in still_prepared}
         with self.transaction():
@@ -287,6 +298,18 @@ class TwoPhaseCommitter(ProofCommitter):
     def _proof(self, attempt: str) -> str:
         """Return the id of an attempt's proof in this sink. Branches that share a ledger are different sinks."""
         return f"{attempt}-{blake2b(self._settings.name.encode(), digest_size=8).hexdigest()}"
+
+
+@contextmanager
+def _logged(name: Name, dataset_urn: str) -> Iterator[None]:
+    """Log that a transaction is started, and whether it is prepared after the block."""
+    logger.info("transaction %s: started, dataset %s", name.text, printable(dataset_urn))
+    try:
+        yield
+    except BaseException:
+        logger.info("transaction %s: failed before it was confirmed as prepared", name.text)
+        raise
+    logger.info("transaction %s: prepared", name.text)
 
 
 def _lost(request: CommitRequest, gone: Sequence[Name]) -> LostError:

@@ -64,7 +64,9 @@ class Newer:
         return f"(CASE WHEN {same} THEN COALESCE({later}, FALSE) ELSE {older_epoch} END)"
 
     def last(self, names: Sequence[str]) -> list[str]:
-        """Return the column names, those that the condition reads last."""
+        """Return the column names in the order in which to set them, if the server sets one after another: columns that
+        the condition reads come last.
+        """
         compared = [name for name in (*ORDER_COLUMNS, self.version) if name in names]
         return [name for name in names if name not in compared] + compared
 

@@ -23,8 +23,8 @@ def partition_types(table: DeltaTable) -> list[str]:
 
 
 def alterations(table: DeltaTable, location: Location, infos: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield how the table was altered since the data files of commit infos were written, if its readers would therefore
-    not see all values of the files.
+    """Yield the alterations of a table, made since the data files of commit infos were written, that would hide values
+    of the files from the table's readers.
     """
     now = schema_id(table)
     partitions = table.metadata().partition_columns

@@ -65,9 +65,9 @@ class DeltaCommitter(DataFileCommitter[str, DeltaTable, _Batch]):
         sync_locations(self._context.fs, done)  # also of versions that another process has committed
         self._ledgers.delete(name for batch in batches for name in batch.superseded)
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         self._tables.location.check()
-        super().discard(aborted_attempts)
+        super().abort(aborted_attempts)
 
     def probe(self) -> None:
         self._tables.location.probe()

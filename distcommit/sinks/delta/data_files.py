@@ -27,8 +27,9 @@ def partition_text(value: Any) -> str | None:
 
 
 def added(info: Mapping[str, Any]) -> AddAction:
-    """Return the action that adds a file to its table, with the number of rows but no bounds of columns: deltalake
-    skips a file with a missing bound, and columns that were added later have no bounds."""
+    """Return the action that adds a file to its table. Its statistics have the number of rows, but no bounds of
+    columns. With bounds, deltalake would skip the file in queries of columns that were added to the table later.
+    """
     return AddAction(
         path=name_in_table(info["path"]),
         size=info["bytes"],

@@ -57,8 +57,9 @@ class TableLedgers:
         return table.transaction_version(self._files.name) is not None
 
     def read(self, table: DeltaTable) -> Ledger:
-        """Return the ledger of the loaded version. The first of its files is the one that the transaction names. Raises
-        CorruptError if a file is missing or damaged, and OSError if it can't be read now."""
+        """Return the ledger of the loaded version. `files` of the result begins with the file that the transaction
+        names. Raises CorruptError if a file is missing or damaged, and OSError if it can't be read now.
+        """
         number = table.transaction_version(self._files.name)
         if number is None:
             return Ledger({})

@@ -21,9 +21,10 @@ _PARTITIONS = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.t
 
 
 def table_for(sink: DeltaSettings, name: str, schema: pa.Schema) -> DeltaTable:
-    """Return the table, created or with added columns if the schema requires that. Raises ConfigurationError if the
-    settings do not allow it or the table can't take the records, and TransientError if other writers change it during
-    each try."""
+    """Return the table. If records of this schema require it, create the table or add columns. Raises
+    ConfigurationError if the settings do not allow it or the table can't take the records, and TransientError if other
+    writers change it during each try.
+    """
     required, tables = storable(schema), DeltaTables(sink.location)
     for _ in tries(_TRIES):
         table = tables.load(name)

@@ -27,8 +27,9 @@ class DeltaTables:
         return self.location.uri(name)
 
     def load(self, name: str) -> DeltaTable | None:
-        """Load the present version; None if the table does not exist. Raises SinkUnavailableError without the
-        location."""
+        """Load the present version; None if the table does not exist. Raises SinkUnavailableError if the location does
+        not exist.
+        """
         try:
             return self._load(name)
         except TableNotFoundError:

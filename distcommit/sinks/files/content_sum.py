@@ -62,7 +62,7 @@ def as_text(total: int) -> str:
 
 
 def _together(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> _Hashes:
-    """Return one number for the non-null values of each row, before `_mixed`."""
+    """Return one hash for each row, of the non-null values in its columns. The caller mixes it with `_mixed`."""
     retained: list[tuple[str, pa.Array, _Hashes]] = []
     for name, result in zip(names, columns, strict=True):
         column = _plain(result)

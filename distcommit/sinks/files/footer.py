@@ -214,7 +214,8 @@ def read_batches(
 
 def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tuple[pa.Schema, bool]:
     """Return the columns of a file, and whether it may have a record that matches. Reads only the footer of a Parquet
-    file. Raises the errors of `read_records`."""
+    file. Raises FileNotFoundError, CorruptError, or ValueError for an unknown ending of its name.
+    """
     if not path.endswith(".parquet"):
         return read_records(fs, path).schema.remove_metadata(), True
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
@@ -223,8 +224,9 @@ def look_into(fs: FileSystem, path: str, predicate: Wanted | None = None) -> tup
 
 
 def read_written_schema(fs: FileSystem, path: str) -> pa.Schema:
-    """Return the columns of a Parquet file in the Arrow types that were written. Raises the errors of
-    `read_records`."""
+    """Return the columns of a Parquet file in the Arrow types that were written. Raises FileNotFoundError, or
+    CorruptError if the file is damaged.
+    """
     with _corrupt_if_unreadable(path), _open(fs, path) as opened:
         metadata = pq.read_metadata(opened)
         stored = (metadata.metadata or {}).get(_ARROW_SCHEMA)

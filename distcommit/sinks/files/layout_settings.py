@@ -161,7 +161,9 @@ class FileLayout(SettingsModel):
         check_fields(schema, f"a file of format {self.format}")
 
     def encoder(self, schema: pa.Schema) -> Encoder:
-        """Return a new encoder of rows of a schema. Raises the errors of `check_schema`."""
+        """Return a new encoder of rows of a schema. Raises ConfigurationError if the format does not support a
+        column.
+        """
         for key in self.sort_by:
             _check_sorted(schema, key.column)
         _check_there(schema, self.columns)

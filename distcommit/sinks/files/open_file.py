@@ -40,11 +40,11 @@ def _names(provenance: Provenance) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ClosedFile:
-    """A file of an attempt that is complete and not published.
+    """A complete, unpublished file of an attempt.
 
     Attributes:
-        path: where the file is staged.
-        final_path: where it is published.
+        path: absolute path of the staged file.
+        final_path: path below the output at which it will be published.
         status: status of the staged file after its last byte was written.
         checksum: xxh3-64 of its bytes.
         records: number of rows.

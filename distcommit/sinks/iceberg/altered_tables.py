@@ -23,8 +23,8 @@ def schema_of(table: Table, schema_id: int) -> Schema | None:
 
 
 def alterations(table: Table, files: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield how the table was altered since the data files of commit infos were written, if its readers would therefore
-    not see all values of the files.
+    """Yield the alterations of a table, made since the data files were written, that would hide values of the files
+    from the table's readers.
     """
     metadata = table.metadata
     if metadata.format_version > FORMAT_VERSION:

@@ -1,4 +1,7 @@
-"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table."""
+"""Commit data files and ledgers to many Iceberg tables at once, in one snapshot for each table.
+
+The base class `DataFileCommitter` tries again after a conflict.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _WRITE_PATHS = (TableProperties.WRITE_DATA_PATH, TableProperties.WRITE_METADATA_
 
 @dataclass(slots=True)
 class _Batch(Batch[Identifier]):
-    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or discarded,
+    """The requests for one table, and their commit: the snapshot of the last try, until it is committed or dropped,
     and its ledger change."""
 
     snapshot: NewSnapshot | None = None

@@ -27,9 +27,10 @@ _TRIES = 20
 
 
 def table_for(sink: IcebergSettings, name: Identifier, schema: pa.Schema, cache: TableCache) -> Table:
-    """Return the table, created or widened so that it takes records of this schema. Raises ConfigurationError if the
-    settings do not allow it or the table can't take the records, and TransientError if other writers change it during
-    each try."""
+    """Return the table. If records of this schema require it, create the table, add columns or widen their types.
+    Raises ConfigurationError if the settings do not allow it or the table can't take the records, and TransientError if
+    other writers change it during each try.
+    """
     requested, tables = required_struct(schema), opened(sink.catalog)
     table = cache.get(name)
     if table is None and not sink.create:

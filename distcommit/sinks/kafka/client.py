@@ -186,7 +186,8 @@ class KafkaTarget:
 
     def count(self, admin: AdminClient, topic: str) -> int | None:
         """Return the number of a topic's messages from committed transactions; None if messages may have been deleted
-        by age or by key. Waits and raises as `rows`."""
+        by age or by key. It waits for open transactions, and raises the errors of `rows`.
+        """
         requested = admin.describe_topics(TopicCollection([topic]), request_timeout=self.request_timeout_s)
         described = self.answers(requested)[topic]
         if isinstance(described, KafkaException):

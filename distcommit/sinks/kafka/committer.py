@@ -109,7 +109,7 @@ class KafkaCommitter(SinkCommitter):
         run_parallel(_AT_ONCE, act, list(by_id))
         return [outcomes[index] for index in range(len(requests))]
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         """Prevent requests from being committed. Raises ConflictError if one is committed, as Kafka can't delete
         records."""
         by_id: dict[int, list[CommitRequest]] = {}
@@ -196,8 +196,10 @@ class KafkaCommitter(SinkCommitter):
     def _try(
         self, number: int, requests: Sequence[CommitRequest], *, atomic: bool, denied: bool
     ) -> list[CommitOutcome]:
-        """Try once. If `denied`, a topic can't be written to, and the brokers have refused the whole transaction for
-        it."""
+        """Try once to commit the requests, in as many transactions as necessary. Return their outcomes.
+
+        `denied`: whether the brokers have rejected the last transaction because a topic can't be written to.
+        """
         outcomes: dict[int, CommitOutcome] = {}
         with self._session(number) as producer:
             rows = self._target.rows(self._admin, number)
@@ -368,7 +370,9 @@ def _flush(producer: CatchableProducer, timeout_s: float) -> None:
 
 
 def _held_back(requests: Sequence[CommitRequest], outcomes: Mapping[int, CommitOutcome]) -> Failures:
-    """Return the outcomes of the remaining requests of an atomic commit of which one has failed; empty if none has."""
+    """Return the outcome HeldBack for the remaining requests of an atomic commit if one request has failed; otherwise
+    empty.
+    """
     failed = [index for index, outcome in outcomes.items() if isinstance(outcome, FailedForGood | RetryLater)]
     remaining = (index for index in range(len(requests)) if index not in outcomes)
     return dict.fromkeys(remaining, HeldBack(requests[min(failed)].dataset_urn)) if failed else {}

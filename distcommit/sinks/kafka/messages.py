@@ -189,7 +189,9 @@ class KafkaWriter(CoveringWriter):
 
 
 def staged_messages(context: CommitterContext, path: str, checksum: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a staged file as `Producer.produce` takes them. Raises the errors of `staged_batches`."""
+    """Yield the messages of a staged file as `Producer.produce` takes them. Raises LostError if the file is missing or
+    damaged, and OSError if it can't be read now.
+    """
     for batch in staged_batches(context, path, checksum):
         for row in batch.to_pylist():
             headers = [(header["key"], header["value"]) for header in row.pop("headers") or ()]

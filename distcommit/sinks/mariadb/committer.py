@@ -29,7 +29,7 @@ from distcommit.sinks.databases.sql_committer import SqlCommitter, placeholders
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
-from distcommit.sinks.mariadb import tables
+from distcommit.sinks.mariadb import table_writes
 from distcommit.sinks.mariadb.transactions import (
     TOO_NARROW,
     TWO_COLUMNS,
@@ -85,7 +85,7 @@ class MariadbCommitter(SqlCommitter):
         query = "SELECT count(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = %s"
         if execute(self._connection, query, (name,)).fetchone() == (0,):
             self.execute(statement)
-        engine = tables.engine_of(self._connection, name)
+        engine = table_writes.engine_of(self._connection, name)
         if engine != "InnoDB":
             raise ConfigurationError(
                 "the ledger must use the engine InnoDB, as a rollback would leave rows behind in others",
@@ -183,21 +183,23 @@ class MariadbCommitter(SqlCommitter):
     def load(self, request: CommitRequest, row: LedgerRow | None) -> None:
         try:
             super().load(request, row)
-        except tables.AlterTableFirst as error:
+        except table_writes.AlterTableFirst as error:
             self._altered_first[request.dataset_urn, request.branch] = error.statement
             raise
 
-    def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
-        return tables.find(self._connection, name, tags, self._most_bytes)
+    def find(self, name: str, tags: Mapping[str, int]) -> table_writes.Table | None:
+        return table_writes.find(self._connection, name, tags, self._most_bytes)
 
-    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
-        raise tables.AlterTableFirst(tables.create_statement(self._connection, name, rows, self._settings.keys, tags))
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> table_writes.Table:
+        raise table_writes.AlterTableFirst(
+            table_writes.create_statement(self._connection, name, rows, self._settings.keys, tags)
+        )
 
     def shown(self, name: str) -> str:
         return name
 
     def outcome_of(self, error: Exception) -> CommitOutcome | None:
-        if isinstance(error, tables.AlterTableFirst):
+        if isinstance(error, table_writes.AlterTableFirst):
             return RetryLater(f"the table must be altered first: {error.statement}")
         return super().outcome_of(error)
 
@@ -205,7 +207,7 @@ class MariadbCommitter(SqlCommitter):
         return outcome_of(error, self._connection)
 
     def count_rows(self, table: str, tag: int) -> int:
-        statement = f"SELECT count(*) FROM {tables.quoted(table)} WHERE {OF} = {tag}"
+        statement = f"SELECT count(*) FROM {table_writes.quoted(table)} WHERE {OF} = {tag}"
         (rows,) = execute(self._connection, statement).fetchone() or (0,)
         return int(rows)
 

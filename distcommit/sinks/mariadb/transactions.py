@@ -51,8 +51,9 @@ _TIMEOUTS_S = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": 120, "write
 
 
 def connected(url: str, password: str, tls: Tls) -> Connection[Cursor]:
-    """Open a connection in autocommit. The session is strict and checks constraints, whatever the server's settings
-    are."""
+    """Open a connection in autocommit. The session is strict and checks constraints, even if the server's settings
+    differ.
+    """
     parts = urlsplit(url)
     connection = pymysql.connect(
         host=parts.hostname,

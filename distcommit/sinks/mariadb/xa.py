@@ -23,7 +23,7 @@ from distcommit.sinks.databases.server_sink import ServerSink
 from distcommit.sinks.databases.table_committer import PROOFS
 from distcommit.sinks.databases.two_phase import Name, TwoPhaseCommitter
 from distcommit.sinks.mariadb.committer import MariadbCommitter
-from distcommit.sinks.mariadb.tables import AlterTableFirst
+from distcommit.sinks.mariadb.table_writes import AlterTableFirst
 from distcommit.sinks.mariadb.transactions import code_of, connected, execute
 
 _CREATED = """

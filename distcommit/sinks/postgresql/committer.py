@@ -19,7 +19,7 @@ from distcommit.sinks.databases.row_loading_committer import LEDGER_COLUMNS
 from distcommit.sinks.databases.sql_committer import SqlCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, PROOFS, Key
 from distcommit.sinks.databases.upsert_order import OF
-from distcommit.sinks.postgresql import tables
+from distcommit.sinks.postgresql import table_writes
 from distcommit.sinks.postgresql.settings import PostgresqlSettings
 from distcommit.sinks.postgresql.transactions import outcome_of, transaction
 
@@ -90,11 +90,11 @@ class PostgresqlCommitter(SqlCommitter):
                 (self._context.store_id, [dataset for dataset, _ in named], [branch for _, branch in named]),
             )
 
-    def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
-        return tables.find(self._connection, self._schema, name, tags)
+    def find(self, name: str, tags: Mapping[str, int]) -> table_writes.Table | None:
+        return table_writes.find(self._connection, self._schema, name, tags)
 
-    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
-        return tables.create(self._connection, self._schema, name, rows, self._settings.keys, tags)
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> table_writes.Table:
+        return table_writes.create(self._connection, self._schema, name, rows, self._settings.keys, tags)
 
     def shown(self, name: str) -> str:
         return f"{self._schema}.{name}"

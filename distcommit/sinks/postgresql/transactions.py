@@ -42,7 +42,8 @@ def connected(url: str, password: str, tls: Tls) -> psycopg.Connection:
 
 @contextmanager
 def transaction(connection: psycopg.Connection) -> Iterator[None]:
-    """Open a transaction that commits on normal exit and rolls back on an exception. Raises as `manual_transaction`.
+    """Open a transaction that commits on normal exit and rolls back on an exception. Raises CollisionError if the
+    server has rolled it back because of a conflict.
 
     COMMIT of a failed transaction rolls it back without an error; only the command tag shows that. So the tag is
     checked, and TransientError is raised.

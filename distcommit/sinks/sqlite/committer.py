@@ -17,7 +17,7 @@ from distcommit.sinks.databases.sql_committer import SqlCommitter
 from distcommit.sinks.databases.table_committer import LEDGER, Key
 from distcommit.sinks.databases.table_sink import TableSink
 from distcommit.sinks.databases.upsert_order import OF
-from distcommit.sinks.sqlite import tables
+from distcommit.sinks.sqlite import table_writes
 from distcommit.sinks.sqlite.transactions import outcome_of, savepoint, transaction
 
 _CREATED = """
@@ -64,11 +64,11 @@ class SqliteCommitter(SqlCommitter):
             (self._context.store_id, row.dataset_urn, row.branch, *self.recorded(row)),
         )
 
-    def find(self, name: str, tags: Mapping[str, int]) -> tables.Table | None:
-        return tables.find(self._connection, name, tags)
+    def find(self, name: str, tags: Mapping[str, int]) -> table_writes.Table | None:
+        return table_writes.find(self._connection, name, tags)
 
-    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> tables.Table:
-        return tables.create(self._connection, name, rows, self._settings.keys, tags)
+    def create_table(self, name: str, rows: pa.Schema, tags: Mapping[str, int]) -> table_writes.Table:
+        return table_writes.create(self._connection, name, rows, self._settings.keys, tags)
 
     def shown(self, name: str) -> str:
         return name
@@ -77,7 +77,7 @@ class SqliteCommitter(SqlCommitter):
         return outcome_of(error, self._connection)
 
     def count_rows(self, table: str, tag: int) -> int:
-        statement = f"SELECT count(*) FROM {tables.quoted(table)} WHERE {OF} = ?"
+        statement = f"SELECT count(*) FROM {table_writes.quoted(table)} WHERE {OF} = ?"
         (rows,) = self._connection.execute(statement, (tag,)).fetchone()
         return int(rows)
 

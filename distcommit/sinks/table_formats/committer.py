@@ -93,9 +93,10 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     @abstractmethod
     def try_batches(self, batches: Sequence[BatchT]) -> None:
-        """Try once to commit each batch, and set the outcomes of its requests. Set none if another writer commits
-        first. Report an error to `failed`: its outcome is unknown, and the next try checks whether the requests are
-        committed."""
+        """Try once to commit each batch, and set the outcomes of its requests. If another writer commits first, set no
+        outcome. Report an error to `failed`: the batch's outcome is then unknown, and the next try checks whether its
+        requests are committed.
+        """
 
     def end_commit(self, batches: Sequence[BatchT]) -> None: ...
 
@@ -136,8 +137,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return grouped
 
     def decide(self, batch: Batch[NameT], table: TableT, ledger: Ledger) -> list[LedgerRow]:
-        """Set the outcomes of requests that must not be committed, and `batch.indices` to the others. Return the new
-        ledger rows of these in the same order."""
+        """Decide which requests to commit. Set the outcomes of the others, and set `batch.indices` to the requests to
+        commit. Return the new ledger rows of these requests, in the order of the indices.
+        """
         batch.indices = []
         rows: list[LedgerRow] = []
         live_paths = self._live_without_row(table, ledger, batch.requests.values())
@@ -178,8 +180,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         return FailedForGood(f"data files are missing or were replaced: {', '.join(missing[:3])}") if missing else None
 
     def _live_without_row(self, table: TableT, ledger: Ledger, requests: Iterable[CommitRequest]) -> set[str]:
-        """Return the requests' data files that are in the table although their ledger row was removed. The table's
-        files are listed only if there is a request without a row, because that is slow."""
+        """Return data files of requests without a ledger row that are in the table. They show that the row was removed.
+        Listing a table's files is slow, so they are listed only if a request has no row.
+        """
         if not self.ledger_can_be_unset:
             return set()
         unknown = [request for request in requests if _key(request) not in ledger.rows]
@@ -187,7 +190,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
 
     # -- taking back
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         errors = ErrorCollector("data files of aborted attempts can't be deleted", self.probe)
         for name, files in self.orphaned_files(aborted_attempts).items():
             with errors.collecting(shown(name)):
@@ -203,7 +206,7 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
                 self.delete(files.keys() - retained, table)
         errors.raise_collected()
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         self._change_tables(requests, takes_back=True)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:
@@ -224,8 +227,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
     def _change_rows(
         self, name: NameT, table: TableT, ledger: Ledger, requests: Sequence[CommitRequest], *, takes_back: bool
     ) -> bool:
-        """Revoke requests on this version of the table, or permit them again. Return False if another writer
-        was first."""
+        """Revoke requests on this version of the table (`takes_back`), or permit revoked requests again. Return False
+        if another writer has committed first.
+        """
         requests = [request for request in requests if self._recreated(name, table, request) is None]
         old = [ledger.rows.get(_key(request)) for request in requests]
         new = [
@@ -264,8 +268,9 @@ class DataFileCommitter(TableAccess[NameT, TableT], SinkCommitter, Generic[NameT
         errors.raise_collected()
 
     def with_ledger(self, name: NameT, table: TableT | None) -> tuple[TableT, Ledger] | None:
-        """Return the table and its ledger, of the newest version if another writer has replaced the ledger meanwhile.
-        Raises CorruptError if a ledger file of the newest version is missing or damaged."""
+        """Return the table with its ledger. If another writer has replaced the ledger meanwhile, return the newest
+        version of both. Raises CorruptError if a ledger file of the newest version is missing or damaged.
+        """
         if table is None:
             return None
         try:
@@ -289,7 +294,9 @@ def _key(request: CommitRequest) -> Key:
 
 
 def _without_row(request: CommitRequest, live_paths: AbstractSet[str]) -> FailedForGood | None:
-    """Refuse a request if the table has its data files although its ledger row was removed."""
+    """Return FailedForGood if some of the request's data files are in the table, which has no ledger row for it;
+    otherwise None.
+    """
     present = [file["path"] for file in files_of(request) if file["path"] in live_paths]
     if not present:
         return None

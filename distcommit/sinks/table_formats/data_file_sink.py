@@ -27,7 +27,7 @@ class DataFileSink(StoredName, GroupsByTable, SinkSettings):
         target_file_bytes: size at which a data file is closed, in bytes.
     """
 
-    discards: ClassVar[bool] = True
+    prepares_at_target: ClassVar[bool] = True
     abilities: ClassVar[Abilities] = Abilities(audit=True)
 
     table: str = DATASET

@@ -32,7 +32,7 @@ _MOST_DELTAS = 16
 
 
 class _LedgerRoot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The text of a ledger, with its rows or with the names of the files that have them.
+    """The text of a ledger. It contains the rows, or the names of the files that contain the rows.
 
     Attributes:
         version: format version of the ledger.

@@ -29,8 +29,9 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def has_changed(self, name: NameT, table: TableT) -> bool:
-        """Return whether the table was dropped or has another version than the loaded one. A commit deletes the ledger
-        files that it replaces, so a missing ledger file is corruption only if this is False."""
+        """Return whether the table was dropped, or has a newer version than the loaded one. If it has not changed, a
+        missing ledger file is corruption; otherwise another commit may have replaced and deleted the file.
+        """
 
     @abstractmethod
     def table_id(self, table: TableT) -> str:
@@ -58,8 +59,8 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def alterations(self, table: TableT, request: CommitRequest) -> Iterator[str]:
-        """Yield how the table was altered since the request's data files were written, if its readers would therefore
-        not see all values of the files.
+        """Yield the alterations of the table, made since the request's data files were written, that would hide values
+        of the files from the table's readers.
         """
 
     @abstractmethod
@@ -76,8 +77,9 @@ class TableAccess(ABC, Generic[NameT, TableT]):
 
     @abstractmethod
     def needed(self, name: NameT, table: TableT, files: Mapping[str, int]) -> set[str]:
-        """Return and log the files that must not be deleted because a version of the table contains them. `files` are
-        existing ones, with the numbers of `orphaned_files`."""
+        """Return those of the existing `files` that must not be deleted, because a version of the table contains them,
+        and log them. `files` have the sequence numbers of `orphaned_files`.
+        """
 
     @abstractmethod
     def delete(self, paths: Iterable[str], table: TableT | None) -> None:
@@ -98,4 +100,4 @@ class TableAccess(ABC, Generic[NameT, TableT]):
         writer has changed the table meanwhile. Raises ConflictError if a data file is not in the table any more."""
 
     def make_durable(self, name: NameT) -> None:
-        """Make the present version durable, which another process may have committed."""
+        """Make the present version of the table durable. Another process may have committed it without syncing."""

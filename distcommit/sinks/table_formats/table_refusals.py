@@ -52,7 +52,7 @@ def not_removable(table: str, files: int, actual: str) -> ConflictError:
 
 
 def was_altered(table: str, problems: Sequence[str]) -> FailedForGood | None:
-    """Refuse data files that have these problems in the present table; None without problems."""
+    """Return FailedForGood if data files have these problems in the present table; None without problems."""
     if not problems:
         return None
     return FailedForGood(
@@ -66,8 +66,9 @@ def was_dropped(table: str, request: CommitRequest) -> FailedForGood:
 
 
 def was_recreated(table: str, request: CommitRequest, requested: set[str], actual: str) -> FailedForGood | None:
-    """Refuse data files that were written for another table of this name (`requested`: its identities);
-    otherwise None."""
+    """Return FailedForGood if data files were written for another table of this name; otherwise None. `requested`: ids
+    of the tables that the files were written for; `actual`: id of the present table.
+    """
     if requested <= {actual}:
         return None
     written = f"its id is {actual}, and the files were written for {', '.join(sorted(requested))}"
@@ -77,8 +78,10 @@ def was_recreated(table: str, request: CommitRequest, requested: set[str], actua
 def was_emptied(
     table: str, request: CommitRequest, row: LedgerRow | None, *, has_ledger: bool, has_rows: Callable[[], bool]
 ) -> FailedForGood | None:
-    """Refuse a commit if the store has committed to the table before, but the table has no ledger row of the dataset.
-    `has_rows` is called only if needed, as it may be slow."""
+    """Return FailedForGood if the store has committed the dataset to the table before, but the table has no ledger row
+    of it; otherwise None. `has_rows` returns whether the table has rows; it is called only if necessary, because it may
+    be slow.
+    """
     if row is not None or not request.bases or 0 in request.bases:
         return None
     subject = f"table {table} has no ledger row of the dataset, although the store has committed to the table before"

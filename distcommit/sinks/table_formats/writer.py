@@ -126,7 +126,7 @@ class DataFiles(ABC, Generic[PartitionT]):
         return self._finished
 
     def delete(self) -> None:
-        """Close and delete all files. If that fails, the committer's `discard` deletes them later."""
+        """Close and delete all files. If that fails, the committer's `abort` deletes them later."""
         for file in self._open.values():
             _close_quietly(file.writer, file.stream)
         for path in self._paths:

@@ -51,10 +51,12 @@ class Rules:
     Attributes:
         bytes_per_work_unit: target size of work units in bytes.
         bytes_per_dataset: bytes of a dataset that one run reads; 0 for all.
-        settled_ns: files changed after this time wait for the next run; nanoseconds since 1970.
+        settled_ns: files that were changed after this time are left for the next run; nanoseconds since 1970.
         remembered: the number of files that a watermark names individually.
-        late: whether a file that is older than files that were read is read, or fails its dataset.
-        changed: whether a tracked file that was changed after it was read fails its dataset, or is read again.
+        late: what happens to a file that is older than the newest files that were read: `read` reads it, `fail` fails
+            its dataset.
+        changed: what happens to a tracked file that was changed after it was read: `fail` fails its dataset,
+            `read_again` reads it again.
         may_skip: whether unreadable files are skipped or diverted.
     """
 

@@ -89,9 +89,11 @@ class Progress:
     half: int | None = None
 
     def within(self, file: ListedFile, rows: int, remembered: int) -> Progress:
-        """Return the progress after the first `rows` rows of a file, with about `remembered` entries.
+        """Return the progress after the first `rows` rows of a file.
 
-        Entries are only removed below a file whose first rows are read now. Below newer files there may be unread ones.
+        The oldest entries beyond `remembered` are removed, and the floor rises to them. Entries that are not older than
+        this file stay. None is removed if an earlier run has read a part of the file: it is read before files that
+        arrived in the meantime, and a raised floor could count such a file as read.
         """
         progress = self._with(file, remembered)
         return replace(progress, rows=rows, path=file.path, half=file.entry.name)

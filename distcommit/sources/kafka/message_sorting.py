@@ -97,7 +97,7 @@ class Arrivals:
         self.beyond: set[PartitionName] = set()
 
     def expect(self, buffers: Iterable[Buffer], topics: Collection[str]) -> None:
-        """Replace the expected ranges by those of these work units.
+        """Expect the ranges of these work units, and no others.
 
         A work unit fails at once if its topic is not in `topics`, because librdkafka does not report an assigned topic
         that does not exist.

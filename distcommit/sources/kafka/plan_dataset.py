@@ -106,8 +106,8 @@ def _begins(
     *,
     topic_followed: bool,
 ) -> tuple[dict[str, Position], list[SkippedRange], list[Range]]:
-    """Return the begins of partitions without a position, the lost ranges, and the ranges to read. Raises as
-    `plan_dataset`.
+    """Return the first positions of partitions without a stored position, the lost ranges, and the ranges to read.
+    Raises SourceError like `plan_dataset`.
     """
     stored = stored_positions(state)
     planned_low = state.watermark if state is not None else None

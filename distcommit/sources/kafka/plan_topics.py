@@ -61,7 +61,9 @@ class PlannedSource(PlanRules, Protocol):
 
 
 def plan_datasets(source: PlannedSource, owned: Callable[[str], bool], states: SourceState) -> Iterator[Planned]:
-    """Plan owned, idle datasets that have new records. Raises as `KafkaSource.plan`."""
+    """Plan owned, idle datasets that have new records. Raises SourceError if no broker responds, and ConfigurationError
+    if librdkafka rejects the client settings.
+    """
     queries = KafkaQueries(source.connection())
     selected = list(_datasets(source, queries, owned, states))
     if queries.cluster_id:

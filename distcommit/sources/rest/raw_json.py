@@ -1,6 +1,7 @@
-"""Locations of values in JSON text with lone surrogates. msgspec rejects such text, Python's own parser accepts it.
+"""Extraction of the raw bytes of fields and list items from JSON text with lone surrogates. msgspec rejects such text
+as a whole, and Python's own parser accepts it.
 
-Records keep their bytes. Converters decide for each record whether its text is usable.
+The source passes each record's bytes on unchanged. A converter later rejects only the records that it cannot read.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class ListOverrides(SettingsModel):
     Attributes:
         records: dotted path of the list of records, instead of the source's.
         watermark: the watermark field, instead of the source's.
-        params: added to those of the source.
+        params: parameters of requests, in addition to the source's.
     """
 
     model_config = ConfigDict(coerce_numbers_to_str=True)

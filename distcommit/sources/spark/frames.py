@@ -105,15 +105,16 @@ class StagedFrame(msgspec.Struct, frozen=True):
 def end_of(kind: Kind, parts: Iterable[StagedPart], lookback: int, before: Position | None) -> Position | None:
     """Return the end of the range that may be published; None if there are no values.
 
-    The end excludes the greatest value, because more rows with this value may follow. It is not after `before`, and
-    stays `lookback` below both.
+    The end is the lower one of the greatest value and `before`, less `lookback`. It is exclusive, because more rows
+    with the greatest value may follow.
 
     Args:
         kind: type of the watermark column.
         parts: the staged rows.
         lookback: seconds for times, a number for integers.
-        before: of times the present second, of integers the greatest value, both from before Spark read. Spark's tasks
-            read at different moments, so that one may return a row while another has missed an earlier one.
+        before: an upper limit of the end, determined before Spark reads: for times the present second, for integers the
+            greatest value. Spark's tasks read at different moments, so one task may return a row although another task
+            has missed an earlier row.
     """
     newest = [part.newest for part in parts if part.newest is not None]
     if not newest or before is None:

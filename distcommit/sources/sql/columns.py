@@ -47,7 +47,7 @@ _OF_SQLITE: Sequence[tuple[type[types.TypeEngine[Any]], Callable[[Any], Any]]] =
 
 
 class _Utf8(types.TypeDecorator[str]):
-    """Text that the database compares by its UTF-8 bytes, whatever the collation."""
+    """Text type whose values the database compares by their UTF-8 bytes, independent of the collation."""
 
     impl = types.LargeBinary
     cache_ok = True

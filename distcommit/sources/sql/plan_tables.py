@@ -88,7 +88,7 @@ def count_tables(database: Database, select: Tables) -> str:
 
     Raises:
         SourceError: if a listed table is missing.
-        TransientError: as `plan_tables`.
+        TransientError: if the server can't be reached, or the connection breaks.
     """
     try:
         with database.reading() as connection:

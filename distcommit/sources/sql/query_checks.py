@@ -140,7 +140,10 @@ def tables_in(text: str, dialect: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True)
 class _Level:
-    """What the words so far, within one pair of brackets, say about the next word."""
+    """State of the parser within one pair of brackets.
+
+    `has_select`: whether SELECT has occurred. `lists_tables`: whether the parser is in a list of tables after FROM.
+    """
 
     has_select: bool = False
     lists_tables: bool = False

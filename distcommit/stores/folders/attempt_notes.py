@@ -40,10 +40,11 @@ def make_notes_durable(fs: FileSystem, staging_root: str, epoch: int, bucket: in
 
 
 def note_attempt(fs: FileSystem, staging_root: str, folder: str, sinks: Iterable[str]) -> None:
-    """Create an attempt's marker. It is durable once its folder is synced.
+    """Create an attempt's marker, durably if the bucket's folder is durable. `make_notes_durable` makes the folder
+    durable; planning calls it once for each bucket of a run.
 
     Raises:
-        OSError: if the marker cannot be created. The attempt's writers must not be opened then.
+        OSError: if the marker cannot be created. The caller must not open the attempt's writers then.
     """
     fs.put_if_absent(f"{staging_root}/{attempt_note(folder)}", "\n".join(sinks).encode())
 

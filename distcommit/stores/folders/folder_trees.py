@@ -11,8 +11,8 @@ def delete_tree(fs: FileSystem, folder: str) -> int:
     """Delete a folder with its content, bottom up. Return the number of deleted files. A missing folder is ignored.
 
     Nothing is synced: to make the deletion durable, sync the parent folder. After a crash the next call deletes the
-    rest. If a marker file makes the rest valid, the caller must delete the marker first and sync. Files that other
-    processes add in the meantime may remain, with the folders above them.
+    rest. If a marker file in the folder makes the other files valid, the caller must delete the marker first and sync.
+    Files that other processes add in the meantime may remain, with the folders above them.
     """
     if fs.delete_folder(folder):  # usually its content has been moved away
         return 0

@@ -115,8 +115,10 @@ class StagedFiles:
         self._listed: dict[str, dict[str, int]] = {}
         self._whole: set[tuple[str, str, str]] = set()
 
-    def look(self, states: Iterable[TaskState]) -> None:
-        """List the folders of these task states' files, in parallel where the file system benefits."""
+    def list_folders_of(self, states: Iterable[TaskState]) -> None:
+        """List the folders of these task states' files, and remember the names for `has_all_of`. Parallel where the
+        file system benefits.
+        """
         results = [result for state in states for result in state.branches]
         folders = {file.staged_path.rpartition("/")[0] for result in results for file in result.files}
         run_parallel(self._fs.parallel_calls, self._names_in, sorted(folders))

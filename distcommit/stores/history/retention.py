@@ -57,12 +57,14 @@ def expire_history(
 ) -> None:
     """Delete the expired history of runs before this one.
 
-    Each partition deletes the table folders with its number, whatever the number of buckets or partitions was at that
-    time, and empty run folders. Partition 0 also deletes run records, and progress and signs of life of dead runs.
+    Each partition deletes the table folders with its number, even if their run had another number of buckets or
+    partitions, and empty run folders. Partition 0 also deletes run records, and progress and signs of life of dead
+    runs.
 
-    Run ids sort by time. A log contains a pending sequence as a whole, so the history of its run is not needed. Runs
-    with a higher id than this run's are not touched: a process that slept since its recovery does not know which
-    buckets newer runs failed to recover, and if a clock was set back, this run has the lower id.
+    Run ids sort by time. A log contains a pending sequence as a whole, so the history of its run is not needed.
+
+    The history of runs with a higher id than this run's is kept. If this process was paused, newer runs may need theirs
+    for buckets that they failed to recover. If a clock was set back, an older run may have a higher id.
 
     Args:
         fs: file system of the store.

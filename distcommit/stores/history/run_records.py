@@ -149,7 +149,9 @@ def put_record(store: JobStore, record: RunRecord) -> None:
 
 
 def put_beginning(store: JobStore, beginning: RunBeginning) -> None:
-    """Put the record of a run's start, durably. Raises like `put_record`."""
+    """Put the record of a run's start, durably. Raises DistcommitError if it cannot be written, or the epoch has such a
+    record.
+    """
     _put(store, record_name(beginning.epoch, BEGUN), beginning, beginning.run_id)
 
 
@@ -192,7 +194,9 @@ def read_record(fs: FileSystem, store_root: str, epoch: int) -> RunRecord | None
 
 
 def read_beginning(fs: FileSystem, store_root: str, epoch: int) -> RunBeginning | None:
-    """Return the record of the start of the run of `epoch`; None if there is none. Raises like `read_record`."""
+    """Return the record of the start of the run of `epoch`; None if there is none. Raises UnknownVersionError or
+    CorruptError if it cannot be read.
+    """
     name = record_name(epoch, BEGUN)
     return _read(fs, store_root, name, RunBeginning, BEGINNING_VERSION, "the record of a run's begin")
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from distcommit.core.errors import CorruptError, DistcommitError, UnknownVersionError, plain_text, reason_text
 from distcommit.core.interfaces.file_system import FileSystem
-from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_counts import COMMIT_COUNTS, RunCounts
 from distcommit.protocol.paths.store import RUN_TABLES, run_name, run_table_name, run_table_phase
 from distcommit.stores.state.table_schemas import RUN_TABLE_SCHEMA, VERSION_KEY
 
@@ -38,6 +38,7 @@ _COUNT_COLUMNS = (
     "files_published",
     "positions_lost",
     "storage_requests",
+    *COMMIT_COUNTS,
 )
 _CODES = {pa.int32(): "i", pa.int64(): "q"}
 _WHAT = "a file of a run's table"
@@ -46,14 +47,14 @@ _NO_COUNTS = RunCounts()
 
 
 class RowKind(StrEnum):
-    """What a row describes."""
+    """The kind of subject that a row describes."""
 
     TASK = "task"
     """An attempt at a task: its work units, and file-system requests that belong to no single dataset."""
     COMMITS = "commits"
     """One commit pass of the attempt over its buckets, with the number of committed datasets."""
     DATASET = "dataset"
-    """A dataset in the attempt, from its seal to its publication, with its file-system requests.
+    """A dataset in the attempt, from its seal to its publication, with its file-system requests and commits.
 
     The requests include the dataset's share of commits of several datasets. The start is 0 if the attempt did not seal
     the dataset, the end is 0 if the attempt did not publish it.
@@ -131,7 +132,7 @@ class TableRow(msgspec.Struct, frozen=True):
     """Reason of the problem."""
     counts: RunCounts = RunCounts()
     """Counts of the row. Only `work_units`, `datasets_committed`, `records_published`, `files_published`,
-    `positions_lost` and `storage_requests` are stored."""
+    `positions_lost`, `storage_requests` and the counts of commits are stored."""
 
 
 class TaskRows(msgspec.Struct, frozen=True):
@@ -146,6 +147,11 @@ class TaskRows(msgspec.Struct, frozen=True):
     def outcomes(self) -> list[TableRow]:
         """Return the rows with outcomes."""
         return [row for row in self.rows if row.row_kind is RowKind.OUTCOME]
+
+    @property
+    def datasets(self) -> list[TableRow]:
+        """Return the rows on the attempt's own work for datasets."""
+        return [row for row in self.rows if row.row_kind is RowKind.DATASET]
 
 
 def outcome_row(
@@ -173,7 +179,8 @@ def put_task_rows(fs: FileSystem, store_root: str, run_id: str, rows: TaskRows) 
 def read_run_table(
     fs: FileSystem, store_root: str, run_id: str, on_error: Callable[[DistcommitError], None] | None = None
 ) -> Iterator[TaskRows]:
-    """Yield the rows of each task attempt, the last phase first: the first outcome of a dataset counts.
+    """Yield the rows of each task attempt, the last phase first. If several attempts recorded the outcome of a dataset,
+    the first yielded outcome counts.
 
     Args:
         fs: file system of the store.

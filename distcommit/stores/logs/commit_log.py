@@ -59,7 +59,7 @@ class MakeDurable(IoRequest):
 
 
 def checkpoint_every(fold: Fold) -> int:
-    """Return after how many segments to checkpoint a log whose older records are not needed.
+    """Return the number of segments after which a log gets a checkpoint.
 
     Each task reads every segment above the newest checkpoint, and the driver reads the job log about ten times. A
     checkpoint with few datasets therefore saves more than it costs.
@@ -112,7 +112,7 @@ class CommitLog(LogView):
         Raises:
             OutcomeUnknownError: if puts keep failing without the state showing their effect.
             StorageRefusedError: if the storage is full, read-only or forbidden, so that nothing was put.
-            CorruptError: like `refresh`.
+            CorruptError: if a segment is truncated, foreign or missing.
         """
         number = unknown = refused = 0
         error: OSError | None = None

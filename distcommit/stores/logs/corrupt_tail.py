@@ -33,7 +33,9 @@ def is_corrupt(log: CommitLog) -> bool:
 
 
 def fold_readable_part(log: CommitLog) -> Fold:
-    """Return the state of the log after its readable first part. Raises like `is_corrupt`."""
+    """Return the state of the log after its readable first part. Raises UnknownVersionError if a newer version has
+    written the log.
+    """
     if not is_corrupt(log):
         return log.refresh()
     segments, fold = _readable_segments(log), Fold()
@@ -87,7 +89,9 @@ def _readable_segments(log: CommitLog) -> Mapping[int, Segment]:
 
 
 def _readable_end(segments: Mapping[int, Segment]) -> int:
-    """Return the number below which a log can be read without a gap from a checkpoint on; 1 if there is none."""
+    """Return the end (exclusive) of the newest part of a log that begins with a checkpoint and has no gap; 1 if there
+    is none.
+    """
     for end in sorted((number + 1 for number in segments if number + 1 not in segments), reverse=True):
         base = max((n for n in segments if n < end and isinstance(segments[n].record, Checkpoint)), default=end)
         if base < end and all(number in segments for number in range(base, end)):

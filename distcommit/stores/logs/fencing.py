@@ -73,7 +73,8 @@ def begin_run(store: JobStore, run_id: str, *, unsealed: bool = False) -> int:
 
 
 def require_newest(store: JobStore, *, read_only: bool = False) -> None:
-    """Claim the job's folders. Raises like `begin_run` if the store or the output is older than the other one.
+    """Check that neither the store nor the output is older than the other one, and claim the job's folders. Raises the
+    errors of `begin_run`.
 
     `read_only`: only compare existing claims.
     """
@@ -129,7 +130,8 @@ def claim_folders(store: JobStore, *, read_only: bool = False) -> None:
 def end_run(store: JobStore, epoch: int, *, clean: bool) -> None:
     """Mark the end of the run in the output. `clean`: the run leaves no sequence open.
 
-    Record the end (CUT) in the job log before: a copy of the store made in mid-run is then detected.
+    Call it after the end (CUT) is recorded in the job log. A copy of the store that was made during the run then lacks
+    an end that the output has, so a later run detects the copy.
     """
     try:
         fold = store.job_log().refresh()
@@ -149,7 +151,8 @@ def newer_runs(store: JobStore) -> str:
     """Return a description of the runs in the output that the store does not know; empty if there are none.
 
     Call it after the fence, because a rebuild puts its marker before it fences. Call it before the log is read, because
-    a run puts its marker after its records: otherwise a run that ends in the meantime would count as unknown.
+    a run puts its marker after its records. If the log were read first, a run that ends between the two readings would
+    count as unknown.
     """
     log, fenced = store.job_log(), -1
     while (fold := log.refresh()).fence_epoch != fenced:
@@ -182,10 +185,10 @@ def older_output(store: JobStore) -> str:
 
 
 def is_other_staging(store: JobStore) -> bool:
-    """Return whether pending sequences have their staged files in another staging folder, as if a disk was not mounted.
+    """Return whether the pending sequences have their staged files in another staging folder, for example because a
+    disk is not mounted. In this folder the files would count as lost.
 
-    In this folder they would count as lost. The logs are read only if the folder is unclaimed. An unreadable log counts
-    as pending.
+    The logs are read only if the folder is unclaimed. An unreadable log counts as pending.
     """
     if not store.job_log().refresh().began_epoch or read_claim(store.fs, store.roots.staging) is not None:
         return False

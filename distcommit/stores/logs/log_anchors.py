@@ -49,11 +49,12 @@ def require_head(job_fold: Fold, bucket: int, log: CommitLog) -> Fold:
 
 
 def require_intact(store: JobStore, job_fold: Fold, bucket: int, log: CommitLog, past: PastStates) -> Fold:
-    """Check like `require_head`, and if necessary that the log contains every sequence that its newest run has
-    published.
+    """Check that a bucket's log has lost no segments, and return its state. Raises the errors of `require_head`.
 
-    The second check is made if that run died, or if no run has checked the bucket since that run ended. `past`: task
-    states of past runs, shared by all buckets of the caller.
+    Always check that the log has its newest recorded head. If the bucket's newest run died, or if no run has checked
+    the bucket since that run ended, also check that the log contains every sequence that the run published.
+
+    `past`: task states of past runs, shared by all buckets of the caller.
     """
     fold, head = require_head(job_fold, bucket, log), job_fold.heads.get(bucket)
     is_whole = head.is_complete if head is not None else not job_fold.began_epoch  # no run has written a CUT yet
@@ -79,7 +80,7 @@ def _is_unsealed(state: TaskState, fold: Fold) -> bool:
 
 
 def _published_unsealed(store: JobStore, bucket: int, fold: Fold, past: PastStates) -> Iterator[tuple[TaskState, str]]:
-    """Yield the published files of the bucket's newest run that no sequence in the log contains."""
+    """Yield the files that the bucket's newest run published and that no sequence in the log contains."""
     for state in past.of(fold.fence_run_id, bucket):
         if state.outcome is not TaskOutcome.FAILED and _is_unsealed(state, fold):
             paths = [f"{store.roots.output}/{file.final_path}" for file in state.files]
@@ -180,9 +181,8 @@ def record_cut_ended(store: JobStore, epoch: int, heads: Iterable[Head], *, deci
 
 
 def discard_heads(store: JobStore, epoch: int, user: str) -> None:
-    """Discard all recorded heads, so that the logs count as they are. An operator decides that.
-
-    Only for the newest epoch.
+    """Discard all recorded heads, so that the present logs count as complete. Only an operator may decide this. `epoch`
+    must be the newest one.
     """
     run_alone(store.job_log(epoch).settle(partial(next_log_record.discard_heads, epoch=epoch, user=user)))
 

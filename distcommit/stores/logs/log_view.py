@@ -75,8 +75,8 @@ class LogView:
     def latest(self) -> Fold:
         """Return the state of the last `refresh`, or refresh if there was none.
 
-        For callers that have just refreshed, and for appends: on an outdated state the put fails because its number is
-        taken.
+        The state may be outdated. Call it right after a refresh, or to append: an append to an outdated state fails,
+        because its number is taken.
         """
         return self._fold if self._fold is not None and self._is_refreshed else self.refresh()
 
@@ -85,10 +85,9 @@ class LogView:
         return Head(bucket, self._last, self._checksums.get(self._last, ""))
 
     def has(self, head: Head) -> bool:
-        """Return whether the log, at the last `refresh`, still had the segment that `head` names, or a later
-        checkpoint.
+        """Return whether the log had the segment of `head` at the last `refresh`.
 
-        Segments below a checkpoint may have been deleted.
+        A later checkpoint is sufficient, because segments below a checkpoint may have been deleted.
         """
         if head.number > self._last:
             return False

@@ -4,8 +4,8 @@ All logs of the current generation are ended, new logs start with their state, t
 generation. The model is `tests/spec/generation_model.py`.
 
 After a crash at any point any process can resume: it takes a new epoch and continues the recorded move. A fenced
-process can neither end a log nor switch. The logs that it may still create are the same that every other process
-creates.
+process can neither end a log nor switch. It may still create new logs. This is safe, because every process creates the
+same logs.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ _SHOWN_NAMES = 20
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The target of a move.
+    """The requested buckets and dataset names of a rebucketing.
 
     Attributes:
         buckets: number of buckets.
         settings: new values of the fixed settings that name or group datasets, as the store records them.
-        current_names: maps old names of datasets to new ones, if they change. The settings determine it.
+        current_names: maps old dataset names to new ones; None if no dataset is renamed. The mapping follows from
+            `settings`.
     """
 
     buckets: int
@@ -57,13 +58,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Rebucketed:
-    """The result of a move.
+    """The result of a rebucketing.
 
     Attributes:
         store: the store in its new generation.
         epoch: epoch of the move; 0 if no move was needed.
         datasets: number of datasets in the new logs.
-        is_resumed: whether this resumed the move of an earlier command.
+        is_resumed: whether this command finished the move of an interrupted command.
     """
 
     store: JobStore
@@ -73,7 +74,7 @@ class Rebucketed:
 
 
 def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[str], None]) -> Rebucketed:
-    """Move a job to another generation of logs. Costs O(buckets) operations, of both generations.
+    """Move a job to another generation of logs. Costs O(old buckets + new buckets) operations.
 
     Args:
         store: the store in its current generation, with the new grouping of datasets.
@@ -88,8 +89,8 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
         ConflictError: if a dataset is not idle, or is stopped and gets another name (logs are unchanged except for
             fences), or another move is in progress, or the store's generation is not current.
         ConfigurationError: if the job's sink names no commit group for a dataset.
-        FencedError: if another process has started since. That process resumes the move, or this command must be
-            repeated.
+        FencedError: if another process has fenced the job meanwhile. If that process does not resume the move, repeat
+            this command.
         StaleStoreError: if the store is older than its output.
         LostTailError: if a bucket's log has lost its newest segments.
         CorruptError: if a log cannot be read, a new log exists with other content, or columns that a renamed dataset
@@ -133,7 +134,7 @@ def rebucket(store: JobStore, move: Move, run_id: str, report_step: Callable[[st
 def _require_whole_logs(store: JobStore, job_fold: Fold) -> None:
     """Check that no log has lost its newest segments and that the output is not older than the store.
 
-    After the move neither could be detected.
+    Neither problem could be detected after the move.
     """
     require_current_generation(store, job_fold, moving=True)  # heads belong to the current generation
     context = StepContext(store.fs, store.roots.staging, store.roots.output)

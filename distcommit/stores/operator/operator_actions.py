@@ -64,7 +64,9 @@ class RetryResult:
 def release(
     store: JobStore, urn: str, action: Release, user: str, committers: Mapping[str, OpensCommitter] | None = None
 ) -> Sequence[CommitStep]:
-    """Release a quarantined dataset; see `retry`, `accept`, whose result is returned, `abandon` and `restart`."""
+    """Release a dataset by the function of the action: `retry`, `accept`, `abandon` or `restart`. Return the result of
+    `accept`; empty for other actions.
+    """
     match action:
         case Release.RETRY:
             retry(store, urn, user)
@@ -219,7 +221,7 @@ def restart(store: JobStore, urn: str, user: str, committers: Mapping[str, Opens
     actions, the next run quarantines the dataset again.
 
     Raises:
-        ConflictError, DistcommitError: like `abandon`.
+        ConflictError, DistcommitError: if the sequence cannot be abandoned, see `abandon`.
     """
     abandon(store, urn, user, committers)
     set_watermark(store, urn, None, user)
@@ -355,7 +357,9 @@ def _read_again(log: CommitLog, urn: str, failure: ReadFailure, user: str) -> No
 def _act(
     log: CommitLog, action: OperatorAction, sequence: SealedSequence, user: str, skipped: tuple[SkippedRange, ...] = ()
 ) -> Fold:
-    """Append the action if the sequence has the required status. The returned state shows whether it had."""
+    """Append the action to the log if the sequence has the status that the action requires. Return the log's state,
+    which shows whether the action was appended.
+    """
     return run_alone(
         log.settle(
             partial(next_log_record.operator_decision, action=action, name=_name(sequence), user=user, skipped=skipped)

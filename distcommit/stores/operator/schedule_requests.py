@@ -40,7 +40,7 @@ class ScheduleRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequests:
-    """All present requests.
+    """The requests that are in the store.
 
     Attributes:
         paused: the request to suspend the schedule; None if the job is not suspended.
@@ -52,7 +52,8 @@ class ScheduleRequests:
 
 
 def read_requests(fs: FileSystem, store_root: str) -> ScheduleRequests:
-    """Return the present requests. Costs one listing, and one read if the job is paused.
+    """Return the requests in the store: whether the job is paused, and which runs are requested. Costs one listing, and
+    one read if the job is paused.
 
     An unreadable pause counts as a pause by an unknown user.
     """
@@ -90,7 +91,9 @@ def put_pause(store: JobStore, user: str, at_ms: int) -> bool:
 
 
 def delete_pause(store: JobStore) -> bool:
-    """Resume the job's schedule, durably. Return False if it was not paused. Raises like `put_pause`."""
+    """Resume the job's schedule, durably. Return False if it was not paused. Raises DistcommitError if the store cannot
+    be written.
+    """
     folder = f"{store.roots.store}/{SCHEDULE}"
     try:
         deleted = store.fs.delete(f"{folder}/{PAUSED}")
@@ -102,7 +105,7 @@ def delete_pause(store: JobStore) -> bool:
 
 
 def put_trigger(store: JobStore, user: str, at_ms: int) -> str:
-    """Request a run, durably. Raises like `put_pause`.
+    """Request a run, durably. Raises DistcommitError if the store cannot be written.
 
     Returns:
         the name of the request, which `read_requests` reports in `triggers` until a service has taken it.

@@ -2,8 +2,8 @@
 
 Schemas of several datasets that become one dataset may have the same numbers. So each copy gets a new number, with the
 epoch of the move, which no run has. The copies keep the order of their originals, so the newest schema stays the
-current one. Existing files are kept, and copies are durable before the log names them, so a repeated move puts the same
-files.
+current one. Copies are durable before a log names them. A repeated move puts the same files, and keeps files that exist
+already.
 
 Ids of a schema registry do not depend on the dataset's name, and are not copied.
 """

@@ -123,7 +123,9 @@ def read_snapshot_manifest(fs: FileSystem, store_root: str, name: SnapshotName) 
 
 
 def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[SnapshotManifest]:
-    """Yield the valid manifests whose snapshots are kept, the newest first. Raises like `read_snapshot_manifest`."""
+    """Yield the valid manifests whose snapshots are kept, the newest first. Raises UnknownVersionError or CorruptError
+    if a manifest cannot be read.
+    """
     name = newest_snapshot_name(fold)
     while name is not None and (root := read_snapshot_manifest(fs, store_root, name)) is not None:
         yield root
@@ -133,7 +135,7 @@ def valid_manifests(fs: FileSystem, store_root: str, fold: Fold) -> Iterator[Sna
 def parent_manifest(store: JobStore, fold: Fold) -> SnapshotManifest | None:
     """Return the parent of the next manifest; None if a new chain must start.
 
-    The parent is valid, readable and of this generation.
+    The parent is the newest snapshot, if its manifest is valid and readable, and if it is of the store's generation.
     """
     try:
         name = newest_snapshot_name(fold)
@@ -194,9 +196,10 @@ def put_snapshot(
 def _next_buckets(
     store: JobStore, fold: Fold, epoch: int, before: SnapshotManifest | None, snapshots: Mapping[int, BucketSnapshot]
 ) -> tuple[dict[int, SnapshotBucket], bool]:
-    """Return the buckets of the next snapshot, and whether it repeats the previous one.
+    """Return the buckets of the next snapshot, and whether it repeats the previous snapshot.
 
-    It repeats the previous one if it would otherwise show a part of an all-or-none job.
+    A snapshot repeats the previous one if the new entries would, or might, show only a part of an all-or-none job's
+    run.
     """
     former = before.buckets if before else {}
     missing = [bucket for bucket in range(store.buckets) if bucket not in snapshots]

@@ -21,11 +21,11 @@ def find_committed(store: JobStore, epoch: int, *, at_target: bool, regroups: bo
 
     Args:
         store: the store.
-        epoch: epoch of the run that asks; its fences keep older runs from adding such state afterwards. 0 for a caller
-            that only reads.
-        at_target: whether data of aborted attempts at a sink's target counts, too.
-        regroups: whether a dataset counts that the store's commit groups assign to another bucket than its state's,
-            although nothing of it is committed. Its state must be moved first.
+        epoch: epoch of the calling run, which has fenced the logs, so that older runs cannot add such state later; 0
+            for a caller that only reads.
+        at_target: whether data that aborted attempts left at a sink's target counts, too.
+        regroups: whether a dataset without committed state counts if the store's commit groups assign it to another
+            bucket than the one with its state. Its state must be moved first.
 
     Raises:
         FencedError: if a newer run than `epoch` has begun.
@@ -65,7 +65,9 @@ def _find_in_bucket(store: JobStore, epoch: int, regroups: bool, bucket: int) ->
 
 
 def _committed_of(state: DatasetState) -> str:
-    """Return what is committed of a dataset, or may be. A failed run alone depends on no setting."""
+    """Describe the state of a dataset that is, or may be, committed; empty if there is none. A failed run alone does
+    not count, because it depends on no setting.
+    """
     if state.open is not None:
         return f"an open sequence of epoch {state.open.sequence.epoch}"
     if state.reached is not None:
@@ -77,7 +79,9 @@ def _committed_of(state: DatasetState) -> str:
 
 
 def _find_attempt(store: JobStore) -> str:
-    """Return an attempt that may have left data at a target, which the next run deletes by the sink's settings."""
+    """Describe data that an attempt may have left at a target; empty if there is none. The next run deletes such data,
+    which requires the sink settings of the attempt.
+    """
     fs, staging = store.fs, store.roots.staging
     for run in fs.list_folder(staging):
         if not (run.is_folder and run.name.isdecimal()):

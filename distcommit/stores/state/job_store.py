@@ -221,7 +221,9 @@ def require_unpublished(fs: FileSystem, roots: Roots, job: str) -> None:
 
 
 def open_any_store(fs: FileSystem, roots: Roots) -> JobStore:
-    """Open the store without knowing its job, for reading only. Raises like `open_store`."""
+    """Open a store of any job, for reading only. Raises ConfigurationError if there is no store, and
+    UnknownVersionError or CorruptError if it cannot be read.
+    """
     path = f"{roots.store}/{STORE_MARKER}"
     try:
         marker = _decode(fs.read(path), path)

@@ -82,10 +82,10 @@ class ReadingNotes:
         self._writer, self._number = uuid.uuid4().hex, 0
 
     def put(self, unit: WorkUnit, epoch: int, *, alone: bool = False, died: bool = False) -> None:
-        """Note a work unit in place of the previous one.
+        """Write the marker of a work unit, in place of the marker of the previous work unit.
 
         Raises:
-            OSError: if it cannot be noted; the work unit must not be read then.
+            OSError: if the marker cannot be written. The caller must not read the work unit then.
         """
         if not self._number:
             self._fs.make_folders(self._folder)
@@ -145,7 +145,7 @@ def _partitions(*watermarks: Watermark) -> frozenset[str]:
 
 
 def _is_past(low: Watermark, high: Watermark, partition: str) -> bool:
-    """Return whether a range that begins at `low` is known to begin at or after the end `high` of another one."""
+    """Return whether `low`, where one range begins, is known to be at or after `high`, where another range ends."""
     begin, end = low.positions.get(partition), high.positions.get(partition)
     return begin is not None and end is not None and at_or_past(begin, end)
 

@@ -27,10 +27,12 @@ SETTINGS_VERSION = 1
 
 
 class RecordMark(StrEnum):
-    """What the next writer of recorded settings must know."""
+    """Whether, and by which writer, the recorded settings may be replaced."""
 
     ANNOUNCED = "announced"
-    """A run may be about to replace the settings. A run that depends on them puts the next document first."""
+    """A run may replace the settings. If a run depends on the settings, it must put a newer document before it stores
+    any state.
+    """
     FINAL = "final"
     """An operator command depends on the settings. No run may replace them."""
 
@@ -62,7 +64,7 @@ class RecordedSettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(store: JobStore) -> RecordedSettings:
-    """Return the recorded settings; empty for a store that no run of this version has used.
+    """Return the recorded settings; empty if no run has recorded any.
 
     Raises:
         UnknownVersionError, CorruptError: if the newest document cannot be read.
@@ -73,12 +75,13 @@ def read_settings(store: JobStore) -> RecordedSettings:
 def require_settings(
     store: JobStore, fixed_settings: FixedSettings, settings: Mapping[str, FixedSetting] | None = None
 ) -> None:
-    """Compare with the recorded settings. A setting that is not recorded may have any value, and every setting may if
-    nothing is committed.
+    """Check that the job's fixed settings equal the recorded ones. A setting without a recorded value may have any
+    value. If nothing is committed, every setting may.
 
     Raises:
-        ConfigurationError: if settings differ; names each of them, the stored state and the remedy.
-        UnknownVersionError, CorruptError: as `read_settings`.
+        ConfigurationError: if settings differ; the text names each of them, the state that depends on them and the
+            remedy.
+        UnknownVersionError, CorruptError: if the newest document cannot be read.
     """
     recorded = read_settings(store)
     changes = _changes(recorded, fixed_settings, settings or {})
@@ -154,9 +157,9 @@ def change_settings(store: JobStore, settings: Mapping[str, str], require_owners
     Args:
         store: the job's store.
         settings: new values by name.
-        require_ownership: called after the newest document was read and before another is put; raises if another
-            process has taken over the move. A process that completed the move has put the number that this one would
-            put, so that a late put of a paused process is never the newest.
+        require_ownership: called after the newest document was read and before the next one is put. It raises if
+            another process has taken over the move. If a paused process puts its document after that, the number is
+            taken: the process that completed the move has put the same number.
 
     Raises:
         DistcommitError: if they cannot be recorded; or as `require_ownership`.
@@ -226,8 +229,10 @@ def _changes(
 def _find_evidence(
     store: JobStore, recorded: RecordedSettings, changes: Mapping[str, tuple[str, FixedSetting]], epoch: int = 0
 ) -> str:
-    """Describe the committed state that depends on the recorded settings, so that no run may replace them; empty if
-    there is none. `recorded` must have been read before; `epoch` as in `find_committed`.
+    """Describe the committed state that depends on the recorded settings; empty if there is none. If there is such
+    state, no run may replace the settings.
+
+    Read `recorded` before the call. `epoch`: see `find_committed`.
     """
     if recorded.mark is RecordMark.FINAL:
         return "watermarks or states that an operator command has put, or was about to put"

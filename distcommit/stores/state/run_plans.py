@@ -22,7 +22,7 @@ MANIFEST_VERSION = 1
 
 
 class LentUnits(msgspec.Struct, frozen=True, array_like=True):
-    """A range of a bucket's plan that a partition reads which does not own the bucket.
+    """A range of a bucket's plan that is read by another partition than the bucket's owner.
 
     Attributes:
         partition: the partition that reads the work units whose start is in the range.
@@ -45,8 +45,10 @@ class Manifest(msgspec.Struct, frozen=True):
         run_id: the run's id.
         epoch: the run's epoch.
         files: file name by bucket, for buckets with work; buckets that were planned together share a file.
-        large_units: (bucket, work unit id) pairs; task i reads the work units in `large[i]`.
-        lent_ranges: ranges that are not read by the owner of their bucket. The owner reads everything else.
+        large_units: for each of the first tasks, the (bucket, work unit id) pairs of the large work units that it
+            reads.
+        lent_ranges: ranges of a bucket's work units that another partition reads for the owner of the bucket. The owner
+            reads all other work units of its buckets, except large ones.
     """
 
     version: int

@@ -1,8 +1,9 @@
 """The record of a stuck work unit, whose construct does not return from native code. The process that kills the worker
 writes it.
 
-The record is a failed attempt of its own. It names no staged file, and not the killed attempt, whose files are swept as
-those of any dead worker. If the worker still finishes its attempt before it is killed, that success counts.
+The record is a failed attempt with an id of its own, without staged files. It does not refer to the killed attempt,
+whose files are swept like those of any dead worker. If the worker still finishes its attempt before it is killed, that
+success counts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Failure:
     state: TaskState
 
     def put(self) -> None:
-        """Record it durably.
+        """Record the failed attempt, durably.
 
         Raises:
             OSError: if the store can't be written.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from distcommit.core.records.run_counts import COMMIT_COUNTS
+
 STAGED_FILE = pa.struct(
     [
         pa.field("staged_path", pa.string(), nullable=False),
@@ -121,6 +123,7 @@ RUN_TABLE_SCHEMA = pa.schema(
         _required("files_published", pa.int64()),
         _required("positions_lost", pa.int64()),
         _required("storage_requests", pa.int64()),
+        *(_required(name, pa.int64()) for name in COMMIT_COUNTS),
     ],
     metadata={VERSION_KEY: b"1"},
 )

@@ -176,16 +176,19 @@ class TaskStateTables:
         self._owners = [_PartitionFiles(partition_name(owner, partitions)) for owner in range(partitions)]
 
     def add_states(self, name: str, bucket: int, states: Sequence[TaskState]) -> None:
-        """Add the rows of one bucket that this process has put in that file, which is then not read back. Each bucket
-        in the file must be added before the next read."""
+        """Add rows of one bucket that this process has written to the file `name`, so that the file is not read. The
+        caller must add all buckets in the file before the next read.
+        """
         owner = self._partition_of(bucket)
         with owner.reading:
             owner.seen.add(name)
             owner.untaken.setdefault(bucket, []).extend(states)
 
     def take(self, bucket: int, *, from_start: bool) -> tuple[list[TaskState], Sequence[CorruptError]]:
-        """Return the rows of a bucket that were not taken yet, or all of them `from_start`, of all files present when
-        this was called; and the errors of corrupt files of the whole partition, from the first on.
+        """Return the rows of a bucket that were not taken yet, or all of its rows with `from_start`. All files that
+        exist at the time of the call are read.
+
+        The second value has the errors of all corrupt files of the bucket's partition.
 
         Raises:
             OSError: if files cannot be read. No row is lost.
@@ -224,8 +227,9 @@ class TaskStateTables:
                     owner.untaken.setdefault(bucket, []).append(state)
 
     def _read_again(self, owner: _PartitionFiles, bucket: int) -> list[TaskState]:
-        """Return all rows of a bucket for a reader that starts over. In an outage readers of other buckets do, too:
-        their rows are cached until there are new files."""
+        """Return all rows of a bucket for a reader that starts over. After an outage readers of other buckets start
+        over as well, so the rows of all these buckets are cached until there are new files.
+        """
         if owner.reread_at != len(owner.seen) or bucket not in owner.reread:
             reread: dict[int | None, list[TaskState]] = {selected: [] for selected in owner.taken}
             for name in sorted(owner.seen):
@@ -242,8 +246,12 @@ class TaskStateTables:
 
 
 class _PartitionFiles:
-    """State of one partition's files: names seen, rows not taken yet by bucket, buckets of which rows were taken, and
-    a cache of all rows, valid for `reread_at` files."""
+    """Read state of one partition's files.
+
+    It has the names of the files seen (`seen`), the rows that readers have not taken yet (`untaken`, by bucket), and
+    the buckets with a reader (`taken`). `reread` caches rows for readers that start over; it is valid while `seen` has
+    `reread_at` names.
+    """
 
     def __init__(self, name: str) -> None:
         self.name, self.reading = name, Lock()

@@ -34,11 +34,13 @@ class CommitStepContract(ABC):
         return StepContext(LocalFileSystem(), str(folder / "staging"), str(folder / "output"))
 
     def bind(self, step: CommitStep, folder: Path) -> CommitStep:
-        """Add to a loaded step what is not stored with it."""
+        """Add attributes to a loaded step that are not stored with it, such as connections."""
         return step
 
     def lose(self, folder: Path, number: int) -> bool:
-        """Make the step's effect impossible to prove or repeat; return False if nothing can."""
+        """Make the step's effect impossible to prove or repeat. Return False if the step has no such failure; the tests
+        of it then do not apply.
+        """
         return False
 
     def stored_and_loaded(self, step: CommitStep, folder: Path) -> CommitStep:

@@ -36,12 +36,12 @@ class FileSystemUnderTest(ABC):
 
     @pytest.fixture
     def root(self, opened: tuple[FileSystem, str]) -> str:
-        """Return an empty folder on it."""
+        """Return an empty folder on the file system under test."""
         return opened[1]
 
     @pytest.fixture
     def opened(self, tmp_path: Path) -> tuple[FileSystem, str]:
-        """Return both from one call."""
+        """Return the file system and the empty folder of one call of `open_file_system`."""
         return self.open_file_system(tmp_path)
 
     def write(self, fs: FileSystem, path: str, data: bytes, *, sync: bool = True, target: str = "") -> FileStatus:
@@ -59,8 +59,9 @@ class FileSystemUnderTest(ABC):
         return status
 
     def race(self, act: Callable[[int], None], lost: type[OSError]) -> list[bool]:
-        """Call `act` eight times concurrently, with numbers. Return for each whether it succeeded; the others raised
-        `lost`."""
+        """Call `act` eight times concurrently, with the numbers 0 to 7. Return for each call whether it succeeded. A
+        call that does not succeed must raise `lost`.
+        """
 
         def won(number: int) -> bool:
             try:
@@ -77,7 +78,7 @@ class FileSystemUnderTest(ABC):
         return f"{root}/a/" + "/".join(f"{'d' * 50}{n}" for n in range(12))
 
     def put_below(self, fs: FileSystem, root: str, deep: str) -> None:
-        """Put a file into that folder and check that nothing else is in the root."""
+        """Put a file into the folder `deep`, and check that the root contains no other entry."""
         assert fs.put_if_absent(f"{deep}/file", b"x")
         fs.sync([deep], root)
         fs.sync_tree(root)

@@ -58,16 +58,18 @@ class ForkServer:
         return code == _DIED
 
     def failed_at(self, line: int, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
-        """Call `act` in a process in which that line raises an OSError, like a broken connection.
+        """Call `act` in a process in which that line raises an OSError, like a broken connection. Return whether the
+        line was reached.
 
-        Returns whether the line was reached. Raises like `killed_at`, except for errors after that line.
+        Raises AssertionError if the process fails before that line, or does not end within two minutes.
         """
         code, lines = self._result_of(-line, locations, act, *arguments)
         return code == _DIED or lines >= line
 
     def lines_of(self, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> int:
-        """Call `act` in a process and return the number of lines that it executes in these places. Raises like
-        `killed_at`."""
+        """Call `act` in a process, and return the number of lines that it executes in these places. Raises
+        AssertionError if the process fails, or does not end within two minutes.
+        """
         _, lines = self._result_of(_NEVER, locations, act, *arguments)
         return lines
 
@@ -125,8 +127,9 @@ def commit_all(sink: CommitterSink, context: StepContext, requests: Sequence[Com
 def _act_until(
     line: int, locations: Collection[str], act: Callable[..., None], arguments: Sequence[Any], write_end: int
 ) -> NoReturn:
-    """Call `act` in this process, which then ends, or is killed before that line in any thread. If it ends by itself,
-    write the number of executed lines to `told`."""
+    """Call `act`, and end this process. The process ends earlier if any thread reaches that line; if `line` is
+    negative, the line raises an OSError instead. If `act` returns, write the number of executed lines to `write_end`.
+    """
     remaining, fails = [abs(line)], line < 0
 
     @cache

@@ -22,10 +22,12 @@ _SEEN = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
 
 
 class LaterEpochs(SinkUnderTest):
-    """The target has a ledger row of the dataset already. The first epoch of one branch is the easiest case."""
+    """Contract of commits after a dataset's first one: the target already has a ledger row of the dataset."""
 
     def test_later_epoch_killed_or_failed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """At some of the lines that a commit executes, in the committer's folder and in the shared folders."""
+        """The committer is killed or fails at some of the lines that a commit executes, in the committer's folder and
+        in the shared folders.
+        """
         complete = tmp_path / "whole"
         requests = self._later(complete)
         locations = [*self.committers_folders(complete), *SHARED]

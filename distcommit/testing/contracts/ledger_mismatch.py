@@ -86,7 +86,9 @@ class LedgerMismatch(SinkUnderTest):
         assert self.ledger(tmp_path) == {"a": (2, 1)}
 
     def test_ledger_records_covered_and_filtered_positions(self, tmp_path: Path) -> None:
-        """The audit and the rebuild read these: of all committed requests, and of no other or rolled back ones."""
+        """The audit and rebuilds read these positions. The ledger must have those of all committed requests, and of no
+        others.
+        """
         if not self.has_ledger(tmp_path):
             return
         self._check_holes_without_records(tmp_path)
@@ -105,7 +107,9 @@ class LedgerMismatch(SinkUnderTest):
         self._check_covered(tmp_path, {0, 3}, holes={1}, filtered={2})
 
     def _check_holes_without_records(self, folder: Path) -> None:
-        """Without a record there is no info to carry holes, so the commit log must keep them."""
+        """Check that a writer without records returns its holes in `Prepared.holes`, because there is no commit info
+        for them.
+        """
         hole, writer = SkippedRange("0", 7, 9, "a hole", True, "topic-1"), self.writer(folder, "a", 1, origin=_ORIGIN)
         writer.note_holes([hole])
         prepared = writer.prepare_commit()

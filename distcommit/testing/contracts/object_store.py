@@ -33,7 +33,7 @@ class ObjectStoreContract(FileSystemContract):
         assert (fs.read(f"{root}/a"), fs.read(f"{root}/a/b")) == (b"mine", b"below")
 
     def test_concurrent_renames_of_one_file_have_one_winner(self, fs: FileSystem, root: str) -> None:
-        """All complete the same file, and all may succeed."""
+        """All callers complete the same upload, so all of them may report success."""
         before = self.write(fs, f"{root}/a", b"x", target=f"{root}/b")
         assert any(self.race(lambda _: fs.rename(f"{root}/a", f"{root}/b"), FileNotFoundError))
         assert fs.status(f"{root}/b") == before

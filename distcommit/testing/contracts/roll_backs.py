@@ -12,7 +12,9 @@ from distcommit.testing.contracts.sink_under_test import SinkUnderTest
 
 
 class RollBacks(SinkUnderTest):
-    """A rolled back request is gone and stays gone, unless it is allowed again; or the sink refuses to roll back."""
+    """Contract of rolling back: the request's records disappear, and it cannot be committed again unless it is allowed
+    again. A sink may also refuse to roll back.
+    """
 
     @pytest.mark.parametrize("committed", [False, True])
     def test_rolled_back_request_is_gone_and_cannot_be_committed(self, tmp_path: Path, committed: bool) -> None:
@@ -38,8 +40,8 @@ class RollBacks(SinkUnderTest):
         assert self.visible_records(tmp_path) == [("a", 0), ("a", 1)]
 
     def test_rolled_back_before_commit_nothing_remains_at_the_target(self, tmp_path: Path) -> None:
-        """For a sink with `discards`."""
-        if not self.sink(tmp_path).discards:
+        """For a sink with `prepares_at_target`."""
+        if not self.sink(tmp_path).prepares_at_target:
             self.report_not_applicable("its writers leave nothing at the target")
             return
         request = self.prepare(tmp_path, "a", 1, [0], [1])
@@ -52,7 +54,9 @@ class RollBacks(SinkUnderTest):
         assert self.visible_records(tmp_path) == []
 
     def test_older_epochs_are_rejected_after_a_rebuild(self, tmp_path: Path) -> None:
-        """A rebuild does so without infos: a late committer belongs to a store that no longer exists."""
+        """A rebuild aborts older epochs without their commit infos, because they belong to a store that no longer
+        exists.
+        """
         older, late = self.prepare(tmp_path, "a", 1, [0]), self.prepare(tmp_path, "a", 2, [1])
         later = self.prepare(tmp_path, "a", 5, [1])
         self.commit(tmp_path, older)

@@ -41,8 +41,8 @@ _NAMES = ["orders", "orders/0", "orders.eu", "a", "ä b", "x" * 1000]
 
 
 class SinkContract(LedgerMismatch, RollBacks):
-    """Nothing is visible before a commit, and each request exactly once after it, however often and by however many
-    committers it is committed.
+    """Contract of sinks: records are not visible before their commit, and exactly once after it. Repeated and
+    concurrent commits of a request change nothing.
 
     class TestMySink(SinkContract):
         def make_sink(self, place):                    # `place`: an empty folder; the same place gives the same target
@@ -125,9 +125,9 @@ class SinkContract(LedgerMismatch, RollBacks):
             assert self.commit(tmp_path, request) == [Committed()]
         assert self.visible_records(tmp_path) == []
 
-    def test_aborted_attempts_are_discarded_and_others_are_kept(self, tmp_path: Path) -> None:
-        """For a sink with `discards`: attempts that were not chosen, and attempts that died."""
-        if not self.sink(tmp_path).discards:
+    def test_aborted_attempts_leave_nothing_and_others_are_kept(self, tmp_path: Path) -> None:
+        """For a sink with `prepares_at_target`: attempts that were not chosen, and attempts that died."""
+        if not self.sink(tmp_path).prepares_at_target:
             self.report_not_applicable("its writers leave nothing at the target")
             return
         aborted = [self.lost(tmp_path, "a", 1, died=died) for died in (False, True)]
@@ -135,15 +135,15 @@ class SinkContract(LedgerMismatch, RollBacks):
         assert self.commit(tmp_path, chosen) == [Committed()]
         assert self.in_doubt(tmp_path) >= len(aborted)
         for some in (aborted[:1], aborted, aborted):  # repeated after a partial call, and with nothing left
-            self.discard(tmp_path, *some)
+            self.abort(tmp_path, *some)
         assert self.commit(tmp_path, waiting) == [Committed()]
         assert self.in_doubt(tmp_path) == 0
         assert self.visible_records(tmp_path) == [("a", 0), ("b", 1)]
         committed = self.lost(tmp_path, "a", 2, died=False)  # as by a store restored from a copy
         request = CommitRequest("a", 2, committed.infos, attempts=(committed.attempt,))
         assert self.commit(tmp_path, self.stored(tmp_path, request)) == [Committed()]
-        self.discard(tmp_path, committed)
-        self.discard(tmp_path, replace(committed, infos=()))
+        self.abort(tmp_path, committed)
+        self.abort(tmp_path, replace(committed, infos=()))
         assert self.visible_records(tmp_path) == [("a", 0), ("a", 0), ("b", 1)]
 
     # -- commit, again and again

@@ -41,7 +41,7 @@ class SinkUnderTest(ABC):
 
     @abstractmethod
     def make_sink(self, folder: Path) -> CommitterSink:
-        """Return the sink, with a separate target for each place."""
+        """Return the sink. Each `folder` must get a separate target."""
 
     @abstractmethod
     def observe(self, folder: Path) -> Sequence[tuple[str, int]]:
@@ -49,17 +49,22 @@ class SinkUnderTest(ABC):
         target does not exist or exists in part."""
 
     def lose(self, folder: Path, request: CommitRequest) -> bool:
-        """Make it impossible to commit the prepared output; return False if nothing can."""
+        """Make it impossible to commit the prepared output, for example by deleting staged files. Return False if the
+        sink has no such failure; the tests of it then do not apply.
+        """
         return False
 
     def cut_off(self, folder: Path) -> bool:
-        """Make the target unusable for good, as in an outage; return False if nothing can."""
+        """Make the target unusable for the rest of the test, as in an outage. Return False if that is impossible; the
+        tests of it then do not apply.
+        """
         return False
 
     def in_doubt(self, place: Path) -> int:
-        """Return the number of objects at the target, counted there, that are neither committed nor discarded: prepared
-        transactions, data files of no table. For a sink with `discards`; must be above 0 after an aborted attempt."""
-        raise NotImplementedError(f"{type(self).__name__} must count the objects that its sink's `discard` removes")
+        """Return the number of objects at the target, counted there, that are neither committed nor aborted: prepared
+        transactions, data files of no table. For a sink with `prepares_at_target`; must be above 0 after an attempt
+        that lost."""
+        raise NotImplementedError(f"{type(self).__name__} must count the objects that its sink's `abort` removes")
 
     def report_not_applicable(self, reason: str) -> None:  # noqa: B027 - optional hook
         """Receive the reason why a test does not apply to the sink."""
@@ -88,7 +93,7 @@ class SinkUnderTest(ABC):
         return inspect.getsourcefile(type(committer)) or ""
 
     def committers_folders(self, location: Path) -> list[str]:
-        """Return the folder of that file, and the folders in it."""
+        """Return the folder of the committer's module, and all folders in it."""
         return [folder for folder, *_ in os.walk(os.path.dirname(self.committers_file(location)))]
 
     def writer(
@@ -126,8 +131,8 @@ class SinkUnderTest(ABC):
         bases: tuple[int, ...] = (),
         branch: str = MAIN_BRANCH,
     ) -> CommitRequest:
-        """Return the request for one attempt at each of these work units (offsets), as a committer reads it from the
-        store.
+        """Prepare one attempt at each of these work units, given by their offsets. Return the commit request, as a
+        committer reads it from the store.
 
         `bases` are the epochs that the store expects at the target.
         """
@@ -170,12 +175,12 @@ class SinkUnderTest(ABC):
         """Roll the requests back."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
-            committer.abort(list(requests))
+            committer.withdraw(list(requests))
         finally:
             committer.close()
 
     def abandon(self, folder: Path, *requests: CommitRequest) -> None:
-        """Roll the requests back for good and discard their prepared output."""
+        """Roll the requests back for good and abort their attempts."""
         self.withdraw(folder, *requests)
         for request in requests:
             SinkCommitStep(self.sink(folder), request, self.context(folder).for_committers).undo()
@@ -188,11 +193,11 @@ class SinkUnderTest(ABC):
         finally:
             committer.close()
 
-    def discard(self, folder: Path, *aborted_attempts: AbortedAttempt) -> None:
-        """Discard aborted attempts."""
+    def abort(self, folder: Path, *aborted_attempts: AbortedAttempt) -> None:
+        """Abort the attempts."""
         committer = self.sink(folder).open_committer(self.context(folder).for_committers)
         try:
-            committer.discard(list(aborted_attempts))
+            committer.abort(list(aborted_attempts))
         finally:
             committer.close()
 

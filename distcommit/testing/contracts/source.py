@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 class SourceContract(ABC):
-    """Plans cover the source from the stored watermark on, without gap or overlap. A work unit yields the same records
-    each time.
+    """Contract of sources: plans cover the source from the stored watermark on, without gap or overlap. A work unit
+    yields the same records each time.
 
     class TestMySource(SourceContract):
         def make_source(self):

@@ -107,7 +107,7 @@ class SqliteCommitter(SinkCommitter):
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return [self._commit(request) for request in requests]
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         with self._transaction():
             for request in requests:
                 row = commit_rule.taken_back(self._row(request), request, covered_in(request.infos))

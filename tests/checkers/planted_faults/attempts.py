@@ -48,6 +48,30 @@ ATTEMPTS = (
     ),
     fault(
         FaultClass.ATTEMPT,
+        "winner-is-aborted",
+        "the marker of an attempt stays when its sequence is executed, so that the winner is aborted as one that lost",
+        ("engine.committing.abort_attempts", "remove_winner_notes", "note.attempt in attempts", "not attempts"),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "quarantined-winner-is-aborted",
+        "a run aborts the attempts of a quarantined sequence together with those that lost to it",
+        ("engine.committing.abort_attempts", "abort_losers", "note.attempt not in sealed", "note.attempt"),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "loser-is-never-aborted",
+        "attempts that lost, and those of a dead run, are forgotten: what they have prepared stays at the target",
+        ("engine.committing.abort_attempts", "_abort", "committer.abort(attempts)", "None"),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
+        "loser-is-forgotten-while-its-target-is-down",
+        "an attempt whose abort has failed is not aborted again by the next run",
+        ("engine.committing.abort_attempts", "_abort", "return all_aborted", "return True"),
+    ),
+    fault(
+        FaultClass.ATTEMPT,
         "prefix-reaches-the-end",
         "what a failed attempt has read counts as all of its work unit",
         (

@@ -109,7 +109,7 @@ TARGETS = (
         "taking a commit back changes the row of the main branch",
         (
             "sinks.databases.table_committer",
-            "TableCommitter.abort",
+            "TableCommitter.withdraw",
             "(request.dataset_urn, request.branch)",
             '(request.dataset_urn, "main")',
         ),

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from distcommit.core.dataset_urn import folder_of
 from distcommit.core.errors import ConflictError
+from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.interfaces.committer import (
     AbortedAttempt,
     AlreadyCommitted,
@@ -30,6 +31,7 @@ from distcommit.protocol.paths.shared_names import epoch_name
 from distcommit.protocol.paths.temporary_and_probes import is_temporary
 from distcommit.protocol.seal_decision import CommitPolicy
 from distcommit.sinks.base.committer_sink import CommitterSink
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.folder_trees import delete_tree
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -41,6 +43,7 @@ from tests.simulation.world import ROOTS, SimulatedFileSystem, World
 NOTES, PREPARED = f"{ROOTS.output}/notes", f"{ROOTS.output}/prepared"
 _TAKEN_BACK = b"taken back"
 _MORE = ModelSource({**SOURCE.datasets, "a": ModelDataset({"0": 4, "1": 1}, units=2), "c": ModelDataset({"0": 1})})
+_BESIDE = ModelSource({**SOURCE.datasets, "c": ModelDataset({"0": 1, "1": 1}, units=2, fails=frozenset({"1"}))})
 _FAILING = ModelSource({**_MORE.datasets, "a": replace(_MORE.datasets["a"], bad={"0": 3})})
 
 
@@ -49,12 +52,12 @@ class PreparingSink(CommitterSink):
     """Sink whose attempts write to the target before any commit.
 
     Each attempt's beginning and records are named by its id. A note for each dataset and epoch makes these visible, as
-    a table's metadata does for its files. `down`: nothing can be discarded. `refuses`: dataset a can never be
+    a table's metadata does for its files. `down`: nothing can be aborted. `refuses`: dataset a can never be
     committed.
     """
 
     name: ClassVar[str] = "testing-prepared"
-    discards: ClassVar[bool] = True
+    prepares_at_target: ClassVar[bool] = True
     fs: FileSystem
     down: bool = False
     refuses: bool = False
@@ -108,15 +111,15 @@ class _PreparedCommitter(SinkCommitter):
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         return [self._commit(request) for request in requests]
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
-        """Leave the prepared data; it is discarded once it may not be committed again."""
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
+        """Leave the prepared data; it is deleted by `abort` once it may not be committed again."""
         fs = self.sink.fs
         for request in requests:
             note = _note(request)
             if not fs.put_if_absent(note, _TAKEN_BACK) and fs.read(note) != _TAKEN_BACK:
                 raise ConflictError("a note that stands can't be taken back", dataset=request.dataset_urn)
 
-    def discard(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
+    def abort(self, aborted_attempts: Sequence[AbortedAttempt]) -> None:
         if self.sink.down:
             raise ConnectionError("the target is down")
         self._take_away([attempt.attempt for attempt in aborted_attempts])
@@ -180,11 +183,11 @@ def _act(world: World, machine: SimulatedPosix) -> None:
     _run(world, machine)
 
 
-def _settle(world: World, machine: SimulatedPosix) -> str:
-    """Run once with an unreachable target, so that nothing is discarded, and once with a reachable one; return what
+def _settle(world: World, machine: SimulatedPosix, kind: type[PreparingSink] = PreparingSink) -> str:
+    """Run once with an unreachable target, so that nothing is aborted, and once with a reachable one; return what
     is left."""
-    _run(world, machine, _FAILING, down=True)
-    if not _run(world, machine) or not _run(world, machine):
+    _run(world, machine, _FAILING, kind, down=True)
+    if not _run(world, machine, _MORE, kind) or not _run(world, machine, _MORE, kind):
         return "it does not succeed"
     if in_doubt_data := in_doubt(machine):
         return f"in doubt at the target: {in_doubt_data}"
@@ -208,24 +211,33 @@ def _begun(world: World) -> SimulatedPosix:
     return machine
 
 
-def _quarantined(kind: type[PreparingSink] = PreparingSink) -> SimulatedPosix:
+def _quarantined(kind: type[PreparingSink] = PreparingSink, source: ModelSource = _BESIDE) -> SimulatedPosix:
     machine = new_machine()
-    _run(World(), machine, SOURCE, kind, refuses=True)
+    _run(World(), machine, source, kind, refuses=True)
     machine.syncfs("/")
     return machine
 
 
 def _leave_it_alone(machine: SimulatedPosix) -> None:
-    """Require that the data of the quarantined sequence stays at the target after several runs."""
+    """Run several times beside the quarantined sequence."""
     for _ in range(2):
         _run(World(), machine, _FAILING)
 
 
-def _retry(machine: SimulatedPosix) -> str:
+def _retry(machine: SimulatedPosix, kind: type[PreparingSink] = PreparingSink) -> str:
+    """Require that a run leaves nothing in doubt but the quarantined sequence, and that a retry then commits this."""
     state = unsettled(machine)
-    if state.status is DatasetStatus.QUARANTINED:
+    if state.status is DatasetStatus.QUARANTINED and state.sequence is not None:
+        _run(World(), machine, _MORE, kind)
+        committers = kind(SimulatedFileSystem(machine)).committers
+        context = StepContext(SimulatedFileSystem(machine), ROOTS.staging, ROOTS.output, committers)
+        steps = load_steps(state.sequence.steps, context)
+        sealed = {attempt for step in steps for attempt in step.prepared_by}
+        beside = [name for name in in_doubt(machine) if name.removesuffix(".begun") not in sealed]
+        if beside:
+            return f"in doubt beside a quarantined sequence: {beside}"
         operator_actions.retry(World().store(machine), state.dataset_urn, "person")
-    return _settle(World(), machine)
+    return _settle(World(), machine, kind)
 
 
 def _abandon(machine: SimulatedPosix) -> None:
@@ -242,7 +254,7 @@ def _abandon_and_settle(machine: SimulatedPosix) -> str:
 
 def _unstaged() -> SimulatedPosix:
     """Delete all staged files of the quarantined sequence."""
-    machine = _quarantined(InDoubtSink)
+    machine = _quarantined(InDoubtSink, SOURCE)
     sequence = unsettled(machine).sequence
     if sequence is None:
         raise AssertionError("nothing is quarantined")
@@ -271,6 +283,13 @@ def _accept_and_settle(machine: SimulatedPosix) -> str:
     return f"in doubt at the target: {in_doubt_data}" if in_doubt_data else ""
 
 
+def _retry_unless_accepted(machine: SimulatedPosix) -> str:
+    """Retry a sequence whose attempts have markers because the command that was to accept it has died."""
+    if unsettled(machine).status is DatasetStatus.QUARANTINED:
+        return _retry(machine, InDoubtSink)
+    return _accept_and_settle(machine)
+
+
 ABORTED_ATTEMPTS = (
     *(
         Program(f"losers{name}", partial(_begun, world), partial(_act, world), partial(_settle, world))
@@ -289,5 +308,6 @@ ABORTED_ATTEMPTS = (
     Program("losers-quarantined", _quarantined, _leave_it_alone, _retry),
     Program("losers-abandoned", _quarantined, _abandon, _abandon_and_settle),
     Program("losers-accepted", partial(_quarantined, InDoubtSink), _accept, _accept_and_settle),
+    Program("losers-accepted-or-retried", partial(_quarantined, InDoubtSink), _accept, _retry_unless_accepted),
     Program("losers-accepted-away", _unstaged, partial(_accept, down=True), _accept_and_settle),
 )

@@ -100,7 +100,7 @@ class _Committer(AggregatedCommitter[Sequence[CommitRequest]]):
                 self.fs.sync([_TABLE], _TABLE)  # it may be of a crashed process
                 return [answer or Committed() for answer in answers]
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         self._change(lambda row, request: taken_back(row, request, ()), requests)
 
     def allow(self, requests: Sequence[CommitRequest]) -> None:

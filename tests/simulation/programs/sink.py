@@ -126,7 +126,7 @@ class _NoteCommitter(SinkCommitter):
         if self.mood == "clinging":
             raise ConnectionError("no answer to the good-bye")
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         if self.mood == "down":
             raise ConnectionError("the target is down")
         if self.mood == "taken":

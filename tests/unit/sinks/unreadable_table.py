@@ -35,7 +35,7 @@ def require_other_tables_work(target: Any, ids: Callable[[int], pa.Table], table
     is_named = re.escape(f"names={table_name}]")
     for _ in range(2):
         with pytest.raises(TransientError, match=is_named):
-            target.committer(sink).discard(lost)
+            target.committer(sink).abort(lost)
     dead_files = {name: sum("dead" in path for path in target.data(name)) for name in _NAMES}
     assert dead_files == {"a": 0, "broken": 1, "z": 0}
     rows = list[str]()

@@ -78,7 +78,7 @@ class Target:
 
     name: str
     outcome: CommitOutcome
-    discards: bool = False
+    prepares_at_target: bool = False
     leaves_in_doubt: bool = False
     infos_version: int = 1
     asked: list[list[str]] = field(default_factory=list)
@@ -160,7 +160,7 @@ def _steps_of_versions(target: Target, **versions: int) -> list[SinkCommitStep]:
     ]
 
 
-@pytest.mark.parametrize("callback", ["abort", "allow", "discard"])
+@pytest.mark.parametrize("callback", ["withdraw", "allow", "abort"])
 def test_committer_callback_that_returns_false_has_failed(callback: str) -> None:
     class Refusing(Target):
         def open_committer(self, context: CommitterContext) -> SinkCommitter:
@@ -168,8 +168,8 @@ def test_committer_callback_that_returns_false_has_failed(callback: str) -> None
             setattr(committer, callback, lambda requests: False)
             return committer
 
-    sink = Refusing("custom", Committed(), discards=True)
+    sink = Refusing("custom", Committed(), prepares_at_target=True)
     step = SinkCommitStep(sink, CommitRequest("d", 7, (1,), attempts=("a",)), CONTEXT.for_committers)
-    call = {"abort": step.withdraw, "allow": step.allow, "discard": step.undo}[callback]
+    call = {"withdraw": step.withdraw, "allow": step.allow, "abort": step.undo}[callback]
     with pytest.raises(DistcommitError, match=rf"{callback}\(\) to return True or None.*it returned False"):
         call()

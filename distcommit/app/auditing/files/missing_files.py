@@ -62,7 +62,9 @@ class LoggedFiles:
     unreadable: list[int] = field(default_factory=list)
 
     def is_foreign(self, path: str) -> bool:
-        """Return whether the file's name has an epoch whose attempts are all known, but no known attempt."""
+        """Return whether the file's name contains a known epoch and an attempt that the log does not have in this
+        epoch.
+        """
         name = path.rpartition("/")[2]
         is_of_known = is_published_name(name) and published_epoch(name) in self.epochs
         return is_of_known and attempt_named(path) not in {

@@ -55,7 +55,9 @@ class PublishedFile:
 
     @property
     def named(self) -> OffsetSets:
-        """Input records that the file mentions in any branch."""
+        """Input records that the file's footer mentions: those in the file, and those that were filtered in any
+        branch.
+        """
         offsets = self.offsets.union(OffsetSets())
         for text in self.footer.filtered.values():
             offsets.update(parsed(text))

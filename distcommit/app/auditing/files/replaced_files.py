@@ -2,9 +2,10 @@
 their records are not gaps.
 
 An epoch of reprocessed records is complete if a newer epoch is published, or if its run recorded a clean end. Otherwise
-only a deletion proves it, since runs delete superseded files after DONE, and the tombstone last. So a file that the
-tombstone names is missing; or without a tombstone, no error file has the reprocessed records. If nothing was deleted,
-the files and the tombstone are set aside, and the error files are live again.
+a deleted superseded file proves that the epoch is complete, because runs delete these files after DONE, and the
+tombstone last. A deletion shows in two ways: a file that the tombstone names is missing, or there is no tombstone and
+no error file has the reprocessed records. If nothing was deleted, the files and the tombstone are set aside, and the
+error files are live again.
 
 With a publisher that replaces, the newest epoch is complete if its tombstone and all files that it names exist.
 Otherwise the epoch is set aside, and the files that it was to replace are live again. Records that complete epochs

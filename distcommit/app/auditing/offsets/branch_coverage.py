@@ -2,8 +2,8 @@
 
 In each branch an input record has exactly one outcome: published, rejected (in the branch, or before the fork for all
 branches), or filtered on purpose. If a construct makes several records of one, the files of one attempt may share an
-input record; the files of two attempts must not. A branch that did not exist when a file was written need not have its
-records. The same applies to records that were replaced in the branch, and to expired ones.
+input record; the files of two attempts must not. A branch need not have the records of a file that was written before
+the branch existed. Nor need it have replaced or expired records.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BranchCoverage:
         return self.filtered.union(self.elsewhere).union(self.replaced).union(self.expired)
 
     def count_published(self, footer: Footer, offsets: OffsetSets) -> None:
-        """Add a file's input records as published."""
+        """Count a file's input records as published."""
         before, attempt = self.published, (footer.epoch, footer.work_unit_id, footer.attempt)
         if footer.makes_several and (*attempt, footer.number) not in self._files:  # otherwise a file was copied
             attempt_offsets = self._by_attempt.setdefault(attempt, OffsetSets())
@@ -69,12 +69,14 @@ class BranchCoverage:
         self.published = self.published.union(offsets)
 
     def count_published_rows(self, offsets: OffsetSets) -> None:
-        """Add input records from a ledger as published, by all attempts of one flow."""
+        """Count the input records that a ledger entry covers as published. An entry sums up all attempts of one
+        flow.
+        """
         self.duplicates = self.duplicates.union(self.present.intersection(offsets))
         self.published = self.published.union(offsets)
 
     def reject(self, offsets: OffsetSets) -> None:
-        """Add a file's input records as rejected."""
+        """Count a file's input records as rejected."""
         self.duplicates = self.duplicates.union(self.present.intersection(offsets))
         self.rejected = self.rejected.union(offsets)
 
@@ -129,7 +131,9 @@ class Coverage:
             self._branch(branch)
 
     def replace(self, replaced: ReplacedRecords) -> None:
-        """Add replaced records. Raises as `add`."""
+        """Add replaced or expired records. Raises CorruptError or UnknownVersionError if their offsets are
+        unreadable.
+        """
         noted = self._of_all.setdefault(replaced.branches, OffsetSets())
         for branch in replaced.branches:
             self._branch(branch)
@@ -160,8 +164,8 @@ class Coverage:
 
 
 def covered_by(files: Iterable[tuple[Footer, OffsetSets]], replaced: Iterable[ReplacedRecords] = ()) -> OffsetSets:
-    """Return the input records whose outcome in each branch is known from these files, or that were replaced. Raises as
-    `Coverage.add`.
+    """Return the input records whose outcome is known in each branch, from these files and replaced records. Raises
+    CorruptError or UnknownVersionError if filtered or replaced records can't be read.
     """
     coverage = Coverage()
     for replaced_records in replaced:

@@ -1,12 +1,12 @@
 """Joins the content of all branches of a dataset, from file footers and the ledgers of targets.
 
 A sequence publishes its files first, then commits at one target after the other. A target commits all of a sequence or
-nothing. So an epoch in a ledger is complete in all branches before it. An epoch that only some branches have belongs to
-an interrupted sequence. If only files have it, they are set aside, and the next run reads the records again.
+nothing. So if a ledger has an epoch, all branches that are committed earlier have it as well. An epoch that only some
+branches have belongs to an interrupted sequence. If only files have the epoch, they are set aside, and the next run
+reads the records again.
 
-A target can't take a commit back. If a target has the epoch and other branches lack it, the problem is reported: an
-operator restores the target, or accepts that the other branches lack the records. A watermark below the target's would
-commit the records twice if the target did not refuse them.
+A committed target cannot be rolled back. If a target has the epoch and other branches lack it, the rebuild reports a
+problem. An operator then restores the target, or accepts that the other branches lack the records.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Branches:
     """The content of all branches of a dataset.
 
     Attributes:
-        files: published files. A rebuild takes those of epochs that are not known as done.
+        files: published files. A rebuild uses only files of epochs that the store does not record as done.
         rows: ledger rows of the branches that commit at a target.
         replaced: input records whose output was replaced.
     """
@@ -78,7 +78,7 @@ class Branches:
         return [file for file in self.files if file.footer.epoch == epoch and not file.footer.replaces]
 
     def incarnations(self) -> list[str]:
-        """The incarnations of positions, oldest first; those of the same age by name."""
+        """The incarnations of the source, oldest first. Incarnations of the same age are sorted by name."""
         newest = {replaced.incarnation: (0, 0) for replaced in self.replaced}
         for file in self.files:
             name = file.footer.incarnation
@@ -134,8 +134,10 @@ def folders_of(store: JobStore, ledgers: Ledgers) -> Iterator[PublishedFolder]:
 
 
 def partial_sequence(branches: Branches, state: DatasetState, clean_epoch: int, store: JobStore) -> list[PublishedFile]:
-    """Return the files of the newest epoch if its sequence is incomplete: no target has it, and it is missing in a
-    branch, leaves a gap behind other files, or may lack files. Epochs up to `clean_epoch` are complete.
+    """Return the files of the newest epoch if its sequence is incomplete; otherwise an empty list.
+
+    The sequence is incomplete if no target has the epoch, and one of these applies: a branch lacks it, there is a gap
+    between older files and its own, or some of its files may be missing. Epochs up to `clean_epoch` are complete.
     """
     epoch = branches.newest_epoch
     newest = branches.of(epoch)
@@ -157,8 +159,8 @@ def partial_sequence(branches: Branches, state: DatasetState, clean_epoch: int, 
 
 
 def continued(branches: Branches, state: DatasetState) -> tuple[Continuation, list[str]]:
-    """Return the state that counts the records of any branch, and a description of the records that other branches
-    lack. The latter are recorded as skipped.
+    """Return the state in which a record counts as published if any branch has it, and a description of the records
+    that other branches lack. These records are recorded as skipped.
     """
     after = Continuation(state)
     return after, _move(after, branches, state)
@@ -187,8 +189,8 @@ def _incarnation_of(sequence: SealedSequence) -> str:
 
 
 def _newer(joined: JoinedRecords, watermark: Watermark | None) -> OffsetSets:
-    """Return the records that only some branches have, behind the watermark and behind the start of the other branches.
-    Before them, files may have been deleted, or a branch added.
+    """Return the records that only some branches have, at or after the watermark and the first record that all branches
+    have. Earlier differences are no problem: files may have been deleted, or a branch added later.
     """
     positions = dict(watermark.positions) if watermark else {}
     newer = OffsetSets()

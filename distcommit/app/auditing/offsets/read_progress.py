@@ -2,9 +2,10 @@
 
 Each incarnation of a source (the id of a recreated Kafka topic) has its own positions. The newest epoch names the
 incarnation of the watermark: a run publishes another incarnation only after an operator has set the dataset's watermark
-for it. Files without an incarnation (older files, or sources without incarnations) belong to the one before them.
-Positions without an incarnation belong to the first named one. If the files of that one begin before those positions,
-the source was recreated, and the positions belong to an older incarnation.
+for it. Files without an incarnation (older files, or sources without incarnations) belong to the incarnation of the
+files before them. Stored positions without an incarnation belong to the first incarnation that a file names. If that
+incarnation's files begin before the stored positions, the source was recreated, and the positions belong to an older
+incarnation.
 
 Holes that a footer or a stored sequence names count as covered, like published offsets.
 """
@@ -65,14 +66,16 @@ class _Reach:
                 self.positions[partition] = self.origin[partition] = at
 
     def forget_uncounted(self) -> None:
-        """Delete positions that are not offsets, such as the names of files that were read: no footer has their present
-        values.
+        """Delete positions that are not offsets, such as the names of files that were read. They are outdated, and
+        footers do not contain newer ones.
         """
         self.positions = {partition: at for partition, at in self.positions.items() if isinstance(at, int)}
 
 
 class Continuation:
-    """How far a dataset was read: its stored state, extended by the files of one later epoch after the other."""
+    """Read progress of a dataset. It begins at the stored state, and the caller adds the files of later epochs, oldest
+    first.
+    """
 
     def __init__(
         self,
@@ -157,8 +160,8 @@ class Continuation:
         return (sequence.run if sequence is not None and is_published else None) or before.previous_run
 
     def joins(self, files: EpochFiles) -> bool:
-        """Return whether the files continue the known range in each partition without a gap. The answer is False if
-        they name records whose outcome is unknown in a branch, or if files may be missing.
+        """Return whether the files continue the known range of each partition without a gap. Return False if files may
+        be missing, or if they name records with an unknown outcome in a branch.
         """
         if files.may_lack or files.named.difference(files.covered).count():
             return False
@@ -170,8 +173,8 @@ class Continuation:
         )
 
     def leave(self, files: EpochFiles) -> None:
-        """Treat the files as not published. Partitions that only these files have begin at 0, so that their records are
-        read again, or reported as lost.
+        """Treat the files as not published. A partition that only these files have gets position 0, so that the next
+        run reads its records again or reports them as lost.
         """
         reach = self._turn(files)
         reach.begin(files.covered.partitions())
@@ -195,12 +198,12 @@ class Continuation:
         self.done_epoch = files.epoch
 
     def add_complete_epoch(self, incarnation: str, epoch: int, read_epoch: int = 0) -> None:
-        """Treat an epoch of reprocessed records as completely published.
+        """Treat an epoch that reprocessed records as completely published.
 
         Args:
             incarnation: the incarnation of the records.
             epoch: the epoch that published them.
-            read_epoch: the newest epoch in which they had been read. Its other files may be missing.
+            read_epoch: the newest epoch that had read these records from the source. Its other files may be missing.
         """
         mended = self._mended.get(incarnation, OffsetSets())
         if incarnation not in self._reached and read_epoch > self._read_epoch:
@@ -232,10 +235,11 @@ class Continuation:
         return [*missing.difference(self._mended.get(self.incarnation, OffsetSets())).ranges(partition)]
 
     def cover(self, epochs: Iterable[EpochFiles]) -> None:
-        """Add offsets that continue the known range without a gap, from epochs that may be incomplete.
+        """Extend the known range by epochs that may be incomplete, up to the first gap.
 
-        Epochs that may lack files are skipped. Offsets of an older epoch behind the end of a newer one are skipped too,
-        since the newer one began at an earlier stored position. An unknown partition continues from 0.
+        Epochs that may lack files are skipped. So are offsets of an older epoch after the end of a newer epoch: the
+        newer run began at an earlier stored position, so it did not know them. A partition without a known position
+        begins at 0.
         """
         offsets_by_incarnation: dict[str, OffsetSets] = {}
         for files in epochs:
@@ -268,7 +272,7 @@ class Continuation:
         return reach
 
     def _turned(self, files: EpochFiles) -> tuple[str, _Reach]:
-        """Return the incarnation of the files, and the position in it before the files."""
+        """Return the incarnation of the files, and the positions reached in it before the files."""
         reach, named = self._reach, files.incarnation or self.incarnation
         if not self.incarnation and named not in self._reached and not _is_before(files.covered, reach.positions):
             return named, reach

@@ -43,9 +43,11 @@ class EnvironmentFindings(NamedTuple):
     freshness: Freshness = NO_TARGETS
     """The freshness targets of the datasets."""
     newer: str = ""
-    """Runs, or a rebuild, that the output has a mark of and the store does not know; empty if there are none."""
+    """Description of runs, or of a rebuild, with a marker in the output and no record in the store; empty if there are
+    none.
+    """
     older: str = ""
-    """Runs that the store knows and the output has no mark of; empty if there are none."""
+    """Description of runs with a record in the store and no marker in the output; empty if there are none."""
     staged_in_other_folder: bool = False
     """Whether the files of pending commits were staged in a folder other than the present one."""
     stalled_s: Mapping[str, float] = {}

@@ -198,8 +198,9 @@ def _not_planned(result: StatusResult, command: Command) -> Iterator[Problem]:
 
 
 def _by_its_source(problem: Problem, reason: Reason, result: StatusResult, command: Command) -> Problem:
-    """Return the problem with the command that the source recommends, or the catalogue for an error that a retry cannot
-    solve. An operator's later use of that command removes it."""
+    """Return the problem with the command recommended by the source, or else by the catalogue for errors that a retry
+    cannot solve. The problem keeps its command if an operator has changed the dataset since the run.
+    """
     is_done = any(row.dataset == reason.subject and row.is_set_since_run for row in result.datasets)
     remedy = reason.remedy or _catalogued(reason)
     if not remedy or is_done:

@@ -121,7 +121,7 @@ class ProblemKind:
 
 
 def _filled(command: Command, template: str, values: dict[str, object]) -> str:
-    """Fill the template word by word: a name may contain spaces, or look like an option."""
+    """Fill the template word by word, because a name may contain spaces or look like an option."""
     words = template.split()
     has_options = any(word.startswith("--") for word in words)
     return command(*(word.format_map(values) for word in words), named=not has_options)

@@ -19,8 +19,8 @@ class KeyPositions:
             self._root = None
 
     def of(self, keys: Key) -> tuple[int, int]:
-        """Return the line and column of a key, from 1. For a missing key, return those of the nearest section around
-        it.
+        """Return the line and column of a key, from 1. For a missing key, return the position of the nearest enclosing
+        section.
 
         An item of a list is at its value, the document itself at its first key. Both numbers are 0 if the text is not
         YAML.

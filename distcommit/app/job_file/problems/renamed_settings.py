@@ -44,7 +44,9 @@ def with_new_names(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Invali
 
 
 def old_keys(keys: Key) -> Key:
-    """Return the keys of a setting with the old name of the first one that was renamed."""
+    """Return the keys with the former name of the setting, or of the section that contains it; unchanged if it was not
+    renamed.
+    """
     for old, name in RENAMED.items():
         new = tuple(name.split("."))
         if keys[: len(new)] == new:

@@ -1,23 +1,24 @@
-"""The rules that convert the properties of a Gobblin job with a Kafka source, section by section."""
+"""The rules that convert the properties of a Gobblin job, section by section."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
+from distcommit.app.migration.gobblin.construct_conversion import put_constructs, put_fork
+from distcommit.app.migration.gobblin.file_conversion import FILE_SOURCES, put_files
+from distcommit.app.migration.gobblin.java_classes import port_note, port_of, simple_name
 from distcommit.app.migration.gobblin.job_file_draft import JobFileDraft, choice_of, integer_of, listed, truth
+from distcommit.app.migration.gobblin.kafka_conversion import put_kafka
+from distcommit.app.migration.gobblin.sink_conversion import put_sinks
+from distcommit.app.migration.gobblin.table_conversion import TABLE_SOURCES, put_tables
 from distcommit.app.scheduling.quartz import from_quartz
 from distcommit.app.scheduling.timetables import Cron
 from distcommit.core.errors import ConfigurationError
 
-_OWN_EXTRACTOR = "what its extractor makes of a record is converters here; records come with key and value as bytes"
-_BYTES = {"KafkaSimpleSource", "KafkaSource", "UniversalKafkaSource", "KafkaDeserializerSource"}
-
 
 def _source(job: JobFileDraft) -> None:
     source = job.pop("source.class")
-    brokers = job.pop("kafka.brokers")
     if source is None:
         raise ConfigurationError(
             "the job names no source",
@@ -25,75 +26,20 @@ def _source(job: JobFileDraft) -> None:
             expected="source.class",
             todo="add the common properties",
         )
-    if brokers is None:
-        raise source.wrong("only jobs with a Kafka source are converted", expected="kafka.brokers beside it")
-    kind = source.value.rpartition(".")[2]
-    job.put(source, "source.type", "kafka", "" if kind in _BYTES else _OWN_EXTRACTOR)
-    job.put(brokers, "source.brokers", ",".join(listed(brokers)))
-    _topics(job)
-    start = job.pop("bootstrap.with.offset")
-    if start is not None and start.value.lower() == "skip":
-        job.skip(start, "a new topic is not skipped automatically: name it in source.exclude, or it begins at its end")
-        start = None
-    starts = {"earliest": "earliest", "latest": "latest", "nearest": "latest", "skip": "latest"}
-    job.put(start, "source.start", choice_of(start, starts) if start is not None else "latest")
-    expired = job.pop("reset.on.offset.out.of.range")
-    if expired is not None:
-        translated = choice_of(expired, {name: name for name in ("earliest", "latest", "nearest", "skip")})
-        job.put(expired, "source.expired_offsets", translated, "skipped records are recorded as lost")
-    _decoding(job)
+    kind = simple_name(source.value)
+    if kind in FILE_SOURCES:
+        put_files(job, source, kind)
+    elif kind in TABLE_SOURCES:
+        put_tables(job, source, kind)
+    elif job.peek("kafka.brokers") is not None or "Kafka" in kind:
+        put_kafka(job, source, kind)
+    else:
+        for key, value in port_of(source.value).items():
+            job.put(source, f"source.{key}", value, port_note(source.value))
     for name, key in {"extract.primary.key.fields": "keys", "extract.delta.fields": "delta_fields"}.items():
         fields = job.pop(name)
         if fields is not None:
             job.put(fields, f"source.extract.{key}", listed(fields))
-    for name, key in {"security.protocol": "security.protocol", "sasl.mechanism": "sasl.mechanism"}.items():
-        entry = job.pop(f"source.kafka.consumerConfig.{name}")
-        if entry is not None:
-            job.tree["source"].setdefault("client", {})[key] = entry.value
-            job.put(entry, "source.client", job.tree["source"]["client"])
-
-
-def _topics(job: JobFileDraft) -> None:
-    for name, key in {"topic.whitelist": "topic_patterns", "topic.blacklist": "exclude_patterns"}.items():
-        entry = job.pop(name)
-        patterns = listed(entry) if entry is not None else []
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                assert entry is not None
-                raise entry.wrong(f"{pattern!r} is not a valid Python regular expression: {error}") from None
-        if patterns or name == "topic.whitelist":
-            job.put(entry, f"source.{key}", patterns or [".*"])
-
-
-def _decoding(job: JobFileDraft) -> None:
-    kind, registry = job.pop("kafka.deserializer.type"), job.pop("kafka.schema.registry.url")
-    if kind is None:
-        job.skip(registry, "a registry goes with a converter: avro, protobuf or json_schema")
-        return
-    match kind.value.upper():
-        case "CONFLUENT_AVRO" | "CONFLUENT_JSON" if registry is not None:
-            converter = {"CONFLUENT_AVRO": "avro", "CONFLUENT_JSON": "json_schema"}[kind.value.upper()]
-            section = {"type": converter, "registry": {"url": registry.value}}
-            job.put(kind, "converters", [section])
-            job.put(registry, "converters", [section])
-        case "GSON":
-            job.put(kind, "converters", [{"type": "json"}], "fields are inferred from the first records")
-            job.skip(registry, "records are plain JSON")
-        case "BYTE_ARRAY" | "STRING":
-            job.skip(kind, "needs no setting: records come with key and value as bytes")
-            job.skip(registry, "records are bytes")
-        case _:
-            job.skip(kind, "a class of your own is a converter (type: python)")
-            job.skip(registry, "a registry goes with a converter: avro, protobuf or json_schema")
-
-
-_SEQUENCE_STORE = (
-    "gobblin.runtime.commit.sequence.store.dir",
-    "gobblin.runtime.commit.sequence.store.fs.uri",
-)
-"""Properties of the folder in which Gobblin stores commit sequences for exactly-once delivery."""
 
 
 def _committing(job: JobFileDraft) -> None:
@@ -105,8 +51,6 @@ def _committing(job: JobFileDraft) -> None:
     lock = job.pop("job.lock.enabled")
     if lock is not None:
         job.put(lock, "lock.enabled", truth(lock), "" if truth(lock) else "two runs at once are safe also without it")
-    for name in _SEQUENCE_STORE:
-        job.skip(job.pop(name), "commit sequences are in paths.store, with all else that the job knows")
     semantics = job.pop("gobblin.runtime.delivery.semantics") or job.pop("delivery.semantics")
     if semantics is not None:
         translated = choice_of(semantics, {"AT_LEAST_ONCE": "at_least_once", "EXACTLY_ONCE": "exactly_once"})
@@ -120,6 +64,10 @@ def _retrying(job: JobFileDraft) -> None:
     if wait is not None:
         job.put(wait, "task.retry_wait_s", integer_of(wait), "doubled each time, up to a minute")
     enabled, policy = job.pop("workunit.retry.enabled"), job.pop("workunit.retry.policy")
+    if job.reads_whole_tables:
+        for entry in (enabled, policy):
+            job.skip(entry, "needs no setting: each run reads the whole table")
+        return
     if policy is not None:
         translated = choice_of(
             policy, {"always": "always", "onfull": "on_full", "onpartial": "on_partial", "never": "never"}
@@ -136,6 +84,12 @@ def _retrying(job: JobFileDraft) -> None:
 
 
 def _scheduling(job: JobFileDraft) -> None:
+    mode = job.pop("task.executionMode")
+    if mode is not None and mode.value.upper() == "STREAMING" and job.peek("job.schedule") is None:
+        note = "`distcommit schedule serve` repeats runs instead of one that never ends"
+        job.put(mode, "schedule", {"interval_s": 60}, note)
+    else:
+        job.skip(mode, "needs no setting: a run ends when it has read what was there")
     schedule, once = job.pop("job.schedule"), job.pop("job.runonce")
     if once is not None and truth(once):
         job.skip(once, "`distcommit run` runs once")
@@ -214,68 +168,8 @@ def _alerting(job: JobFileDraft) -> None:
     job.put(failures, "alerts.after_failed_runs", after)
 
 
-def _checkers(job: JobFileDraft) -> None:
-    policies, types = job.pop("qualitychecker.task.policies"), job.pop("qualitychecker.task.policy.types")
-    if policies is None:
-        job.skip(types, "there are no policies")
-        return
-    levels = [item.upper() for item in listed(types)] if types is not None else []
-    checkers, unsupported = [], []
-    for index, policy in enumerate(listed(policies)):
-        level = "mandatory" if levels[index : index + 1] == ["FAIL"] else "optional"
-        if policy.rpartition(".")[2] == "RowCountPolicy":
-            checkers.append({"type": "row_count_of_source", "level": level})
-        else:
-            unsupported.append(policy.rpartition(".")[2])
-    for item in (policies, types):
-        if checkers and item is not None:
-            job.put(item, "task_checkers", checkers)
-        if unsupported or not checkers:
-            job.skip(item, f"these are task_checkers of yours (type: python), or of ours: {', '.join(unsupported)}")
-
-
-def _writing(job: JobFileDraft) -> None:
-    destination = job.pop("writer.destination.type")
-    if destination is not None and destination.value.upper() != "HDFS":
-        raise destination.wrong("only jobs that write files are converted", expected="HDFS", todo="see conf/sinks")
-    job.skip(destination, "needs no setting: where files go is paths.output")
-    form = job.pop("writer.output.format")
-    translated = {"AVRO": "avro", "PARQUET": "parquet", "ORC": "orc"}.get(form.value.upper() if form else "AVRO")
-    if translated is None:
-        job.skip(form, "files of plain text are not written: Parquet is, with the record's bytes in the column value")
-    job.put(form if translated else None, "sink.format", translated or "parquet")
-    codec = job.pop("writer.codec.type")
-    if codec is not None:
-        codecs = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTANDARD": "zstd", "ZSTD": "zstd", "NOCOMPRESSION": "none"}
-        if (compression := codecs.get(codec.value.upper())) is None:
-            job.skip(codec, "sink.compression is zstd, snappy, gzip or none")
-        else:
-            job.put(codec, "sink.compression", compression)
-    _partitioning(job)
-
-
-def _partitioning(job: JobFileDraft) -> None:
-    partitioner, granularity = job.pop("writer.partitioner.class"), job.pop("writer.partition.granularity")
-    zone, columns = job.pop("writer.partition.timezone"), job.pop("writer.partition.columns")
-    if partitioner is None or "TimeBased" not in partitioner.value:
-        for entry in (partitioner, granularity, zone, columns):
-            job.skip(entry, "folders by a field's values are sink.partition_by")
-        return
-    by = {"column": "kafka_timestamp", "granularity": "hour", "time_zone": "America/Los_Angeles"}
-    if granularity is not None:
-        by["granularity"] = choice_of(granularity, {name: name for name in ("year", "month", "day", "hour")})
-    if zone is not None:
-        by["time_zone"] = zone.value
-    note = "by the time that Kafka has of a record"
-    for entry in (partitioner, granularity, zone):
-        if entry is not None:
-            job.put(entry, "sink.partition_by", by, note)
-    job.skip(
-        columns, "folders go by Kafka's time; by a field of yours: sink.partition_by.column, once it is a timestamp"
-    )
-
-
 RULES: tuple[Callable[[JobFileDraft], None], ...] = (
-    *(_source, _writing, _committing, _retrying, _scheduling, _launching, _limits, _alerting, _checkers),
+    *(_source, put_fork, put_constructs, put_sinks),
+    *(_committing, _retrying, _scheduling, _launching, _limits, _alerting),
 )
 """All rules, in the order of the job file's sections."""

@@ -14,7 +14,7 @@ def put_folders(job: JobFileDraft, name: str) -> None:
     """Set `paths` to folders of this job only, below the Gobblin folders, which several jobs share."""
     folder = re.sub(r"[^\w.-]+", "_", name)
     default = job.pop("fs.uri")
-    output = job.pop("data.publisher.final.dir")
+    output = job.pop("data.publisher.final.dir") or job.pop("data.publisher.final.dir.0")
     systems = [job.pop("data.publisher.fs.uri"), job.pop("writer.fs.uri"), default]
     root = _root(next((entry for entry in systems if entry is not None), None))
     for entry in systems:
@@ -41,7 +41,7 @@ def put_folders(job: JobFileDraft, name: str) -> None:
 
 
 def _root(uri: Property | None) -> str:
-    if uri is None or re.fullmatch(r"file:/*", uri.value):
+    if uri is None or re.fullmatch(r"file:(//localhost)?/*", uri.value):
         return ""
     return uri.value.rstrip("/")
 

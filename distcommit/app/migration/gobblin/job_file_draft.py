@@ -56,6 +56,7 @@ class JobFileDraft:
         self.tree: dict[str, Any] = {}
         self.translated: list[TranslatedProperty] = []
         self.skipped: list[UntranslatedProperty] = []
+        self.reads_whole_tables = False
 
     def pop(self, name: str) -> Property | None:
         """Take a property; None if it is missing or empty. The caller must then call `put` or `skip`.
@@ -73,6 +74,11 @@ class JobFileDraft:
             )
         return entry
 
+    def peek(self, name: str) -> Property | None:
+        """Return a property without taking it; None if it is missing or empty."""
+        entry = self._properties.get(name)
+        return entry if entry is not None and entry.value else None
+
     def text(self, name: str) -> str:
         """Return a property's value without taking it; empty if it is missing."""
         return self._properties[name].value if name in self._properties else ""
@@ -86,6 +92,36 @@ class JobFileDraft:
         holder[last] = value
         if of is not None:
             self.translated.append(TranslatedProperty(of.name, of.location, f"{key}: {shown(value)}", note))
+
+    def append(self, of: Property | None, key: str, section: dict[str, Any] | None, note: str = "") -> None:
+        """Append a section to the list `key` of the job file, unless it is the last one already. Sets nothing if
+        there is no section.
+        """
+        if section is None:
+            return
+        present = self.value(key) or []
+        self.put(None, key, present if present[-1:] == [section] else [*present, section])
+        if of is not None:
+            self.translated.append(TranslatedProperty(of.name, of.location, f"{key}: {shown(section)}", note))
+
+    def put_again(self, of: Property, key: str) -> None:
+        """Record that a property is part of the setting `key`, which may be unset."""
+        value = self.value(key)
+        if value is None:
+            self.skip(of, f"no policy of the job becomes one of {key}")
+        else:
+            self.put(of, key, value)
+
+    def secret(self, of: Property, key: str, variable: str) -> None:
+        """Set `key` to an environment variable in place of a secret, which is not copied."""
+        self.put(of, key, variable, "the value is a secret, which is not copied: set the environment variable")
+
+    def value(self, key: str) -> Any:
+        """Return the setting `key`; None if it is not set."""
+        holder: Any = self.tree
+        for part in key.split("."):
+            holder = holder.get(part) if isinstance(holder, dict) else None
+        return holder
 
     def skip(self, of: Property | None, reason: str) -> None:
         """Record that the property has no setting."""

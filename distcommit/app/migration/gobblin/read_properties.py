@@ -10,10 +10,12 @@ from pathlib import Path
 from types import ModuleType
 
 from distcommit.core.errors import ConfigurationError
+from distcommit.core.redaction import HIDDEN
 from distcommit.core.support.installation import install_command
 
 _VARIABLE = re.compile(r"\$\{([^${}]+)\}")
 _UNPRINTABLE = re.compile(r"[\0-\x08\x0e-\x1f]")
+_MAY_HAVE_SECRET = re.compile(r"password|secret|token|key=|//[^/]*@", re.IGNORECASE)
 _INCLUDE = "include"
 
 
@@ -39,14 +41,15 @@ class Property:
         return f"{self.file.name}:{self.line}"
 
     def wrong(self, problem: str, *, expected: str = "", todo: str = "") -> ConfigurationError:
-        """Return an error that the property is invalid."""
+        """Return an error that the property is invalid. It hides a value that may contain a secret."""
+        text = f"{self.name}={self.value}"
         return ConfigurationError(
             problem,
             id="GOBBLIN_JOB_INVALID",
             path=self.file,
             line=self.line,
             expected=expected,
-            found=f"{self.name}={self.value}",
+            found=text if not _MAY_HAVE_SECRET.search(text) else f"{self.name}={HIDDEN}",
             todo=todo,
         )
 

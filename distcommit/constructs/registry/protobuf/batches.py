@@ -40,9 +40,10 @@ _F = FieldDescriptor
 
 
 class BatchParser:
-    """Parser of messages as one type. The arguments are those of `MessageParser`.
+    """Parser of messages of one type, many at once. It takes the arguments of `MessageParser`.
 
-    Messages that are compared with another type, and Google's well-known types at the root, are parsed one by one.
+    Messages are parsed one by one if they must be compared with a pinned schema, or if their type is one of Google's
+    well-known types.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:
@@ -104,9 +105,9 @@ class Envelope:
         self._ranges = Ranges(source, types)
 
     def canonical(self, bodies: list[bytes]) -> list[bytes | None] | None:
-        """Return the canonical encodings of messages; None in place of a message that may have to be rejected.
+        """Return the canonical encodings of messages, with None for each message that must be parsed alone.
 
-        If it is unknown which messages these are, the whole result is None.
+        If the parser cannot determine these messages, the result is None: all messages must be parsed alone.
         """
         if max(map(len, bodies)) * self._widest > MAX_RECORD_VALUES:
             return None
@@ -147,7 +148,7 @@ def _envelope_of(source: Descriptor, widths: Mapping[str, int]) -> Envelope | No
 
 
 def _levels(types: Mapping[str, CheckedType], within: tuple[str, ...]) -> int:
-    """Return the number of levels of checked messages. `within`: the types on the path, the current one included."""
+    """Return how deep checked messages are nested. `within`: the types on the path to and including the current one."""
     fields = types[within[-1]].fields if within[-1] in types else ()
     below = {child.full_name for _, child in fields} - {*within}
     return 1 + max((_levels(types, (*within, name)) for name in below), default=0)

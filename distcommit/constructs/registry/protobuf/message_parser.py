@@ -126,7 +126,7 @@ class CheckedType:
 
 
 class Comparison(Protocol):
-    """Comparison of a message with its value when read as another type."""
+    """Check that a message has the same values if it is read as another type."""
 
     @property
     def is_exact(self) -> bool:
@@ -137,12 +137,12 @@ class Comparison(Protocol):
 
 
 class MessageParser:
-    """Parser of messages as one type.
+    """Parser of messages of one type.
 
     Args:
         source: the type.
         widths: number of columns by message type.
-        pinned: comparison of messages that were written as another type.
+        pinned_schema: check of messages that were written as another type; None if there is none.
     """
 
     def __init__(self, source: Descriptor, widths: Mapping[str, int], pinned_schema: Comparison | None = None) -> None:

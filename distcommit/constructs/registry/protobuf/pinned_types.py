@@ -29,7 +29,7 @@ def _kind(field: FieldDescriptor) -> int:
 
 
 class PinnedType:
-    """Comparison of messages of one type with their values when read as another.
+    """Check that messages of one type have the same values if they are read as another type.
 
     Protobuf truncates numbers to the reader's type: 2**32 + 1 of an int64 is 1 as an int32.
 
@@ -50,10 +50,10 @@ class PinnedType:
         return not self._compared
 
     def compare(self, body: bytes, read: Any) -> None:
-        """Compare a message with its value as the reader's type.
+        """Require that a message has the same numbers as the parsed message of the reader's type.
 
         Raises:
-            ValueError: if a number differs, with its field.
+            ValueError: if a number differs; the text names the field.
         """
         self._compare(self._class.FromString(body), read, self._root)
 

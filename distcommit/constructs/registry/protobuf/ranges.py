@@ -47,7 +47,7 @@ class Ranges:
 
     Args:
         source: the type.
-        types: its types that are checked.
+        types: the checked types in it, and the types that contain them.
     """
 
     def __init__(self, source: Descriptor, types: Mapping[str, CheckedType]) -> None:
@@ -75,7 +75,9 @@ class Ranges:
         return np.concatenate([_NONE, *(item for column in columns for item in _beyond(*column, rows))])
 
     def _message(self, source: Descriptor, within: frozenset[str]) -> str:
-        """Add a message with the fields that lead to checked values. Return its name, empty without such fields."""
+        """Add a message type with only those fields of `source` that contain checked values. Return its name; empty if
+        there is no such field.
+        """
         fields: list[tuple[FieldDescriptor, str]] = []
         for field, below in self._types[source.full_name].fields:
             if below.full_name in _RULES and is_google_type(below):
@@ -102,7 +104,9 @@ class Ranges:
         return str(source.name)
 
     def _add(self, holder: Any, number: int, kind: str, *, is_repeated: bool) -> None:
-        """Add a field, named after its message."""
+        """Add a field of message type `kind` to `holder`. The field's name begins with the type's name, so that
+        `_beyond` finds the check.
+        """
         self._fields += 1
         label = _F.LABEL_REPEATED if is_repeated else _F.LABEL_OPTIONAL
         name, type_name = f"{kind}_{self._fields}", f".{_PACKAGE}.{kind}"
@@ -110,7 +114,7 @@ class Ranges:
 
 
 def _beyond(name: str, values: pa.Array, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows with a value outside its range in a field. `rows`: row of each value."""
+    """Yield the rows in which a value of this field is outside its range. `rows`: the row of each value."""
     if pa.types.is_list(values.type):
         parents = pc.list_parent_indices(values).to_numpy()
         yield from _beyond(name, values.flatten(), rows[parents])

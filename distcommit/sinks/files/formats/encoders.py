@@ -249,7 +249,9 @@ class TextEncoder:
 
 
 class _Stream(io.RawIOBase):
-    """A staged file for pyarrow. Closing it leaves the staged file open, whose checksum is still needed."""
+    """A stream through which pyarrow writes a staged file. Closing the stream does not close the staged file, because
+    its checksum is still needed.
+    """
 
     def __init__(self, sink: StagedWriter) -> None:
         self._sink = sink

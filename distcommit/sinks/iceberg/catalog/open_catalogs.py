@@ -28,8 +28,9 @@ _opened: OrderedDict[tuple[str, int], Tables] = OrderedDict()
 
 
 def opened(settings: CatalogSettings) -> Tables:
-    """Return the catalog of these settings, one in each process, because a forked process can't use its parent's
-    connections. The eight catalogs that were used last stay open."""
+    """Return the process's catalog for these settings. Each process opens its own, because a forked process can't use
+    its parent's connections. The eight catalogs that were used last stay open.
+    """
     key = (settings.model_dump_json(), os.getpid())
     with _lock:
         if key not in _opened:

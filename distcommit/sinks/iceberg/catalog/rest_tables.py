@@ -1,7 +1,7 @@
 """Tables of a REST catalog: loaded by one request each, many concurrently, and changed by one request for many tables.
 
-Not all catalogs apply a request for many tables completely: Iceberg's own server reports success although a table has
-changed meanwhile, and skips that table's change. So the request is tested first.
+Not all catalogs apply every change of a request for many tables. Iceberg's own server skips the change of a table that
+has changed meanwhile, and still reports success. So the catalog is tested before the first such request.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _PROBE = "distcommit.probe"
 
 
 class RestTables(Tables):
-    """Sends many requests concurrently.
+    """The tables of a REST catalog. It sends many requests concurrently.
 
-    One request changes at most `_most` tables; 1 if the catalog does not apply requests completely. After a request
-    with an unknown outcome, each of its tables gets its own request (`_alone`), and `_most` is reduced.
+    One request changes at most `_most` tables. If the catalog may skip changes of a request, `_most` is 1. After a
+    request with an unknown outcome, each of its tables gets a request of its own (`_alone`), and `_most` is reduced.
     """
 
     lends_credentials = True
@@ -164,8 +164,13 @@ class RestTables(Tables):
         return True
 
     def _try(self, change: Change) -> bool | Exception:
-        """Test whether the catalog applies requests completely: send a change together with another one of the same
-        table, and check both afterwards. A catalog that rejects two changes of one table passes."""
+        """Apply a change, and test whether the catalog applies every change of a request. Return the outcome, as
+        `_commit`.
+
+        The test sends the change together with a second change of the same table, and then checks that both were
+        applied. If the catalog rejects the request as a conflict or a bad request, it passes the test too: it did not
+        skip a change silently. The change is then sent alone.
+        """
         marked = SetPropertiesUpdate(updates={_PROBE: "the catalog has left a change out"})
         unmarked = RemovePropertiesUpdate(removals=[_PROBE])
         same_table = AssertTableUUID(uuid=change.table.metadata.table_uuid)
@@ -212,5 +217,5 @@ class RestTables(Tables):
 
 
 def _adds(change: Change) -> set[int]:
-    """Return the ids of the snapshots that a change adds, which show whether it was applied."""
+    """Return the ids of the snapshots that a change adds. A table that has them shows that the change was applied."""
     return {update.snapshot.snapshot_id for update in change.updates if isinstance(update, AddSnapshotUpdate)}

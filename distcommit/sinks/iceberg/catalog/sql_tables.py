@@ -93,7 +93,7 @@ class SqlTables(Tables):
         return same
 
     def _delete_old_metadata_files(self, moved: tuple[Change, TableMetadata]) -> None:
-        """Delete metadata files that the table does not name any more, if its properties say so."""
+        """If the table's properties request it, delete metadata files that the table no longer names."""
         change, after = moved
         try:
             self.catalog._delete_old_metadata(self._io, change.table.metadata, after)

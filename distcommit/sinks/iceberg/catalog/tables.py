@@ -67,7 +67,7 @@ class NewTable:
 
 
 class Tables(ABC):
-    """The tables of a catalog. Threads may share it. It must not be used after a fork."""
+    """The tables of a catalog. Threads may share the object. A forked process must open its own."""
 
     lends_credentials: ClassVar[bool] = False
     """Whether the catalog may return credentials for the files of each table."""
@@ -91,14 +91,17 @@ class Tables(ABC):
 
     @abstractmethod
     def commit(self, changes: Sequence[Change], sync: Callable[[], None]) -> list[bool]:
-        """Apply changes, at most one for each table, and return for each whether it was applied; not if the table has
-        changed meanwhile. `sync` is called when all new files are written. After an exception the outcome is unknown.
+        """Apply changes, at most one for each table. Return for each change whether it was applied; a change is not
+        applied if its table has changed meanwhile.
+
+        `sync` is called once all new files are written. After an exception the outcome is unknown.
         """
 
     @abstractmethod
     def create(self, definitions: Sequence[NewTable]) -> dict[Identifier, Table | Exception]:
-        """Create tables and their namespaces, and return them, or the error of a single table in its place. Tables that
-        another client has created meanwhile are not returned."""
+        """Create tables and their namespaces. Return the created tables; if creating one fails, return the error in its
+        place. Tables that another client has created meanwhile are not returned.
+        """
 
     @abstractmethod
     def listed(self, namespace: Identifier) -> Mapping[Identifier, Callable[[], Table]]:
@@ -169,7 +172,11 @@ class TableCache:
         self._missing: set[Identifier] = set()
 
     def get(self, name: Identifier) -> Table | None:
-        """Return the table; None if it does not exist, or, only once, if it did not exist when `look_up` was called."""
+        """Return the table; None if it does not exist.
+
+        The first call for a table that `look_up` did not find returns None without a request. Later calls ask the
+        catalog.
+        """
         with self._lock:
             if name in self._missing:
                 self._missing.remove(name)
@@ -191,7 +198,7 @@ class TableCache:
             return remaining | {name: self._known[name] for name in names if name in self._known}
 
     def look_up(self, names: Sequence[Identifier]) -> None:
-        """Read the tables that exist, and remember which do not."""
+        """Read those of the tables that exist, and record which do not exist, for the next `get` of each."""
         with self._lock:
             new = [name for name in names if name not in self._known]
         present = {*self._tables.names(self._namespace)} if new else set[Identifier]()

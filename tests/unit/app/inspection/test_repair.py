@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from distcommit.app.admin.repair import RepairResult, repair_job
+from distcommit.app.admin.repair_problems import RepairResult, repair_job
 from distcommit.app.inspection.job_status import StatusResult, read_status
 from distcommit.app.inspection.problems.environment_checks import EnvironmentFindings
 from distcommit.app.inspection.problems.problem_detection import find_problems

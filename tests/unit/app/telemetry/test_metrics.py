@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from distcommit.app.telemetry.metrics import MOST_NAMED, Metrics, MetricsFile
 from distcommit.core.records.freshness import BEHIND
-from distcommit.core.records.run_counts import RunCounts
+from distcommit.core.records.run_counts import COMMIT_COUNTS, FlowCounts, RunCounts, SinkCounter, SinkCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.composite_observer import CompositeObserver
@@ -73,6 +73,33 @@ def test_counters_are_totals_and_gauges_are_of_the_newest_run() -> None:
     assert not [key for key in values if key[0] == "last_run_dataset_trouble"], (
         "problems of the previous run must be cleared"
     )
+
+
+def test_commits_are_counted_by_sink_and_branch() -> None:
+    def run(epoch: int, *sinks: SinkCounts, counters: tuple[SinkCounter, ...] = ()) -> Series:
+        observer = metrics.observer()
+        observer.observe(RunBegan(f"run-{epoch}", epoch, "orders", "run", "me", epoch))
+        totals = RunCounts(flow=FlowCounts(sinks=sinks, counters=counters))
+        observer.observe(RunEnded(RunOutcome.SUCCEEDED, epoch + 1, totals=totals))
+        return series(generate_latest(registry).decode())
+
+    registry = CollectorRegistry()
+    metrics = Metrics(registry, totals=True)
+    lake, warehouse = (
+        SinkCounts("lake", "files", 9, 3),
+        SinkCounts("rows", "postgresql:{dataset}", 9, 0, 5, 2, 3, 0, 1, 7),
+    )
+    values = run(1, lake, warehouse, counters=(SinkCounter("rows", 'a"b', 'n"} 1\n\x1b', 4),))
+    names = ("rows", "orders", "postgresql:{dataset}")
+    assert values["last_run_sink_files_written", ("lake", "orders", "files")] == 3
+    counts = {name: values[f"last_run_sink_{name}", names] for name in COMMIT_COUNTS}
+    assert counts == {name: getattr(warehouse, name) for name in COMMIT_COUNTS}
+    (own,) = ((labels, value) for (name, labels), value in values.items() if name == "last_run_sink_counter")
+    assert (own[0][-1], own[1]) == ('a"b', 4)
+    values = run(2, warehouse)
+    assert values["sink_commit_retries_total", names] == 6
+    assert values["sink_files_written_total", ("lake", "orders", "files")] == 3
+    assert ("last_run_sink_files_written", ("lake", "orders", "files")) not in values, "the branch was removed"
 
 
 def test_hostile_names_stay_in_their_labels() -> None:

@@ -172,7 +172,7 @@ def test_sql_rejects_names_that_differ_in_case_only_if_it_uses_them() -> None:
 
 
 def test_sql_can_not_access_files(tmp_path: Any) -> None:
-    from distcommit.constructs.expressions.sql_expressions import SqlExpressions
+    from distcommit.constructs.expressions.duckdb_expressions import SqlExpressions
 
     (tmp_path / "a.csv").write_text("a\n1\n")
     connection = SqlExpressions("true", {})._connection

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distcommit.constructs.expressions.condition import Condition
-from distcommit.constructs.expressions.sql_expressions import SqlExpressions
+from distcommit.constructs.expressions.duckdb_expressions import SqlExpressions
 
 NUMBERS = [None, 0, 1, -1, 5, 127, -128, 2**31 - 1, -(2**31)]
 TEXTS = [None, "", "a", "A", "b", "ab", "é", "z", "\U0001f600", "￿", "5", "it's"]

@@ -90,7 +90,7 @@ class TableCommitter(SinkCommitter):
             raise ConnectionError("no answer")
         return self._commit(requests)
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         for request in requests:
             assert (request.dataset_urn, request.epoch) not in self.sink.ledger
             self.sink.revoked.add((request.dataset_urn, request.epoch))

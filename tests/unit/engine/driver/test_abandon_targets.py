@@ -79,7 +79,7 @@ class LedgerCommitter(SinkCommitter):
         self.sink.before()
         return [self._commit(request) for request in requests]
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         self.sink.before()
         for request in requests:
             row = commit_rule.taken_back(self.sink.row, request, ())

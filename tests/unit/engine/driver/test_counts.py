@@ -14,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import (
+    BranchFailures,
+    CheckCounts,
+    FlowCounts,
+    RunCounts,
+    SinkCounter,
+    SinkCounts,
+)
 from distcommit.core.records.run_reasons import MAX_REASONS, Reason, Reasons
 from distcommit.core.work_units import ConstructCounts
 from distcommit.engine.committing.recover import RecoverReport
@@ -27,7 +34,18 @@ from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, 
 from distcommit.stores.history.run_table import TableRow, TaskIdentity, TaskRows
 
 STRUCTS: list[type[msgspec.Struct]] = [
-    *(RunCounts, FlowCounts, CheckCounts, BranchFailures, Reason, Reasons, *get_args(Event), Report),
+    *(
+        RunCounts,
+        FlowCounts,
+        CheckCounts,
+        BranchFailures,
+        SinkCounts,
+        SinkCounter,
+        Reason,
+        Reasons,
+        *get_args(Event),
+        Report,
+    ),
     *(RunResult, RecoverResult, RecoverReport, PlanReport, TaskIdentity, TableRow, TaskRows, Attempt),
     *(RunRecord, RecordedPhase, RunBeginning, RunFacts, CancelRequest),
 ]
@@ -36,7 +54,10 @@ NAMES = tuple(name for name in RunCounts.__struct_fields__ if name not in ("defe
 CONSTRUCTS = st.builds(ConstructCounts, st.sampled_from("ab"), st.just("json"), NUMBERS, NUMBERS, NUMBERS)
 CHECKS = st.builds(CheckCounts, st.sampled_from("ab"), st.just("rows"), st.booleans(), NUMBERS, NUMBERS)
 FAILURES = st.builds(BranchFailures, st.sampled_from("ab"), st.just("json"), NUMBERS)
-FLOWS = st.builds(FlowCounts, *(st.lists(each, max_size=1).map(tuple) for each in (CONSTRUCTS, CHECKS, FAILURES)))
+SINKS = st.builds(SinkCounts, st.sampled_from("ab"), st.just("files"), NUMBERS, NUMBERS, NUMBERS)
+COUNTERS = st.builds(SinkCounter, st.sampled_from("ab"), st.just("files"), st.just("sent"), NUMBERS)
+PARTS = (CONSTRUCTS, CHECKS, FAILURES, SINKS, COUNTERS)
+FLOWS = st.builds(FlowCounts, *(st.lists(each, max_size=1).map(tuple) for each in PARTS))
 SOME = st.dictionaries(st.sampled_from(NAMES), NUMBERS, max_size=5)
 COUNTS = st.builds(lambda numbers, flow: RunCounts(**numbers, flow=flow), SOME, FLOWS)
 
@@ -44,7 +65,13 @@ COUNTS = st.builds(lambda numbers, flow: RunCounts(**numbers, flow=flow), SOME, 
 def as_sets(counts: RunCounts) -> tuple[Any, ...]:
     """Return all counts; those of the flow without an order."""
     flow = counts.flow
-    return (*astuple(counts)[:-1], set(flow.constructs), set(flow.checks), set(flow.failures))
+    return (
+        *astuple(counts)[:-1],
+        set(flow.constructs),
+        set(flow.checks),
+        set(flow.failures),
+        *map(set, (flow.sinks, flow.counters)),
+    )
 
 
 def reasons_of(number: int) -> Reasons:

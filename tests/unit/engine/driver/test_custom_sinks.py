@@ -33,6 +33,8 @@ from distcommit.core.interfaces.sink import (
     SinkWriter,
     StagingArea,
 )
+from distcommit.core.interfaces.sink_metrics import SinkMetrics
+from distcommit.core.records.run_counts import COMMIT_COUNTS
 from distcommit.core.work_units import WorkUnit
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.pipeline.task_flow import Branch, Stage, TaskFlow
@@ -61,11 +63,11 @@ class MemorySink(CommitterSink):
 
     def open_writer(self, attempt: AttemptIdentity, area: StagingArea, origin: Origin) -> SinkWriter:
         self.attempts.append(attempt)
-        return MemoryWriter()
+        return MemoryWriter(attempt.metrics)
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         self.opening()
-        return MemoryCommitter(self)
+        return MemoryCommitter(self, context.metrics)
 
     @property
     def rows(self) -> dict[str, list[str]]:
@@ -78,10 +80,12 @@ class MemorySink(CommitterSink):
 
 @dataclass
 class MemoryWriter(SinkWriter):
+    metrics: SinkMetrics = field(default_factory=SinkMetrics)
     values: list[str] = field(default_factory=list)
 
     def write(self, batch: pa.RecordBatch, origins: Origins | None = None) -> None:
         self.values += batch["value"].to_pylist()
+        self.metrics.count("values", batch.num_rows)
 
     def prepare_commit(self) -> Prepared:
         return Prepared([{"values": self.values}] if self.values else [])
@@ -93,12 +97,14 @@ class MemoryWriter(SinkWriter):
 @dataclass
 class MemoryCommitter(SinkCommitter):
     sink: MemorySink
+    metrics: SinkMetrics = field(default_factory=SinkMetrics)
 
     def commit(self, requests: Sequence[CommitRequest]) -> Sequence[CommitOutcome]:
         self.sink.calls.append(list(requests))
+        self.metrics.count("calls")
         return [self.sink.answers(request) or self._commit(request) for request in requests]
 
-    def abort(self, requests: Sequence[CommitRequest]) -> None:
+    def withdraw(self, requests: Sequence[CommitRequest]) -> None:
         self.sink.aborting()
         self.sink.taken_back += requests
 
@@ -234,9 +240,29 @@ def test_run_counts_the_requests_and_answers_of_its_committers() -> None:
     asked = sum(map(len, sink.calls))
     assert (totals.commit_attempts, totals.commit_successes, totals.commit_failures) == (asked, 2, 1)
     assert totals.commit_retries == asked - 3
+    in_doubt = [call for call in sink.calls if any(request.dataset_urn == "raises" for request in call)]
+    assert totals.commit_in_doubt == sum(map(len, in_doubt)) > 0
     assert 2 <= totals.target_ms < 60_000
+    (of_sink,) = totals.flow.sinks
+    assert (of_sink.branch, of_sink.sink, of_sink.records_written) == ("main", "memory", 5)
+    assert {name: getattr(of_sink, name) for name in COMMIT_COUNTS} == {
+        name: getattr(totals, name) for name in COMMIT_COUNTS
+    }
+    assert {counter.name: counter.count for counter in totals.flow.counters} == {"values": 5, "calls": len(sink.calls)}
     totals = run_with(sink, machine, source(new=1, known=1)).totals
     assert totals.commit_attempts == totals.commit_retries > 0, "only the pending commits are requested"
+
+
+def test_repeated_request_of_a_prepared_transaction_is_in_doubt_and_another_one_is_not() -> None:
+    class PreparingSink(MemorySink):
+        @property
+        def leaves_in_doubt(self) -> bool:
+            return True
+
+    for kind, share in ((PreparingSink, 1), (MemorySink, 0)):
+        totals = run_with(kind(answers=lambda request: RetryLater("later")), Machine(), source(a=1)).totals
+        assert totals.commit_in_doubt == share * totals.commit_retries
+        assert totals.commit_retries > 0
 
 
 @pytest.mark.parametrize("other", ["files", "another sink"])

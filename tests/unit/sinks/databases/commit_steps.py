@@ -59,11 +59,11 @@ class Committing:
         finally:
             committer.close()
 
-    def abort(self, sink: TableSink, *requests: CommitRequest) -> None:
+    def withdraw(self, sink: TableSink, *requests: CommitRequest) -> None:
         """Roll back as a new process does."""
         committer = sink.open_committer(self.context)
         try:
-            committer.abort(requests)
+            committer.withdraw(requests)
         finally:
             committer.close()
 

@@ -154,7 +154,7 @@ class TableSinkCases:
         assert target.commit(sink, newest) == [Committed()]
         assert target.rows(table) == [(4,), *others]
         with pytest.raises(ConflictError, match="can't be taken back"):
-            target.abort(sink, newest)
+            target.withdraw(sink, newest)
         assert target.rows(table) == [(4,), *others]
 
     def test_commit_without_tags_or_with_missing_rows_is_not_rolled_back(self, target: TableTarget) -> None:
@@ -162,10 +162,10 @@ class TableSinkCases:
         requests = {sink: target.prepare(sink, urn, 1) for sink, urn in ((plain, "a"), (tagged, "b"))}
         assert [target.commit(sink, request) for sink, request in requests.items()] == [[Committed()]] * 2
         with pytest.raises(ConflictError, match="can't be taken back"):
-            target.abort(plain, requests[plain])
+            target.withdraw(plain, requests[plain])
         target.sql("DELETE FROM b WHERE n = 2")
         with pytest.raises(ConflictError, match="some of the committed rows are missing"):
-            target.abort(tagged, requests[tagged])
+            target.withdraw(tagged, requests[tagged])
         assert (target.rows("a"), target.rows("b")) == ([(1,), (2,), (3,)], [(1,), (3,)])
         assert target.ledger() == [("a", 1), ("b", 1)]
 
@@ -340,7 +340,7 @@ class TableSinkCases:
             refused(target.commit(sink, first)[0], "but the present ledger is", name, "accept")
         refused(target.commit_atomically(sink, first)[0], "but the present ledger is")
         with pytest.raises(ConflictError, match="it is unknown"):
-            target.abort(sink, first)
+            target.withdraw(sink, first)
         assert target.rows("a") == [(1,), (2,), (3,)]
         refused(target.commit(sink, other)[0], f"UPDATE distcommit_ledger SET commit_id = '{name}'")
         target.sql(f"UPDATE distcommit_ledger SET commit_id = '{name}' WHERE store = ''")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 import uuid
 from abc import abstractmethod
@@ -86,10 +87,10 @@ class PreparingTarget(ServerTarget):
         assert isinstance(committer, TwoPhaseCommitter)
         return committer
 
-    def discard(self, sink: TableSink, *attempts: str, epoch: int = 1) -> None:
+    def abort(self, sink: TableSink, *attempts: str, epoch: int = 1) -> None:
         committer = self.opened(sink)
         try:
-            committer.discard([AbortedAttempt(epoch, "unit", attempt, attempt) for attempt in attempts])
+            committer.abort([AbortedAttempt(epoch, "unit", attempt, attempt) for attempt in attempts])
         finally:
             committer.close()
 
@@ -112,6 +113,26 @@ class TwoPhaseCases:
         assert target.ledger() == [("a", 1)]
         assert target.commit(sink, request, request) == [AlreadyCommitted()] * 2
 
+    def test_each_transaction_is_logged_by_its_name_from_its_start_to_its_end(
+        self, target: PreparingTarget, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        sink, committed, aborted = target.sink(), "1" * 32, "2" * 32
+        with caplog.at_level(logging.INFO, two_phase.__name__):
+            writers = [target.writer(sink, 1, attempt) for attempt in (committed, aborted)]
+            infos: list[Any] = []
+            for writer in writers:
+                writer.write(numbers(1))
+                infos += writer.prepare_commit().infos
+            names = {name[-32:]: name for name in target.prepared()}
+            assert target.commit(sink, CommitRequest("a", 1, (infos[0],), attempts=(committed,))) == [Committed()]
+            target.abort(sink, aborted)
+        logged = [record.getMessage() for record in caplog.records if record.name == two_phase.__name__]
+        of_both = [line.removeprefix("transaction ") for line in logged]
+        for attempt, end in ((committed, "committed"), (aborted, "rolled back")):
+            own = [line.partition(": ") for line in of_both if attempt in line]
+            assert [state for _, _, state in own] == ["started, dataset a", "prepared", end]
+            assert {name.replace("-", "") for name, _, _ in own} == {names[attempt].replace("-", "")}
+
     def test_missing_prepared_transaction_is_lost_and_nothing_of_its_dataset_is_committed(
         self, target: PreparingTarget
     ) -> None:
@@ -120,7 +141,7 @@ class TwoPhaseCases:
         target.end(target.name_of(request, 1), commit=False)
         refused(target.beside_others(sink, request), "neither prepared nor committed", request.attempts[1])
         assert target.rows("a") == []
-        target.abort(sink, request)
+        target.withdraw(sink, request)
         assert target.prepared() == []
 
     def test_missing_prepared_transaction_with_a_proof_is_committed(self, target: PreparingTarget) -> None:
@@ -140,7 +161,7 @@ class TwoPhaseCases:
         for epoch in range(1, 5):
             lost = target.prepare(sink, "a", epoch, numbers(0))
             assert target.commit(sink, target.prepare(sink, "a", epoch, numbers(epoch))) == [Committed()]
-            target.discard(sink, *lost.attempts, epoch=epoch)
+            target.abort(sink, *lost.attempts, epoch=epoch)
             assert target.sql(_PROOFS) == [("barred", epoch), ("newest", epoch)]
         assert target.rows("a") == [(1,), (2,), (3,), (4,)]
 
@@ -184,7 +205,7 @@ class TwoPhaseCases:
             assert len(target.prepared()) == 1, "the transaction is prepared although the writer got an error"
             with suppress(TransientError):  # the server may still count the writer as connected
                 writer.abort()
-        target.discard(target.sink(), "attempt")
+        target.abort(target.sink(), "attempt")
         assert target.prepared() == []
         assert target.rows("a") == []
 
@@ -199,7 +220,7 @@ class TwoPhaseCases:
         assert len(target.prepared()) == 5
         assert target.commit_atomically(sink, first, last) == [Committed()] * 2
         assert len(target.rows("shared")) == 4
-        target.abort(sink, gone)
+        target.withdraw(sink, gone)
         assert target.prepared() == []
 
     # -- another target, or another store
@@ -219,7 +240,7 @@ class TwoPhaseCases:
         refused(target.commit(sink, request)[0], "not the target that the store knows")
         assert len(target.prepared()) == 2
         assert len(target.rows("a")) == 6
-        target.abort(sink, request) if harm == "older target" else target.discard(sink, *request.attempts, epoch=2)
+        target.withdraw(sink, request) if harm == "older target" else target.abort(sink, *request.attempts, epoch=2)
         assert target.prepared() == []
 
     def test_recreated_table_is_rejected_before_the_commit(self, target: PreparingTarget) -> None:
@@ -241,7 +262,7 @@ class TwoPhaseCases:
         assert target.commit(sink, new) == [Committed()]
         refused(target.commit(sink, old)[0])
         assert target.rows("a") == [(9,)]
-        target.discard(sink, *old.attempts)
+        target.abort(sink, *old.attempts)
         assert target.prepared() == []
 
     def test_writer_of_an_older_run_prepares_nothing_more(self, target: PreparingTarget) -> None:
@@ -259,31 +280,31 @@ class TwoPhaseCases:
         other = target.writer(sink, 1, "of another store", store="other")
         other.write(numbers(1))
         assert other.prepare_commit().infos
-        target.discard(sink, "of another store")
+        target.abort(sink, "of another store")
 
-    def test_discarded_attempt_is_never_prepared(self, target: PreparingTarget) -> None:
+    def test_aborted_attempt_is_never_prepared(self, target: PreparingTarget) -> None:
         sink = target.sink()
         late, given_up = target.writer(sink, 1, "late"), target.writer(sink, 1, "given up")
         for writer in (late, given_up):
             writer.write(numbers(1))
         for _ in range(2):
-            target.discard(sink, "given up", "that nobody knows")
+            target.abort(sink, "given up", "that nobody knows")
         again = target.opened(sink)
         again.begin(1)  # as another process of the same run
         again.close()
         with pytest.raises(FencedError, match="was aborted"):
             given_up.prepare_commit()
         assert late.prepare_commit().infos, "other attempts are unaffected"
-        target.discard(sink, "late")
+        target.abort(sink, "late")
         assert target.prepared() == []
 
-    def test_discarded_attempt_is_not_prepared_after_a_newer_run_has_cleaned_up(
+    def test_aborted_attempt_is_not_prepared_after_a_newer_run_has_cleaned_up(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The writer is paused right before it writes its proof or checks for a newer run, whichever comes first."""
         sink = target.sink()
         others: list[Callable[[], object]] = [
-            lambda: target.discard(sink, "late"),
+            lambda: target.abort(sink, "late"),
             lambda: target.writer(sink, 2, "newer"),
         ]
         late = target.writer(sink, 1, "late")
@@ -315,10 +336,10 @@ class TwoPhaseCases:
         writer.abort()
         assert target.prepared() == []
 
-    def test_transaction_being_prepared_can_not_be_discarded(
+    def test_transaction_being_prepared_can_not_be_aborted(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The discard waits and raises, so that its record stays and the next run cleans up."""
+        """The abort waits and raises, so that its record stays and the next run cleans up."""
         sink, errors = target.sink(), list[BaseException]()
         writer = target.writer(sink, 1, "slow")
         writer.write(numbers(1))
@@ -327,7 +348,7 @@ class TwoPhaseCases:
         def look(committer: TwoPhaseCommitter, epoch: int) -> None:
             if threading.current_thread() is is_own:
                 with pytest.raises(Exception, match=r"lock|Lock") as caught:
-                    target.discard(sink, "slow")
+                    target.abort(sink, "slow")
                 errors.append(caught.value)
             looks(committer, epoch)
 
@@ -335,7 +356,7 @@ class TwoPhaseCases:
         assert writer.prepare_commit().infos
         assert len(errors) == 1
         assert len(target.prepared()) == 1
-        target.discard(sink, "slow")
+        target.abort(sink, "slow")
         assert target.prepared() == []
 
     def test_only_aborted_attempts_are_rolled_back(self, target: PreparingTarget) -> None:
@@ -344,14 +365,14 @@ class TwoPhaseCases:
         other = target.writer(sink, 1, "of another store", store="other")
         other.write(numbers(1))
         other.prepare_commit()
-        target.discard(sink, *lost.attempts)
+        target.abort(sink, *lost.attempts)
         assert len(target.prepared()) == 3
         for urn, branch in (("a", "main"), ("b", "another"), ("c", "main")):
-            target.abort(sink, CommitRequest(urn, 9, (), branch))
+            target.withdraw(sink, CommitRequest(urn, 9, (), branch))
         assert len(target.prepared()) == 3
         assert target.commit(sink, waiting) == [Committed()]
         assert len(target.prepared()) == 1
-        target.discard(sink, "of another store")
+        target.abort(sink, "of another store")
 
     def test_failed_rollback_does_not_prevent_other_rollbacks(
         self, target: PreparingTarget, monkeypatch: pytest.MonkeyPatch
@@ -373,13 +394,13 @@ class TwoPhaseCases:
         with monkeypatch.context() as patched:
             patched.setattr(kind, "end_prepared", end_prepared)
             with pytest.raises(TransientError, match=f"names=[^,]*{attempts[1]}]"):
-                target.discard(sink, *attempts)
+                target.abort(sink, *attempts)
         assert target.prepared() == [held]
         assert target.sql(_PROOFS) == [("barred", 1), ("barred", 1), ("newest", 1)]
-        target.discard(sink, *attempts)
+        target.abort(sink, *attempts)
         assert target.prepared() == []
 
-    def test_writers_killed_at_any_line_leave_nothing_after_they_are_discarded(self, target: PreparingTarget) -> None:
+    def test_writers_killed_at_any_line_leave_nothing_after_they_are_aborted(self, target: PreparingTarget) -> None:
         sink = target.sink()
         target.sql("CREATE TABLE a (n bigint)")
         kinds = set[bool]()
@@ -389,7 +410,7 @@ class TwoPhaseCases:
                     attempt = uuid.uuid4().hex
                     died = processes.killed_at(line, [module], prepare_one, sink, target.folder, attempt)
                     kinds.add(bool(target.prepared()))
-                    target.discard(sink, attempt)
+                    target.abort(sink, attempt)
                     assert target.prepared() == []
                     if not died:
                         assert line > 1, f"{module} was never reached"
@@ -404,7 +425,7 @@ class TwoPhaseCases:
         sink = target.sink()
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         for _ in range(2):
-            target.abort(sink, request)
+            target.withdraw(sink, request)
             assert target.prepared() == []
         refused(target.commit(sink, request)[0], "was taken back")
         assert target.rows("a") == []
@@ -414,10 +435,10 @@ class TwoPhaseCases:
         for epoch in (1, 2, 5):
             target.prepare(sink, "a", epoch, numbers(epoch))
         other = target.prepare(sink, "b", 5)
-        target.abort(sink, CommitRequest("a", 4, ()))
+        target.withdraw(sink, CommitRequest("a", 4, ()))
         assert [name.rpartition("-")[0][-1] for name in target.prepared()] == ["5", "5"], "only epoch 5 is left"
         assert target.commit(sink, other) == [Committed()]
-        target.abort(sink, CommitRequest("a", 5, ()))
+        target.withdraw(sink, CommitRequest("a", 5, ()))
         assert target.prepared() == []
 
     @pytest.mark.parametrize("unit", [0, 1])
@@ -426,11 +447,11 @@ class TwoPhaseCases:
         request = target.of_units(sink, "a", 1, numbers(1), numbers(2))
         target.end(target.name_of(request, unit), commit=True)
         with pytest.raises(ConflictError, match="can't be taken back"):
-            target.abort(sink, request)
+            target.withdraw(sink, request)
         assert len(target.prepared()) == 1
         assert target.commit(sink, request) == [Committed()]
         with pytest.raises(ConflictError, match="can't be taken back"):
-            target.abort(sink, request)
+            target.withdraw(sink, request)
         assert target.rows("a") == [(1,), (2,)]
 
     def test_late_committer_finds_the_first_transaction_missing_and_commits_none(
@@ -453,7 +474,7 @@ class TwoPhaseCases:
         refused(zombie.commit([request])[0], "neither prepared nor committed", request.attempts[0])
         zombie.close()
         assert target.rows("a") == []
-        target.abort(sink, request)
+        target.withdraw(sink, request)
         assert target.prepared() == []
 
     def test_request_committed_during_its_rollback_is_not_half_rolled_back(
@@ -471,7 +492,7 @@ class TwoPhaseCases:
 
         monkeypatch.setattr(committer, "end_prepared", end_prepared)
         with pytest.raises(ConflictError, match="can't be taken back"):
-            committer.abort([request])
+            committer.withdraw([request])
         committer.close()
         assert len(target.prepared()) == 1
         assert target.commit(sink, request) == [Committed()], "the failed rollback changed nothing"
@@ -564,8 +585,8 @@ class TwoPhaseCases:
 
     def test_two_phase_and_plain_sinks_do_not_share_sealed_commits(self, target: PreparingTarget) -> None:
         assert target.sink().name != target.plain().name
-        assert target.sink().discards
-        assert not target.plain().discards
+        assert target.sink().prepares_at_target
+        assert not target.plain().prepares_at_target
         assert not target.sink().abilities.atomic
         assert target.plain().abilities.atomic
 

@@ -416,7 +416,7 @@ def test_commit_is_durable_before_it_is_reported_or_its_predecessor_is_deleted(
     assert target.commit(sink, second) == [AlreadyCommitted()], "the earlier committer may have died before its sync"
     assert asked == ["sync"]
     asked.clear()
-    target.committer(sink).abort([second])
+    target.committer(sink).withdraw([second])
     assert asked == ["commit", "sync", "delete"]
 
 
@@ -463,7 +463,7 @@ def test_missing_or_damaged_ledger_is_never_guessed(target: Target) -> None:
             outcomes = target.commit(sink, requests[0], target.prepare(sink, "new", 2, ids(7)))
             assert all("ledger is damaged or gone" in failed(outcome) for outcome in outcomes)
             with pytest.raises(CorruptError, match="damaged or gone"):
-                target.committer(sink).abort([requests[0]])
+                target.committer(sink).withdraw([requests[0]])
         file.write_bytes(data)
     assert target.table("all").version() == before, "nothing was written"
     assert target.commit(sink, requests[0]) == [AlreadyCommitted()]
@@ -499,7 +499,7 @@ def test_rows_removed_by_restore_are_not_committed_again_and_are_reported(target
     assert sum(part.rows for part in row.covered) == 3
     assert target.committer(sink).visible_rows("t", "main") == 1, "the deep audit detects the missing rows"
     with pytest.raises(ConflictError, match="can't be removed"):
-        target.committer(sink).abort([second])
+        target.committer(sink).withdraw([second])
 
 
 # -- bad luck with one table
@@ -518,7 +518,7 @@ def test_dropped_or_recreated_table_does_not_affect_other_tables(target: Target)
     assert "was recreated" in failed(two)
     assert three == Committed()
     assert target.rows("again") == [9]
-    target.committer(sink).abort([dropped, again])
+    target.committer(sink).withdraw([dropped, again])
     assert target.rows("again") == [9]
 
 
@@ -632,7 +632,7 @@ def test_files_of_aborted_and_dead_attempts_are_deleted_and_no_others(target: Ta
         AbortedAttempt(1, "unit", "dead", "dead"),
     ]
     for _ in range(2):
-        target.committer(sink).discard(lost)
+        target.committer(sink).abort(lost)
     assert target.data("t") == ["distcommit-000001-won-00000.parquet", "somebody-elses.parquet"]
     assert target.rows("t") == [1]
 
@@ -652,7 +652,7 @@ def test_files_in_a_table_version_stay_even_if_their_attempt_is_reported_aborted
         target.table("t").optimize.compact()
         before = target.data("t")
     lost = [AbortedAttempt(1, "u", "won", "won", () if died else request.infos), AbortedAttempt(1, "u", "dead", "dead")]
-    target.committer(sink).discard(lost)
+    target.committer(sink).abort(lost)
     assert set(before) - set(target.data("t")) == {"distcommit-000001-dead-00000.parquet"}
     assert "restored from a copy" in caplog.text
     assert target.rows("t") == [1, 2]
@@ -667,7 +667,7 @@ def test_files_of_aborted_attempts_stay_if_their_table_is_missing(
     sink = target.sink()
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     (target.location / "t" / "_delta_log").rename(target.folder / "away")
-    target.committer(sink).discard([AbortedAttempt(1, "unit", "dead", "dead")])
+    target.committer(sink).abort([AbortedAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == ["distcommit-000001-dead-00000.parquet"]
     assert "the table of these data files is gone" in caplog.text
 
@@ -679,7 +679,7 @@ def test_nothing_is_deleted_while_the_committed_files_are_unknown(target: Target
     before = target.data("t")
     shutil.rmtree(target.folder / "output")
     with pytest.raises(TransientError, match="its ledger is damaged or gone"):
-        target.committer(sink).discard([AbortedAttempt(1, "unit", "dead", "dead")])
+        target.committer(sink).abort([AbortedAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == before
 
 
@@ -698,6 +698,6 @@ def test_compacted_or_append_only_commit_can_not_be_rolled_back(target: Target, 
     else:
         target.table("t").alter.set_table_properties({"delta.appendOnly": "true"})
     with pytest.raises(ConflictError, match="can't be removed"):
-        target.committer(sink).abort([request])
+        target.committer(sink).withdraw([request])
     assert target.rows("t") == [1, 2]
     assert target.commit(sink, request) == [AlreadyCommitted()]

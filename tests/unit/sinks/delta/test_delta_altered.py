@@ -40,7 +40,7 @@ def altered(target: Target, alter: Alter, **settings: Any) -> CommitOutcome:
     if isinstance(outcome, FailedForGood):
         assert "release the dataset with abandon" in outcome.reason
         assert target.table("t").to_pyarrow_table().num_rows == 0
-        target.committer(sink).abort([request])
+        target.committer(sink).withdraw([request])
     return outcome
 
 

@@ -174,8 +174,8 @@ def test_commit_made_before_its_ledger_was_removed_is_not_repeated(target: Targe
     assert "its ledger has no row" in failed(target.committer(sink).commit_atomically([other, first])[1])
     assert target.rows("events") == [0]
     assert target.commit(sink, other) == [Committed()]
-    target.committer(sink).abort([first])
-    target.committer(sink).abort([first])
+    target.committer(sink).withdraw([first])
+    target.committer(sink).withdraw([first])
     assert target.rows("events") == [1], "the commit is rolled back, and the next run reads its records again"
     assert "taken back" in failed(target.commit(sink, first)[0])
     assert target.commit(sink, target.prepare(sink, "a", 2, ids(0), bases=(0,))) == [Committed()]
@@ -252,7 +252,7 @@ def test_reader_of_a_just_superseded_ledger_reads_again(
     if who == "commits":
         assert committer.commit([second]) == [AlreadyCommitted()]
     elif who == "takes back":
-        committer.abort([first])
+        committer.withdraw([first])
     else:
         assert sorted(row.dataset_urn for row in committer.ledger()) == ["d1", "d2"]
     assert others == [1, Committed()]
@@ -490,7 +490,7 @@ def test_files_of_aborted_and_dead_attempts_are_deleted_and_no_others(target: Ta
         AbortedAttempt(1, "unit", "dead", "dead"),
     ]
     for _ in range(2):
-        target.committer(sink).discard(lost)
+        target.committer(sink).abort(lost)
     assert sorted(path.name for path in data.iterdir()) == [
         "distcommit-000001-won-00000.parquet",
         "somebody-elses.parquet",
@@ -515,9 +515,7 @@ def test_files_in_a_snapshot_stay_even_if_their_attempt_is_reported_aborted(
         table.overwrite(table.scan().to_arrow())
     before = target.data("t")
     infos = request.infos if noted == "infos" else ()
-    target.committer(sink).discard(
-        [AbortedAttempt(2, "u", "won", "won", infos), AbortedAttempt(2, "u", "dead", "dead")]
-    )
+    target.committer(sink).abort([AbortedAttempt(2, "u", "won", "won", infos), AbortedAttempt(2, "u", "dead", "dead")])
     assert before - target.data("t") == {"distcommit-000002-dead-00000.parquet"}
     assert "restored from a copy" in caplog.text
     assert target.rows("t") == [0, 1]
@@ -541,10 +539,10 @@ def test_files_of_aborted_attempts_are_looked_up_only_in_newer_manifests(
         return fetch(manifest, *args, **options)
 
     monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", count_fetches)
-    target.committer(sink).discard([AbortedAttempt(5, "unit", "dead", "dead")])
+    target.committer(sink).abort([AbortedAttempt(5, "unit", "dead", "dead")])
     assert "distcommit-000005-dead-00000.parquet" not in target.data("t")
     assert len(read) == 1
-    target.committer(sink).discard([AbortedAttempt(5, "unit", "dead", "dead")])
+    target.committer(sink).abort([AbortedAttempt(5, "unit", "dead", "dead")])
     assert len(read) == 1, "no file is left, so that no manifest is read again"
 
 
@@ -555,7 +553,7 @@ def test_files_of_aborted_attempts_stay_if_their_table_is_missing(
     target.prepare(sink, "t", 1, ids(1), attempt="dead")
     with load_catalog("default", type="sql", **target.catalog) as catalog:
         catalog.rename_table(("n", "t"), ("n", "u"))
-    target.committer(sink).discard([AbortedAttempt(1, "unit", "dead", "dead")])
+    target.committer(sink).abort([AbortedAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == {"distcommit-000001-dead-00000.parquet"}
     assert "the table of these data files is gone" in caplog.text
 
@@ -570,7 +568,7 @@ def test_nothing_is_deleted_while_the_committed_files_are_unknown(
     before = target.data("t")
     shutil.rmtree(target.folder / "output")
     with pytest.raises(TransientError, match="its ledger is damaged or gone"):
-        target.committer(sink).discard([AbortedAttempt(1, "unit", "dead", "dead")])
+        target.committer(sink).abort([AbortedAttempt(1, "unit", "dead", "dead")])
     assert target.data("t") == before
 
 
@@ -594,7 +592,7 @@ def test_outage_stops_the_lookup_of_aborted_files_at_the_first_table(
     committing = target.committer(sink)
     monkeypatch.setattr(committing, "probe", lambda: raise_no_route(None, None))
     with pytest.raises(OSError, match="no route"):
-        committing.discard([AbortedAttempt(1, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "b")])
+        committing.abort([AbortedAttempt(1, "unit", f"dead-{name}", f"dead-{name}") for name in ("a", "b")])
     assert len(tried) == 2, "one table and the probe were tried"
 
 
@@ -606,7 +604,7 @@ def test_compacted_commit_can_not_be_rolled_back(target: Target) -> None:
     table = target.table("t")
     table.overwrite(table.scan().to_arrow())
     with pytest.raises(ConflictError, match="be removed from the table"):
-        target.committer(sink).abort([request])
+        target.committer(sink).withdraw([request])
     assert target.rows("t") == [1, 2]
     assert target.commit(sink, request) == [AlreadyCommitted()]
 

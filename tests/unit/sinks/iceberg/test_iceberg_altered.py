@@ -136,7 +136,7 @@ def test_abandoned_records_are_rewritten_for_the_altered_table(target: Target) -
         drop_and_add("note", StringType())(table)
     for _ in range(2):
         assert isinstance(target.commit(sink, request)[0], FailedForGood)
-    target.committer(sink).abort([request])
+    target.committer(sink).withdraw([request])
     assert target.commit(sink, target.prepare(sink, "t", 2, WRITTEN, bases=(0,))) == [Committed()]
     assert sorted(target.table("t").scan().to_arrow()["note"].to_pylist()) == ["a", "b"]
 

@@ -49,10 +49,10 @@ def write(sink: CommitterSink, folder: Path, branch: str) -> None:
     writer.prepare_commit()
 
 
-def discard(sink: CommitterSink, folder: Path) -> None:
+def abort(sink: CommitterSink, folder: Path) -> None:
     context = CommitterContext(FS, f"{folder}/staging", f"{folder}/output", "store")
     committer = sink.open_committer(context)
-    committer.discard([AbortedAttempt(1, "unit", ATTEMPT, ATTEMPT)])
+    committer.abort([AbortedAttempt(1, "unit", ATTEMPT, ATTEMPT)])
     committer.close()
 
 
@@ -68,9 +68,9 @@ def test_each_sink_deletes_only_its_own_orphaned_files(tmp_path: Path, left: str
         write(sink, tmp_path, branch)
     assert [data_files(place) for place in places.values()] == [1, 1]
     for _ in range(2):
-        discard(sinks["left"], tmp_path)
+        abort(sinks["left"], tmp_path)
         assert [data_files(place) for place in places.values()] == [0, 1]
-    discard(sinks["right"], tmp_path)
+    abort(sinks["right"], tmp_path)
     assert [data_files(place) for place in places.values()] == [0, 0]
 
 
@@ -97,5 +97,5 @@ def test_note_that_names_a_file_outside_the_table_deletes_nothing(
         path = f"../outside/{precious.name}" if kind == "delta" else f"file://{precious}"
     note.write_text("\n".join((path, *more)))
     with suppress(DistcommitError, OSError):
-        discard(sink, tmp_path)
+        abort(sink, tmp_path)
     assert precious.exists()

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from distcommit.core.errors import ConfigurationError, TransientError
 from distcommit.core.interfaces.committer import (
@@ -24,6 +25,7 @@ from distcommit.core.interfaces.committer import (
     RetryLater,
 )
 from distcommit.core.interfaces.ledger import LedgerRow
+from distcommit.core.records.run_counts import SinkCounts
 from distcommit.sinks.databases.table_committer import CollisionError, Key
 from distcommit.sinks.sqlite.committer import SqliteCommitter
 from distcommit.sinks.sqlite.sink import SqliteSink
@@ -300,5 +302,7 @@ def test_retries_within_a_committer_are_counted(target: Target, monkeypatch: pyt
     monkeypatch.setattr(SqliteCommitter, "locked", collides)
     step = SinkCommitStep(sink, request, target.context)
     assert SinkCommitStep.execute_all([step]) == [None]
-    counted = {name: count for name, count in step.tries.items() if name != "target_ms"}
-    assert counted == {"commit_attempts": 1, "commit_successes": 1, "commit_retries": 2}
+    (counted,) = step.commit_counts.sinks
+    assert structs.replace(counted, target_ms=0) == SinkCounts(
+        "main", sink.name, commit_attempts=1, commit_successes=1, commit_retries=2
+    )

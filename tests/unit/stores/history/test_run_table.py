@@ -77,5 +77,5 @@ def test_damaged_table_or_table_of_another_version_is_rejected() -> None:
 def test_stored_counts_are_fields_of_the_counts_structure() -> None:
     counts = set(RunCounts.__struct_fields__) & set(RUN_TABLE_SCHEMA.names)
     stored = structs.replace(RunCounts(), **dict.fromkeys(counts, 7))
-    assert len(counts) == 6
+    assert len(counts) == 12
     assert round_trip(outcome_row("a", 0, DatasetOutcome.PUBLISHED, stored))[0].counts == stored

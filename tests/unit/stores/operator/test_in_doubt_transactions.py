@@ -23,7 +23,7 @@ from distcommit.stores.logs.commit_step_store import LogCommitStepStore
 from distcommit.stores.operator import operator_actions
 from distcommit.testing.fakes.model_source import ModelSource
 from tests.simulation.world import World
-from tests.unit.engine.committing.test_discard_aborted_attempts import LeavingSink
+from tests.unit.engine.committing.test_abort_attempts import LeavingSink
 from tests.unit.engine.driver.machines import STAGING, Machine, launch, source, states
 
 WORLD = World()
@@ -59,17 +59,17 @@ def accept(sink: LeavingSink, machine: Machine) -> None:
     operator_actions.accept(WORLD.store(machine), "a", "operator", {sink.name: sink})
 
 
-def discarded_attempts(sink: LeavingSink) -> list[str]:
-    return [lost.attempt for lost in sink.discarded]
+def aborted_attempts(sink: LeavingSink) -> list[str]:
+    return [lost.attempt for lost in sink.aborted]
 
 
 def test_accept_rolls_back_prepared_attempts_at_once_and_only_once() -> None:
     sink = PreparingSink()
     machine, attempts = quarantined(sink)
     accept(sink, machine)
-    assert tuple(discarded_attempts(sink)) == attempts
+    assert tuple(aborted_attempts(sink)) == attempts
     assert go(sink, machine, source(a=3)).succeeded
-    assert tuple(discarded_attempts(sink)) == attempts
+    assert tuple(aborted_attempts(sink)) == attempts
     assert sink.rows == {"a": ["a/0/2"]}
     assert machine.paths(STAGING) == {}
 
@@ -81,10 +81,10 @@ def test_next_run_rolls_back_attempts_of_a_target_that_was_unavailable() -> None
     accept(sink, machine)
     assert states(WORLD, machine)["a"].status is DatasetStatus.IDLE
     go(sink, machine, source(a=2))
-    assert sink.discarded == []
+    assert sink.aborted == []
     sink.down = False
     go(sink, machine, source(a=2))
-    assert tuple(discarded_attempts(sink)) == attempts
+    assert tuple(aborted_attempts(sink)) == attempts
     assert machine.paths(STAGING) == {}
 
 
@@ -109,7 +109,7 @@ def test_next_run_rolls_back_attempts_if_accept_died_after_its_record() -> None:
     killed_at(SinkCommitStep, "undo", lambda: accept(sink, machine))
     assert states(WORLD, machine)["a"].status is DatasetStatus.IDLE
     go(sink, machine, source(a=2))
-    assert tuple(discarded_attempts(sink)) == attempts
+    assert tuple(aborted_attempts(sink)) == attempts
 
 
 @pytest.mark.parametrize("how", ["retry", "accept"])
@@ -120,17 +120,17 @@ def test_attempts_are_kept_if_accept_died_before_its_record(how: str) -> None:
     sink.answers = refused
     go(sink, machine, source(a=2))
     assert states(WORLD, machine)["a"].status is DatasetStatus.QUARANTINED
-    assert sink.discarded == []
+    assert sink.aborted == []
     sink.answers = lambda request: None
     if how == "accept":
         accept(sink, machine)
-        assert tuple(discarded_attempts(sink)) == attempts
+        assert tuple(aborted_attempts(sink)) == attempts
         return
     operator_actions.retry(WORLD.store(machine), "a", "operator")
     for _ in range(2):
         assert go(sink, machine, source(a=2)).succeeded
     assert sink.rows == {"a": ["a/0/0", "a/0/1"]}
-    assert sink.discarded == [], "committed attempts must not be rolled back"
+    assert sink.aborted == [], "committed attempts must not be rolled back"
 
 
 def test_data_files_are_kept_because_a_late_committer_could_still_commit_them() -> None:
@@ -138,7 +138,7 @@ def test_data_files_are_kept_because_a_late_committer_could_still_commit_them() 
     machine, _ = quarantined(sink)
     accept(sink, machine)
     assert go(sink, machine, source(a=2)).succeeded
-    assert sink.discarded == []
+    assert sink.aborted == []
 
 
 def test_accept_without_the_sink_warns_about_attempts_left_at_the_target(caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +155,7 @@ def test_accept_of_a_dataset_that_is_not_quarantined_is_refused() -> None:
     assert go(sink, machine, source(a=2)).succeeded
     with pytest.raises(ConflictError, match="expected it to be quarantined"):
         accept(sink, machine)
-    assert sink.discarded == []
+    assert sink.aborted == []
 
 
 def quarantined_by_itself(sink: LeavingSink, folder: Path) -> LogCommitStepStore:
@@ -177,7 +177,7 @@ def quarantined_by_itself(sink: LeavingSink, folder: Path) -> LogCommitStepStore
 def test_release_of_a_commit_step_store_rolls_back_prepared_attempts(tmp_path: Path) -> None:
     sink = PreparingSink()
     quarantined_by_itself(sink, tmp_path).release("job", "a", "accept")
-    assert discarded_attempts(sink) == ["one", "two"]
+    assert aborted_attempts(sink) == ["one", "two"]
     assert [path for path in (tmp_path / "staging").rglob("*") if path.is_file()] == []
 
 
@@ -187,4 +187,4 @@ def test_release_of_a_commit_step_store_names_attempts_left_at_an_unavailable_ta
     with pytest.raises(TransientError, match=r"could not be rolled back.*'preparing'.*have prepared: one, two"):
         store.release("job", "a", "accept")
     assert not store.exists("job", "a")
-    assert sink.discarded == []
+    assert sink.aborted == []

@@ -37,7 +37,14 @@ from distcommit.core.records.log_records import (
 )
 from distcommit.core.records.previous_run import PreviousRun, WorkUnitResult
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
-from distcommit.core.records.run_counts import BranchFailures, CheckCounts, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import (
+    BranchFailures,
+    CheckCounts,
+    FlowCounts,
+    RunCounts,
+    SinkCounter,
+    SinkCounts,
+)
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
@@ -155,9 +162,17 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         "datasets_failed datasets_unchanged datasets_quarantined work_units work_units_failed work_units_suspected "
         "attempts attempts_failed attempt_ms records_read records_written records_rejected records_published "
         "positions_lost bytes_read files_published files_swept steps_executed commit_attempts commit_successes "
-        "commit_retries commit_failures target_ms size_planned storage_requests deferred flow",
+        "commit_retries commit_failures commit_in_doubt target_ms size_planned storage_requests deferred flow",
     ),
-    (FlowCounts, None, False, "constructs checks failures"),
+    (FlowCounts, None, False, "constructs checks failures sinks counters"),
+    (
+        SinkCounts,
+        None,
+        False,
+        "branch sink records_written files_written commit_attempts commit_successes commit_retries commit_failures "
+        "commit_in_doubt target_ms",
+    ),
+    (SinkCounter, None, False, "branch sink name count"),
     (CheckCounts, None, True, "branch checker mandatory passed failed"),
     (BranchFailures, None, True, "branch construct work_units"),
     (LedgerRow, None, False, "dataset_urn branch epoch base revoked commit_id covered"),
@@ -339,6 +354,12 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
             "files_published int64",
             "positions_lost int64",
             "storage_requests int64",
+            "commit_attempts int64",
+            "commit_successes int64",
+            "commit_retries int64",
+            "commit_failures int64",
+            "commit_in_doubt int64",
+            "target_ms int64",
         ],
     ),
 ]

@@ -107,8 +107,17 @@ def test_property_is_translated_to_its_setting(tmp_path: Path, properties: str, 
     ("properties", "why"),
     [
         ("extract.full.run.time=20240229120000", "a Kafka source has none"),
-        ("fork.operator.class=a.B", "fork of the job file"),
-        ("qualitychecker.row.err.file=/errors", "for rejected records: on_rejected"),
+        ("fork.operator.class=a.B", "a job with one branch has no fork"),
+        ("fork.record.queue.capacity=1", "without a queue"),
+        ("qualitychecker.row.policies=a.SchemaRowCheckPolicy", "accepts every record"),
+        ("qualitychecker.row.policy.types=FAIL", "there are no policies"),
+        ("qualitychecker.row.count.range=0.1", "there are no policies"),
+        ("converter.classes=a.IdentityConverter", "records are columns: IdentityConverter"),
+        ("converter.avro.fields=a", "no converter of the job uses it"),
+        ("job.max.failures=3", "alerts are off"),
+        ("data.publisher.type=a.BaseDataPublisher", "written ahead"),
+        ("jdbc.publisher.password=secret", "is a secret"),
+        ("qualitychecker.row.err.file=/errors", "below _rejected in paths.output"),
         ("writer.builder.class=a.B", "sink.type and sink.format"),
         ("writer.partitioner.class=a.B", "sink.partition_by"),
         ("data.publisher.replace.final.dir=true", "sink.publish: replace"),
@@ -141,10 +150,184 @@ def test_every_property_is_reported_and_untranslated_ones_are_named_in_the_job_f
     assert "secret" in untranslated["source.kafka.consumerConfig.sasl.jaas.config"].reason
     for row in result.untranslated:
         assert f"{row.name}: " in result.job_file
+    assert result.classes_to_write == ["gobblin_ports:B"]
+
+
+TABLE = """\
+job.name=orders
+source.class=org.apache.gobblin.source.extractor.extract.jdbc.MysqlSource
+source.conn.host=db
+source.conn.username=reader
+source.conn.password=not-this-one
+source.querybased.schema=shop
+source.entity=orders
+"""
+FILES = """\
+job.name=prices
+source.class=org.apache.gobblin.source.extractor.filebased.TextFileBasedSource
+source.filebased.data.directory=/in
+converter.classes=a.CsvToJsonConverter
+"""
+
+
+@pytest.mark.parametrize(
+    ("properties", "key", "value"),
+    [
+        (TABLE + "extract.delta.fields=at", "source.url", "mysql://reader@db:3306/shop"),
+        (TABLE + "extract.delta.fields=at", "source.password", "${SOURCE_PASSWORD}"),
+        (TABLE + "extract.delta.fields=at", "source.watermark", "at"),
+        (TABLE + "extract.delta.fields=at", "source.lookback", 0),
+        (
+            TABLE + "extract.delta.fields=at\nsource.querybased.low.watermark.backup.secs=7200\n"
+            "source.querybased.watermark.type=hour",
+            "source.lookback",
+            7200,
+        ),
+        (
+            TABLE + "extract.delta.fields=at\nsource.querybased.append.max.watermark.limit=CURRENT_HOUR - 3",
+            "source.lookback",
+            3 * 3600,
+        ),
+        (TABLE + "extract.delta.fields=at\nextract.table.type=SNAPSHOT_APPEND", "source.table_type", "snapshot_append"),
+        (TABLE + "extract.is.full=true", "source.table_type", "snapshot_only"),
+        (TABLE + "extract.is.full=true", "sink.publish", "replace"),
+        (
+            TABLE + "extract.delta.fields=at\nsource.querybased.query=SELECT id, at FROM orders",
+            "source.queries",
+            {"orders": "SELECT id, at FROM orders"},
+        ),
+        (TABLE + "extract.delta.fields=at\nsource.querybased.fetch.size=500", "source.batch_rows", 500),
+        (
+            TABLE.replace("Mysql", "Postgresql") + "extract.delta.fields=at",
+            "source.url",
+            "postgresql://reader@db:5432/shop",
+        ),
+        (
+            TABLE.replace("Mysql", "Oracle") + "source.conn.sid=x\nsource.conn.port=1521\nextract.delta.fields=at",
+            "source.options.url",
+            "jdbc:oracle:thin:@db:1521:x",
+        ),
+        (
+            TABLE + "extract.delta.fields=at\nwriter.builder.class=a.JdbcWriterBuilder\n"
+            "jdbc.publisher.replace_table=true\njdbc.publisher.url=jdbc:postgresql://w:5433/dw?ssl=true\n"
+            "jdbc.publisher.table_name=t",
+            "sink",
+            {"type": "postgresql", "url": "postgresql://w:5433/dw", "table": "t"},
+        ),
+        (FILES, "source.format", "csv"),
+        (FILES, "source.paths", ["/in/*"]),
+        (FILES + "fs.uri=file://localhost/\ndata.publisher.final.dir=/out", "paths.output", "/out/prices"),
+        (FILES + "source.filebased.fs.uri=hdfs://nn:9000", "source.paths", ["hdfs://nn:9000/in/*"]),
+        (FILES + "converter.csv.to.json.delimiter=\\\\|", "source.delimiter", "|"),
+        (FILES + "source.skip.first.record=true", "source.header", True),
+        (FILES.replace("Csv", "JsonString").replace("ToJsonC", "ToJsonIntermediateC"), "source.format", "jsonl"),
+    ],
+)
+def test_tables_and_files_are_converted(tmp_path: Path, properties: str, key: str, value: Any) -> None:
+    (tmp_path / "job.pull").write_text(properties)
+    result = convert_job(tmp_path / "job.pull")
+    assert value_at(yaml.safe_load(result.job_file), key) == value
+    assert "not-this-one" not in result.job_file
+    reported = {row.name for row in result.translated} | {row.name for row in result.untranslated}
+    assert reported == set(read_properties(tmp_path / "job.pull"))
+
+
+@pytest.mark.parametrize(
+    ("properties", "key", "value"),
+    [
+        (
+            "converter.classes=a.AvroFieldsPickConverter,a.AvroFilterConverter,a.Own\nconverter.avro.fields=id,kind\n"
+            "converter.filter.field=kind\nconverter.filter.value=click",
+            "converters",
+            [
+                {"type": "select", "columns": ["id", "kind"]},
+                {"type": "filter", "when": {"column": "kind", "op": "==", "value": "click"}},
+                {"type": "python", "class": "gobblin_ports:Own"},
+            ],
+        ),
+        (
+            "kafka.deserializer.type=GSON\nconverter.classes=a.AvroFieldsPickConverter\nconverter.avro.fields=id",
+            "converters",
+            [{"type": "json"}, {"type": "select", "columns": ["id"]}],
+        ),
+        (
+            "qualitychecker.row.policies=a.One,a.Two,a.Three,a.Four\nqualitychecker.row.policy.types=FAIL,OPTIONAL,ERR_FILE",
+            "row_checkers",
+            [
+                {"type": "python", "class": "gobblin_ports:One", "level": "mandatory", "on_failure": "fail"},
+                {"type": "python", "class": "gobblin_ports:Two", "level": "optional"},
+                {"type": "python", "class": "gobblin_ports:Three", "level": "mandatory", "on_failure": "divert"},
+                {"type": "python", "class": "gobblin_ports:Four", "level": "optional"},
+            ],
+        ),
+        (
+            "qualitychecker.task.policies=a.RowCountRangePolicy,a.Own\nqualitychecker.task.policy.types=OPTIONAL,FAIL\n"
+            "qualitychecker.row.count.range=0.05",
+            "task_checkers",
+            [
+                {"type": "row_count_of_source", "level": "optional", "tolerance": 0.05},
+                {"type": "python", "class": "gobblin_ports:Own", "level": "mandatory"},
+            ],
+        ),
+        (
+            "qualitychecker.task.policies=a.SchemaCompatibilityPolicy\nqualitychecker.task.policy.types=FAIL",
+            "converters",
+            [{"type": "schema", "evolution": "fail"}],
+        ),
+        (
+            "fork.branches=2\nfork.operator.class=a.Own\nconverter.classes.0=a.Own",
+            "fork",
+            {
+                "type": "python",
+                "class": "gobblin_ports:Own",
+                "branches": {
+                    "fork_0": {
+                        "converters": [{"type": "python", "class": "gobblin_ports:Own"}],
+                        "sink": {"format": "avro"},
+                    },
+                    "fork_1": {"sink": {"format": "avro"}},
+                },
+            },
+        ),
+        (
+            "fork.branches=2\nfork.operator.class=a.IdentityForkOperator\nfork.branch.name.0=raw\nfork.branch.name.1=topic\n"
+            "writer.output.format.0=PARQUET\nwriter.codec.type.0=SNAPPY\n"
+            "qualitychecker.task.policies.0=a.RowCountPolicy\nqualitychecker.task.policy.types.0=FAIL\n"
+            "writer.builder.class.1=a.KafkaDataWriterBuilder\nwriter.kafka.topic.1=copy\n"
+            "writer.kafka.producerConfig.bootstrap.servers.1=b:9092\n"
+            "writer.kafka.producerConfig.value.serializer.1=x.ByteArraySerializer",
+            "fork",
+            {
+                "type": "all",
+                "branches": {
+                    "raw": {
+                        "task_checkers": [{"type": "row_count_of_source", "level": "mandatory"}],
+                        "sink": {"format": "parquet", "compression": "snappy"},
+                    },
+                    "topic": {
+                        "sink": {
+                            "type": "kafka",
+                            "brokers": "b:9092",
+                            "topic": "copy",
+                            "ledger": "clicks.1_ledger",
+                            "format": "bytes",
+                        }
+                    },
+                },
+            },
+        ),
+        ("task.executionMode=STREAMING", "schedule", {"interval_s": 60}),
+    ],
+)
+def test_constructs_and_branches_are_converted(tmp_path: Path, properties: str, key: str, value: Any) -> None:
+    tree, result = converted(tmp_path, properties)
+    assert value_at(tree, key) == value
+    reported = {row.name for row in result.translated} | {row.name for row in result.untranslated}
+    assert reported == set(read_properties(tmp_path / "clicks.pull"))
 
 
 def test_more_specific_properties_override_general_ones_as_in_gobblin(tmp_path: Path) -> None:
-    root, system = tmp_path / "jobs", tmp_path / "gobblin.properties"
+    root, system = tmp_path / "jobs", tmp_path / "gobblin.read_properties"
     (root / "kafka").mkdir(parents=True)
     system.write_text("work=/srv\nmr.job.max.mappers=1\nstate.store.dir=${work}/state\n")
     (root / "all.properties").write_text(
@@ -187,7 +370,22 @@ def test_environment_variable_is_kept_in_the_job_file(tmp_path: Path, monkeypatc
         ("a=${b}\nb=${a}", 5, "name each other"),
         ("x=\\u12", 4, "cut short"),
         ("x=\0", 4, "not text"),
-        ("writer.destination.type=KAFKA", 4, "only jobs that write files"),
+        ("writer.destination.type=TERADATA", 4, "no sink writes there"),
+        ("writer.destination.type=KAFKA", 4, "a Kafka writer needs more than this"),
+        ("writer.destination.type=MYSQL", 4, "no sink writes to this database"),
+        (
+            "writer.builder.class=a.JdbcWriterBuilder\njdbc.publisher.url=jdbc:oracle:thin:@h\n"
+            "jdbc.publisher.table_name=t",
+            5,
+            "no sink writes to this database",
+        ),
+        ("fork.branches=0", 4, "too small"),
+        ("qualitychecker.row.policies=a.B\nqualitychecker.row.policy.types=MAYBE", 5, "FAIL, OPTIONAL or ERR_FILE"),
+        (
+            "converter.classes=a.AvroToJdbcEntryConverter\nconverter.avro.jdbc.entry_fields_pairs=[1]",
+            5,
+            "pairs of names",
+        ),
         ("email.alert.enabled=true", 4, "more than this"),
     ],
 )
@@ -206,7 +404,17 @@ def test_invalid_property_is_refused_with_its_line_and_nothing_is_written(
     [
         ("", "no name"),
         ("job.name=a", "names no source"),
-        ("job.name=a\nsource.class=x.MysqlSource", "only jobs with a Kafka source"),
+        ("job.name=a\nsource.class=x.MysqlSource", "a database source needs more than this"),
+        ("job.name=a\nsource.class=x.KafkaSimpleSource", "a Kafka source needs brokers"),
+        (TABLE, "needs a watermark column"),
+        (TABLE + "extract.is.full=true\nwriter.builder.class=a.KafkaDataWriterBuilder", "can only replace files"),
+        (
+            TABLE + "extract.delta.fields=at\nsource.querybased.append.max.watermark.limit=x",
+            "the limit can't be converted",
+        ),
+        (FILES + "source.schema=[1]", "not a list of columns"),
+        ("job.name=a\nsource.class=x.AvroFileSource", "the source has no folder"),
+        ("job.name=a\nsource.class=x.TextFileBasedSource", "lines of text without a format"),
         (LEAST + "writer.partitioner.class=TimeBased\nwriter.partition.timezone=Nowhere", "Nowhere"),
     ],
 )
@@ -229,3 +437,12 @@ def test_convert_command_writes_a_loadable_job_file_and_never_overwrites_one(tmp
     assert (tmp_path / "job.yaml").read_text() == before
     shown = CliRunner().invoke(app, ["migrate", "convert-gobblin", str(tmp_path / "clicks.pull")])
     assert yaml.safe_load(shown.stdout) == yaml.safe_load(before)
+
+
+def test_error_hides_a_url_with_a_password(tmp_path: Path) -> None:
+    (tmp_path / "clicks.pull").write_text(
+        FILES + "writer.builder.class=JdbcWriterBuilder\njdbc.publisher.url=jdbc:mysql://writer:hidden@db/shop\n"
+    )
+    with pytest.raises(ConfigurationError, match=r"jdbc\.publisher\.url=\*\*\*") as refused:
+        convert_job(tmp_path / "clicks.pull")
+    assert "hidden" not in str(refused.value)

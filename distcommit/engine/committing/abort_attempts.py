@@ -1,10 +1,10 @@
-"""Aborted attempts: delete their data at the sinks' targets once no commit sequence can contain them.
+"""Abort attempts: the sinks delete their data at the targets once no commit sequence can contain the attempts.
 
 Some sinks leave data at the target before the commit. For these sinks a task writes a marker file beside the attempt's
 staging folder, durably, before it opens a writer. The committer deletes the marker of an attempt before it executes the
 first step of the sequence that contains the attempt. A marker that remains therefore belongs to an aborted attempt as
-soon as the attempt cannot be sealed any more: in this run when its dataset is DONE, and for older runs when the bucket
-has no pending, quarantined or revoking sequence of that run.
+soon as the attempt cannot be sealed any more: in this run when its dataset is DONE, and for an older run when this run
+has fenced the bucket and no pending, quarantined or revoking sequence of that run contains the attempt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from distcommit.core.records.sequences import SequenceName
 from distcommit.core.work_units import TaskState
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.run_settings import RunSettings
+from distcommit.protocol.log_state import Fold
 from distcommit.steps.sink_step import open_committer
+from distcommit.steps.step_registry import load_steps
 from distcommit.stores.folders.attempt_notes import (
     NotedAttempt,
     make_notes_durable,
@@ -54,14 +56,14 @@ def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[Seque
             make_notes_durable(context.fs, context.staging_root, epoch, bucket)
 
 
-def discard_aborted(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
-    """Delete target data of this run's finished, aborted attempts at work units whose datasets are DONE.
+def abort_ended(settings: RunSettings, bucket: int, work_units: Iterable[str]) -> list[str]:
+    """Abort this run's attempts that have ended and lost, at work units whose datasets are DONE.
 
     Returns:
         staging folders, relative to the staging root, of attempts whose data could not be deleted yet. Keep these
         folders.
     """
-    if not settings.flow.discarding:
+    if not settings.flow.preparing_committers:
         return []
     fs, roots, units = settings.store.fs, settings.store.roots, set(work_units)
     noted = [n for n in noted_attempts(fs, roots.staging, settings.epoch, bucket) if n.work_unit_id in units]
@@ -72,7 +74,7 @@ def discard_aborted(settings: RunSettings, bucket: int, work_units: Iterable[str
     ended = [note for note in noted if note.attempt in states]
     kept_folders = [note.folder for note in noted if note.attempt not in states]
     if ended:
-        if not _discard(settings, ended, states):
+        if not _abort(settings, ended, states):
             return [note.folder for note in noted]
         remove_attempts(fs, roots.staging, [note.folder for note in ended])
         remove_notes(fs, roots.staging, ended)
@@ -80,13 +82,13 @@ def discard_aborted(settings: RunSettings, bucket: int, work_units: Iterable[str
 
 
 def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates) -> int:
-    """Delete the data of an older run's attempts in one bucket, at the targets first, then in staging.
+    """Abort an older run's attempts in one bucket, and delete its staged files.
 
     The older run must have no pending, quarantined or revoking sequence in the bucket. If a target cannot be reached,
     nothing is deleted, and the next run repeats the sweep.
 
     Args:
-        settings: settings of this run.
+        settings: settings of this run, which has fenced the bucket.
         epoch: epoch of the older run.
         bucket: the bucket.
         past_states: task states of past runs, shared by all buckets of the caller.
@@ -98,7 +100,7 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
     noted = noted_attempts(fs, roots.staging, epoch, bucket)
     if noted:
         states = {state.attempt: state for state in past_states.of_epoch(epoch, bucket)}
-        if not _discard(settings, noted, states):
+        if not _abort(settings, noted, states):
             return 0
     files = sweep_epoch(fs, roots.staging, epoch, bucket)
     remove_notes(fs, roots.staging, noted)
@@ -107,23 +109,51 @@ def sweep_aborted(settings: RunSettings, epoch: int, bucket: int, past_states: P
     return files
 
 
-def _discard(settings: RunSettings, aborted: Sequence[NotedAttempt], states: Mapping[str, TaskState]) -> bool:
-    all_discarded, context = True, step_context(settings).for_committers
+def abort_losers(settings: RunSettings, epoch: int, bucket: int, past_states: PastStates, fold: Fold) -> None:
+    """Abort an older run's attempts in one bucket that its pending, quarantined and revoking sequences do not contain.
+
+    A quarantine may last long, and prepared transactions hold locks. Staged files stay until the bucket is swept. So do
+    the markers of attempts that have not ended: a process of the older run may still write.
+
+    Args:
+        settings, epoch, bucket, past_states: as for `sweep_aborted`.
+        fold: state of the bucket's log.
+    """
+    fs, staging = settings.store.fs, settings.store.roots.staging
+    noted = noted_attempts(fs, staging, epoch, bucket)
+    if not noted:
+        return
+    sequences = [state.sequence for state in fold.datasets.values() if state.sequence and state.sequence.epoch == epoch]
+    context = step_context(settings)
+    try:
+        steps = [step for sequence in sequences for step in load_steps(sequence.steps, context)]
+    except DistcommitError as error:
+        logger.warning("attempts beside an open sequence are aborted later: %s", error)
+        return
+    sealed = {attempt for step in steps for attempt in step.prepared_by}
+    losers = [note for note in noted if note.attempt not in sealed]
+    states = {state.attempt: state for state in past_states.of_epoch(epoch, bucket)}
+    if _abort(settings, losers, states):
+        remove_notes(fs, staging, [note for note in losers if note.attempt in states])
+
+
+def _abort(settings: RunSettings, aborted: Sequence[NotedAttempt], states: Mapping[str, TaskState]) -> bool:
+    all_aborted, context = True, step_context(settings).for_committers
     for name in sorted({name for note in aborted for name in note.sinks}):
         attempts = [_lost_attempt(note, states.get(note.attempt), name) for note in aborted if name in note.sinks]
-        sink = settings.flow.discarding.get(name)
+        sink = settings.flow.preparing_committers.get(name)
         if sink is None:
             logger.warning("%d attempts left data with sink %r, which the job no longer has", len(attempts), name)
-            all_discarded = False
+            all_aborted = False
             continue
         try:
             with open_committer(sink, context) as committer:
-                require_success(f"sink {name!r}", "discard", committer.discard(attempts))
+                require_success(f"sink {name!r}", "abort", committer.abort(attempts))
         except Exception as error:
             trace = None if isinstance(error, DistcommitError | OSError) else error
-            logger.warning("data of aborted attempts at %r is discarded later: %s", name, error, exc_info=trace)
-            all_discarded = False
-    return all_discarded
+            logger.warning("data of aborted attempts at %r is deleted later: %s", name, error, exc_info=trace)
+            all_aborted = False
+    return all_aborted
 
 
 def _lost_attempt(noted: NotedAttempt, state: TaskState | None, sink: str) -> AbortedAttempt:

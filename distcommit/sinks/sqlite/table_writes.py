@@ -1,4 +1,6 @@
-"""Tables of an SQLite file: found, checked, created and altered within the transaction of the rows."""
+"""Tables of an SQLite file within a commit's transaction: find or create one, add columns, and insert, upsert or delete
+its rows.
+"""
 
 from __future__ import annotations
 

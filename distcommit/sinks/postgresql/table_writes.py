@@ -1,4 +1,6 @@
-"""Tables of PostgreSQL: found, checked, created and altered within the transaction of the rows."""
+"""Tables of PostgreSQL within a commit's transaction: find or create one, add or widen columns, and copy, upsert or
+delete its rows.
+"""
 
 from __future__ import annotations
 

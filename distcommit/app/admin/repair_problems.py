@@ -64,17 +64,18 @@ class RepairResult(msgspec.Struct):
 def repair_job(
     look: Callable[[], StatusResult], verify: Callable[[], VerifyResult], repairs: Repairs, *, dry_run: bool
 ) -> RepairResult:
-    """Apply the repairs that need no decision: complete decided but unfinished actions, and restore what published
-    files prove.
+    """Apply the repairs that need no operator's decision, in the order of `ORDER`.
+
+    The repairs finish interrupted operator actions, and restore the state that the published files prove.
 
     A repair never retries, accepts or abandons a quarantined dataset, accepts a gap, deletes a published file, or ends
-    a run. Each action is the command of its name. After a crash, repeat `distcommit repair`.
+    a run. After a crash, repeat `distcommit repair`.
 
     Args:
         look: returns the result of `distcommit status`.
         verify: returns the result of `distcommit store verify`.
-        repairs: the actions, by the names of `ORDER`.
-        dry_run: only report.
+        repairs: the actions by name (`ORDER`). Each does what the `distcommit` command of that name does.
+        dry_run: whether to report the repairs without applying them.
     """
     status = look()
     rows: dict[str, RepairRow] = {}
