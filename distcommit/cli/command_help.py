@@ -18,19 +18,6 @@ TERMS = """\
   snapshot     state of all datasets at one moment, as readers see it
   quarantined  skipped by runs until `distcommit dataset release`
 """
-RECORDS_LOST = 7
-"""Exit code of `run` if it committed everything, but the source had deleted records before they were read."""
-EXIT_CODES = """\
-  0  success
-  1  incomplete: datasets failed, were skipped or are still pending
-  2  the job file, an argument or the environment is wrong
-  3  another run of the job is alive, or has taken over
-  4  storage or source is unavailable; retry later
-  5  stored data is corrupt or lost
-  6  the audit (or the demo) is not exact, or the compared positions differ
-  7  the run committed everything; the source had deleted records before they were read
-130  interrupted (Ctrl-C, SIGTERM, closed terminal), or ended by `distcommit cancel`
-"""
 
 
 class HelpedCommand(TyperCommand):

@@ -13,7 +13,8 @@ from typer.completion import completion_init  # type: ignore[attr-defined]
 from typer.core import TyperGroup
 
 from distcommit.cli.command_decorators import show_version
-from distcommit.cli.command_help import EXIT_CODES, TERMS, HelpedCommand, write_example
+from distcommit.cli.command_help import TERMS, HelpedCommand, write_example
+from distcommit.cli.exit_codes import EXIT_CODES
 from distcommit.cli.renamed_commands import reject_renamed
 
 

@@ -2,5 +2,5 @@
 
 Owns recovery, planning, ingest, committing, the drain, and the run that orders them. Must not know how its functions
 are launched on many machines: that is a `Launch`, such as `distcommit.spark`. Start reading at `driver.run`, then
-`committing.committer`. The events of a run are in `run_events`.
+`committing.bucket_committer`. The events of a run are in `run_events`.
 """

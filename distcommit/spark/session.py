@@ -126,8 +126,10 @@ def not_started(error: Exception, master: str) -> DistcommitError:
             todo="start again. If it recurs, look for a killed Java process (memory), or correct"
             " spark.driver.memory and the Java options of spark.conf; the log above has details",
         )
+    if "stopped SparkContext" in text:  # a standalone cluster rejects an application by stopping its context
+        first_line = "the master did not respond, or ended the application"
     causes = re.findall(r"^(?:Caused by)?: ([\w.$]+)", text, re.MULTILINE)
-    if causes and _TRANSIENT_CAUSES.match(causes[-1]):
+    if "stopped SparkContext" in text or (causes and _TRANSIENT_CAUSES.match(causes[-1])):
         todo = "check that the cluster of spark.master, its ports and disks work, and start again"
         return TransientError(subject, id="SPARK_UNAVAILABLE", master=master, found=first_line, todo=todo)
     return ConfigurationError(

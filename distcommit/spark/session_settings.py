@@ -52,6 +52,11 @@ class SparkSettings(SettingsModel):
             )
 
     @property
+    def deployment(self) -> tuple[object, ...]:
+        """Return the settings that jobs must have in common to share a session."""
+        return self.remote, self.master, tuple(sorted(self.conf.items()))
+
+    @property
     def catalogs(self) -> dict[str, frozenset[str]]:
         """Return the identities of catalogs by name, for catalogs with an address in `conf`."""
         uris = {name[len(_CATALOG) :].removesuffix(".uri"): uri for name, uri in self.conf.items() if _is_uri(name)}

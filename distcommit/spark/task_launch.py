@@ -34,6 +34,8 @@ executors.
 
 _DESCRIPTION, _CALL_SITE = "spark.job.description", "callSite.short"
 """Thread-local properties with the texts that Spark's web pages show for a job."""
+_POOL = "spark.scheduler.pool"
+"""Thread-local property with the pool of Spark's fair scheduler; other schedulers ignore it."""
 
 _CAN_NOT_RUN = re.compile(
     r"No module named '[\w.]+'|Can't get attribute '\w+' on <module 'distcommit[\w.]*'"
@@ -155,10 +157,11 @@ class SparkLaunch:
 
     def _by_rdd(self, call: PartitionCall[Any], tasks: int) -> list[bytes]:
         context, tag = self.spark.sparkContext, call.settings.run_id
-        before = {name: context.getLocalProperty(name) for name in (_DESCRIPTION, _CALL_SITE)}
+        before = {name: context.getLocalProperty(name) for name in (_DESCRIPTION, _CALL_SITE, _POOL)}
         context.addJobTag(tag)
         context.setLocalProperty(_DESCRIPTION, _description(call))
         context.setLocalProperty(_CALL_SITE, _phase(call))
+        context.setLocalProperty(_POOL, call.settings.store.job)
         try:
             return context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(call.in_task).collect()
         finally:

@@ -1,4 +1,4 @@
-"""A service of two jobs in one Spark session, ended in the middle of both their commits and started again."""
+"""A service of two jobs, in one Spark session or in two, ended in the middle of both their commits and restarted."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ import yaml
 
 from distcommit import Job
 from distcommit.app.demo.killed_run import RunProcess
+from tests.integration.test_clusters import on
 from tests.jobs.victims import strike
+from tests.servers.process import free_ports
+from tests.servers.spark import SparkCluster, SparkConnectServer
 from tests.unit.app.running.test_alerts import script
 
 JOBS = ("first", "second")
@@ -61,6 +65,14 @@ def until(run: RunProcess, is_so: Callable[[], bool]) -> None:
         assert run.wait(0.05) is None, run.stderr.read_text()[-3000:]
 
 
+def until_none_is_left(run: RunProcess) -> None:
+    """Wait until all processes of a killed service have ended by themselves."""
+    deadline_s = time.monotonic() + 60
+    while run.processes():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+
+
 def count(run: RunProcess, name: str, what: str) -> int:
     return sum((item["job"], item["event"]) == (f"{name}.yaml", what) for item in events(run))
 
@@ -87,11 +99,33 @@ def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
     how: signal.Signals, tmp_path: Path
 ) -> None:
     for name in JOBS:
-        jobs = write_paused(tmp_path, name).parent
-    command = ["schedule", "serve", str(jobs), "--json", "--poll", "0.2"]
+        write_paused(tmp_path, name)
+    require_exact_restart(how, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
+def test_service_of_a_local_job_and_a_cluster_job_is_exact_after_its_restart(
+    how: signal.Signals, tmp_path: Path, spark_cluster: SparkCluster
+) -> None:
+    """The job on the cluster runs in a process of its own. It dies with the service, and its metrics are served."""
+    write_paused(tmp_path, "first", spark={"master": "local[1]", "partitions": 1})
+    write_paused(tmp_path, "second", spark=on(spark_cluster) | {"partitions": 1})
+    require_exact_restart(how, tmp_path)
+
+
+def require_exact_restart(how: signal.Signals, tmp_path: Path) -> None:
+    """End a service of both jobs in mid-commit, start it again, and audit both."""
+    jobs = tmp_path / "jobs"
+    (port,) = free_ports(1)
+    command = ["schedule", "serve", str(jobs), "--json", "--poll", "0.2", "--metrics", str(port)]
     with RunProcess(command, tmp_path / "first.out", tmp_path / "first.err") as run:
         until(run, lambda: all((tmp_path / f"{name}-half_way").exists() for name in JOBS))
-        if how is signal.SIGTERM:
+        if how is signal.SIGKILL:
+            assert strike(run, "driver", how, random.Random(1))
+            until_none_is_left(run)
+        else:
             assert strike(run, "driver", how, random.Random(1))
             assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
             assert sorted(item["job"] for item in events(run) if item["event"] == "cancelled") == [
@@ -108,6 +142,10 @@ def test_service_ended_in_mid_commit_of_two_jobs_is_exact_after_its_restart(
     assert published(tmp_path) == there, "no process is left that publishes"
     with RunProcess(command, tmp_path / "last.out", tmp_path / "last.err") as run:
         until(run, lambda: all(count(run, name, "committed") > 1 for name in JOBS))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            metrics = answer.read().decode()
+        for name in JOBS:
+            assert f'distcommit_runs_total{{job="{name}",outcome="succeeded"}}' in metrics
         assert strike(run, "driver", signal.SIGINT, random.Random(1))
         assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
     for name in JOBS:
@@ -172,3 +210,34 @@ def test_jobs_that_cannot_be_served_are_refused_before_spark_starts(
     assert why in run.stderr.read_text()
     assert "Traceback" not in run.stderr.read_text()
     assert not run.stdout.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_service_runs_a_job_of_spark_connect(tmp_path: Path, spark_connect: SparkConnectServer) -> None:
+    source, spark = "tests.integration.named_source:NamedSource", {"remote": spark_connect.remote, "partitions": 2}
+    path = write_job(tmp_path, "remote", source, {"names": NAMES}, spark=spark)
+    command = ["schedule", "serve", str(path.parent), "--json", "--poll", "0.2"]
+    with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
+        until(run, lambda: count(run, "remote", "committed") > 1)
+        assert strike(run, "driver", signal.SIGTERM, random.Random(1))
+        assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
+    assert Job.from_file(path).audit(deep=True).exact
+    assert rows(tmp_path, "remote") == [(RECORDS * len(NAMES), RECORDS * len(NAMES), len(NAMES))]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_unreachable_master_fails_only_its_own_job(tmp_path: Path) -> None:
+    source, options = "tests.integration.named_source:NamedSource", {"names": NAMES}
+    jobs = write_job(tmp_path, "near", source, options, spark={"master": "local[1]", "partitions": 1}).parent
+    far = {"master": "spark://127.0.0.1:9", "partitions": 1}
+    write_job(tmp_path, "far", source, options, spark=far, schedule={"interval_s": 3600})
+    command = ["schedule", "serve", str(jobs), "--json", "--poll", "0.2"]
+    with RunProcess(command, tmp_path / "out", tmp_path / "err") as run:
+        until(run, lambda: count(run, "near", "committed") > 1 and count(run, "far", "failed") > 0)
+        (text,) = [item["text"] for item in events(run) if item["event"] == "failed"]
+        assert strike(run, "driver", signal.SIGTERM, random.Random(1))
+        assert run.wait(120) == 130, run.stderr.read_text()[-3000:]
+    assert "SPARK_UNAVAILABLE: Spark does not start [master=spark://127.0.0.1:9, job=far]; found the master" in text
+    assert "To do: check that the cluster of spark.master" in text

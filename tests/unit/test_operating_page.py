@@ -11,7 +11,7 @@ import distcommit
 from distcommit.app.auditing import audit
 from distcommit.app.inspection import recorded_runs as runs
 from distcommit.app.running import alerts
-from distcommit.cli.command_help import EXIT_CODES
+from distcommit.cli.exit_codes import EXIT_CODES
 from distcommit.cli.views import audit_view
 from distcommit.core import errors
 

@@ -73,6 +73,7 @@ class StoredJob:
         unset: Mapping[str, str] | None = None,
     ) -> None:
         self.config, self._session = config, session
+        self.path, self.overrides = path, tuple(overrides)
         self._folders = JobFolders(config, path, tuple(overrides), throwaway, tree or {}, unset or {})
 
     @classmethod

@@ -1,3 +1,4 @@
-"""Begin and end runs: store, lock, Spark session, run record and alerts. Must not contain the commit protocol, which is
-`engine`. Start reading at `run_context`.
+"""Before and after a run: open the store, the lock and Spark, record facts, send alerts; cancel a run.
+
+Must not contain the run itself and its phases, which are `engine`. Start reading at `run_context`.
 """

@@ -11,7 +11,6 @@ from distcommit.app.job_file.job_file_names import job_files_in
 from distcommit.app.jobs.job import Job
 from distcommit.app.scheduling.schedule import Plan
 from distcommit.core.errors import ConfigurationError, error_text
-from distcommit.spark.session_settings import SparkSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +33,20 @@ class JobFile:
     problem: str = ""
 
 
-def read_job_files(
-    folder: Path, overrides: Sequence[str], current_files: Mapping[str, JobFile], spark: SparkSettings | None = None
-) -> dict[str, JobFile]:
+def read_job_files(folder: Path, overrides: Sequence[str], current_files: Mapping[str, JobFile]) -> dict[str, JobFile]:
     """Return all job files by name. Unchanged files are taken from `current_files`.
 
     Args:
         folder: folder of the job files. Subfolders, and names that begin with a dot, are skipped.
         overrides: settings that override those of each file.
         current_files: the result of the last call.
-        spark: Spark settings that all jobs must share; None takes those of the first job.
 
     Raises:
         ConfigurationError: if the folder can't be read.
     """
     paths = job_files_in(folder)
     job_files = {path.name: _read(path, overrides, current_files.get(path.name)) for path in paths}
-    return _with_separate_stores(job_files, current_files, spark)
+    return _with_separate_stores(job_files, current_files)
 
 
 def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
@@ -99,13 +95,6 @@ def _plan(job: Job) -> Plan:
             expected="schedule: {cron: '*/5 * * * *'}, or {interval_s: 30}",
             todo="add it",
         )
-    if config.spark.remote:
-        raise ConfigurationError(
-            "a service has a Spark session of its own, and can't share one of Spark Connect",
-            id="SPARK_CONNECT_NOT_SERVABLE",
-            found=f"spark.remote: {config.spark.remote}",
-            todo="set spark.master in place of it, or have `distcommit run` started by another scheduler",
-        )
     if config.tries_out:
         raise ConfigurationError(
             "a sink of type console is for previews, and not served", id="SERVED_JOBS_INVALID", todo="set the job's own"
@@ -121,13 +110,8 @@ def _plan(job: Job) -> Plan:
     return config.schedule.plan(config.targets.smallest_s, longest_s)
 
 
-def _with_separate_stores(
-    files: Mapping[str, JobFile], job_files: Mapping[str, JobFile], spark: SparkSettings | None
-) -> dict[str, JobFile]:
-    """Reject job files that share a store with another one, or that need another Spark session.
-
-    If files share a store, the file that is already served stays.
-    """
+def _with_separate_stores(files: Mapping[str, JobFile], job_files: Mapping[str, JobFile]) -> dict[str, JobFile]:
+    """Reject job files that share a store with another one. The file that is already served stays."""
     stores: dict[str, str] = {}
     served: dict[str, JobFile] = {}
     was_served = {name for name, file in job_files.items() if file.plan is not None}
@@ -135,16 +119,9 @@ def _with_separate_stores(
         served[name] = file
         if file.job is None:
             continue
-        config = file.job.config
-        spark = spark or config.spark
-        other = stores.setdefault(config.paths.store, name)
+        store = file.job.config.paths.store
+        other = stores.setdefault(store, name)
         if other != name:
-            problem = f"it is of the same job as {other}: both have the store {config.paths.store}"
-            served[name] = replace(file, job=None, plan=None, problem=problem)
-        elif (config.spark.master, config.spark.conf) != (spark.master, spark.conf):
-            problem = (
-                "its spark.master or spark.conf are not those of the others, with which it shares a session: make them"
-                " the same (--set does so for all), or start a service of its own; a running service keeps its session"
-            )
+            problem = f"it is of the same job as {other}: both have the store {store}"
             served[name] = replace(file, job=None, plan=None, problem=problem)
     return dict(sorted(served.items()))

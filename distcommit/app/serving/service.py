@@ -1,8 +1,14 @@
-"""The service: many jobs in one Spark session, each with its own schedule and lock."""
+"""The service: many jobs, each with its own schedule and lock.
+
+Most jobs share one Spark session. A job with other Spark settings runs in a process of its own.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +19,7 @@ from distcommit.app.jobs.job import Job
 from distcommit.app.scheduling.schedule import Missed, Schedule
 from distcommit.app.scheduling.timetables import Moment
 from distcommit.app.serving.job_file_folder import JobFile, read_job_files, require_served
+from distcommit.app.serving.run_process import run_in_process
 from distcommit.app.serving.served_job import (
     Ended,
     Launcher,
@@ -27,15 +34,18 @@ from distcommit.app.serving.served_job import (
 from distcommit.app.telemetry.metrics import require_client
 from distcommit.app.telemetry.prometheus_endpoint import ServiceMetrics, scraped
 from distcommit.app.telemetry.service_events import EventSink, ServiceEvent
-from distcommit.core.errors import ConfigurationError, ProcessLostError
+from distcommit.core.errors import ConfigurationError, ProcessLostError, TransientError, error_text
 from distcommit.core.interfaces.clock import Clock
 from distcommit.engine.driver.composite_observer import CompositeObserver
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.run_events import Observer
 from distcommit.engine.system_clock import SystemClock
+from distcommit.spark.session_settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 _LONGEST_WAIT_S = 3600.0
 _END_WAIT_S = 60.0
@@ -45,6 +55,8 @@ _SILENT_POLLS = 12
 the storage answers.
 """
 _FAILED = (Outcome.FAILED, Outcome.INCOMPLETE)
+_OF_SPARK_SUBMIT = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
+"""Environment variables by which a process uses the JVM of spark-submit."""
 
 
 def serve(
@@ -57,7 +69,7 @@ def serve(
     poll_s: float = 5,
     metrics_at: tuple[str, int] | None = None,
 ) -> None:
-    """Run the jobs of a folder by their schedules in one Spark session, until a signal ends the service.
+    """Run the jobs of a folder by their schedules, until a signal ends the service.
 
     Args:
         folder: folder of the job files; it is polled.
@@ -69,38 +81,66 @@ def serve(
         metrics_at: address and port for Prometheus; None for no metrics.
 
     Raises:
-        ConfigurationError: if a job file can't be served, or Spark does not start. No job has run.
+        ConfigurationError: if a job file can't be served. No job has run.
+        ConfigurationError, TransientError: if Spark does not start, and all jobs have the same Spark settings.
         ProcessLostError: if the Spark session has ended, or a cancelled run hangs. The next run replays sealed commits.
         KeyboardInterrupt: after a signal, once all runs have ended.
     """
-    from distcommit.spark.session import is_alive, open_session, stop_session  # noqa: PLC0415 - what only looks needs no Spark
+    from distcommit.spark.session import is_alive, stop_session  # noqa: PLC0415 - what only looks needs no Spark
 
     files = read_job_files(folder, overrides, {})
     require_served(files, folder)
     if metrics_at is not None:
         require_client()
-    spark_settings = next(file.job.config.spark for file in files.values() if file.job is not None)
-    spark = open_session(spark_settings, f"distcommit serve {folder.name}")
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_SPARK_SUBMIT}
+    shared, spark = _open_shared([file.job.config.spark for file in files.values() if file.job], folder.name)
     try:
         with _interrupt_main_thread_only(), scraped(metrics_at) as metrics:
             service = Service(
-                lambda job_files: read_job_files(folder, overrides, job_files or files, spark_settings),
-                _in_session(spark, metrics),
+                lambda job_files: read_job_files(folder, overrides, job_files or files),
+                _launcher(spark, shared, environment, metrics),
                 report if metrics is None else metrics.counting(report),
                 user,
-                lives=lambda: is_alive(spark),
+                lives=lambda: spark is None or is_alive(spark),
                 at_once=at_once,
                 poll_s=poll_s,
             )
             service.go()
     finally:
-        stop_session(spark)
+        if spark is not None:
+            stop_session(spark)
 
 
-def _in_session(spark: SparkSession, metrics: ServiceMetrics | None) -> Launcher:
+def _open_shared(settings: Sequence[SparkSettings], name: str) -> tuple[SparkSettings, SparkSession | None]:
+    """Open the session of the Spark settings that most jobs have; of equally frequent ones, local ones come first.
+
+    Runs of several jobs get equal shares of the session's slots. Return None if the settings are for Spark Connect, or
+    the session can't be opened, but some jobs have other settings. Then each run has a process of its own.
+    """
+    from distcommit.spark.session import open_session  # noqa: PLC0415 - what only looks needs no Spark
+
+    counts = Counter(each.deployment for each in settings)
+    shared = max(settings, key=lambda each: (not each.remote, counts[each.deployment], "local" in each.master))
+    if shared.remote:
+        return shared, None
+    fair = shared.model_copy(update={"conf": {"spark.scheduler.mode": "FAIR"} | shared.conf})
+    try:
+        return shared, open_session(fair, f"distcommit serve {name}")
+    except (ConfigurationError, TransientError) as error:
+        if len(counts) == 1:
+            raise
+        logger.warning("each run starts Spark in a process of its own: %s", error_text(error))
+        return shared, None
+
+
+def _launcher(
+    spark: SparkSession | None, shared: SparkSettings, environment: Mapping[str, str], metrics: ServiceMetrics | None
+) -> Launcher:
     def launch(job: Job, observer: Observer) -> RunResult:
-        also = observer if metrics is None else CompositeObserver(observer, metrics.of_runs.observer())
-        return job.within(spark).run(also)
+        also = CompositeObserver(observer, *([] if metrics is None else [metrics.of_runs.observer()]))
+        if spark is not None and job.config.spark.deployment == shared.deployment:
+            return job.within(spark).run(also)
+        return run_in_process(job, also, environment)
 
     return launch
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from distcommit.core.errors import ConfigurationError, printable
 from distcommit.core.records.freshness import BEHIND
-from distcommit.core.records.run_counts import COMMIT_COUNTS, FlowCounts, RunCounts
+from distcommit.core.records.run_counts import COMMIT_COUNTS, MOST_COUNTERS, OTHER, FlowCounts, RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason
 from distcommit.core.support.installation import install_command
@@ -110,6 +110,7 @@ class Metrics:
         text = "Counters that writers and committers of sinks increase themselves."
         self.last_own = gauge("last_run_sink_counter", text, [*_SINK, "counter"], **own)
         self.totals_own = counter("sink_counter", text, [*_SINK, "counter"], **own) if totals else None
+        self._own_names: dict[tuple[str, ...], set[str]] = {}
         self.runs = counter("runs", "Runs by how they ended.", ["job", "outcome"], **own) if totals else None
         self.seconds = (
             histogram(
@@ -126,6 +127,13 @@ class Metrics:
     def observer(self) -> RunMetrics:
         """Return an observer for one run."""
         return RunMetrics(self)
+
+    def own_name(self, sink: tuple[str, ...], name: str) -> str:
+        """Return a name for a sink's own counter: `other` if the sink has had too many names in all runs."""
+        names = self._own_names.setdefault(sink, set())
+        if len(names) < MOST_COUNTERS:
+            names.add(name)
+        return name if name in names else OTHER
 
 
 class RunMetrics:
@@ -183,8 +191,9 @@ class RunMetrics:
             for name, counter in metrics.totals_of_sinks.items():
                 counter.labels(*names).inc(getattr(counts, name))
         for own in flow.counters:
-            own_names = job, label(own.branch), label(own.sink), label(own.name)
-            metrics.last_own.labels(*own_names).set(own.count)
+            sink = job, label(own.branch), label(own.sink)
+            own_names = *sink, metrics.own_name(sink, label(own.name))
+            metrics.last_own.labels(*own_names).inc(own.count)
             if metrics.totals_own is not None:
                 metrics.totals_own.labels(*own_names).inc(own.count)
 

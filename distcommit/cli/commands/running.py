@@ -17,7 +17,7 @@ from distcommit.app.inspection.rejected_records import newest_rejected
 from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.preview import PreviewResult, run_preview
 from distcommit.cli.command_decorators import on_job, on_job_state
-from distcommit.cli.command_help import RECORDS_LOST
+from distcommit.cli.exit_codes import exit_code_of
 from distcommit.cli.progress_display import shown_progress
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.check_view import problems_view
@@ -65,13 +65,6 @@ def _after_run(job: Job, result: RunResult | PreviewResult) -> RenderableType | 
     if any(note.kind == INPUT_PROBLEM for note in result.notes):
         lines.append(Text(f"unreadable files are listed by {job.command('runs')} {result.epoch}", style="yellow"))
     return Group(*lines) if lines else None
-
-
-def exit_code_of(result: RunResult) -> int:
-    """Return the exit code of `distcommit run`."""
-    if not result.succeeded:
-        return 1
-    return RECORDS_LOST if result.totals.positions_lost else 0
 
 
 class RecoverPlan(ReplayPlan, frozen=True):

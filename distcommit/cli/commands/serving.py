@@ -35,7 +35,7 @@ def serve_jobs(
 ) -> None:
     """Run the jobs of a folder by their schedules until SIGTERM.
 
-    All jobs share one Spark session. With --json, each event is one line.
+    Jobs with the Spark settings of most jobs share one session. With --json, each event is one line.
     """
 
     def print_event(event: ServiceEvent) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from distcommit.constructs.converters.inferring import InferringConverter
+from distcommit.constructs.converters.inferring_converter import InferringConverter
 from distcommit.constructs.json_decoding.inferred_json import columns_of_fields, json_reader
 from distcommit.constructs.json_decoding.json_records import JsonRecords
 from distcommit.core.interfaces.constructs import Converted

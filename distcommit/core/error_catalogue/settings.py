@@ -194,15 +194,6 @@ ENTRIES = (
         action="Correct each job file that the message names, or remove the file from the service's folder.",
     ),
     ErrorEntry(
-        id="SPARK_CONNECT_NOT_SERVABLE",
-        error="ConfigurationError",
-        title="A service cannot use Spark Connect",
-        cause="The job sets `spark.remote`, but all jobs of a service share the service's own Spark session.",
-        impact="The service does not start.",
-        action="Set spark.master instead, or start runs of the job by another scheduler.",
-        command="run JOB.yaml",
-    ),
-    ErrorEntry(
         id="JOB_NOT_SERVED",
         error="ConfigurationError",
         title="No service runs this job",

@@ -1,4 +1,4 @@
-"""Helpers that know no datasets: parallel calls, I/O batching, child processes, display in notebooks.
+"""Helpers: parallel calls, I/O batching, child processes, display in notebooks, and the base class of settings.
 
 Must not know datasets. Start reading at `io_batching`.
 """

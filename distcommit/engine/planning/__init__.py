@@ -1,4 +1,4 @@
-"""Planning: which work units a run reads, which task reads them, and in which order.
+"""Planning: the work units that a run reads, their order (freshness targets first), and their tasks.
 
 This package must not read records. Start reading at `plan_partition`.
 """

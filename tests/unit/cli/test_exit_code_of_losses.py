@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distcommit.cli.commands.running import exit_code_of
+from distcommit.cli.exit_codes import exit_code_of
 from distcommit.cli.views.result_views import run_view
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
 from tests.simulation.world import World

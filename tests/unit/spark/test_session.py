@@ -48,6 +48,11 @@ def caused_by(cause: str) -> JavaError:
         (caused_by("java.net.ConnectException: Connection refused"), TransientError, 4),
         (caused_by("java.net.BindException: Address already in use"), TransientError, 4),
         (caused_by("java.io.IOException: No space left on device"), TransientError, 4),
+        (
+            caused_by("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."),
+            TransientError,
+            4,
+        ),
         (caused_by("java.net.UnknownHostException: no-such-master"), ConfigurationError, 2),
         (caused_by("java.io.FileNotFoundException: /no/such/file"), ConfigurationError, 2),
         (caused_by("org.apache.spark.SparkException: Could not parse Master URL: 'x'"), ConfigurationError, 2),

@@ -105,11 +105,11 @@ def test_unsuitable_executor_python_is_named(kind: Any, text: str, problem: str)
     assert "spark.submit.pyFiles" in caught.value.todo
 
 
-def test_spark_shows_job_run_and_phase_and_gets_the_callers_description_back() -> None:
+def test_spark_shows_job_run_and_phase_in_the_jobs_pool_and_gets_the_callers_properties_back() -> None:
     session: Any = FailingSession(PySparkException("no"), properties={"spark.job.description": "of the caller"})
     with pytest.raises(JobFailedError):
         SparkLaunch(session)(recover_partition, World().begin(Machine(), source()), 1, RecoverReport)
-    assert session.shown == ["job: run of epoch 2, recover", "recover", "of the caller", None]
+    assert session.shown == ["job: run of epoch 2, recover", "recover", "job", "of the caller", None, None]
 
 
 _ABORTED = (

@@ -1,3 +1,3 @@
 """Published and staged files, as the audit and rebuilds read and classify them. Must not read ledgers of targets.
-Start reading at `published_files`.
+Start reading at `read_published_files`.
 """

@@ -48,7 +48,12 @@ def chains_of(job: JobFileDraft) -> list[Chain]:
     """
     count = job.peek("fork.branches")
     number = integer_of(count, least=1) if count is not None else 1
-    return [Chain(f"fork.branches.{_branch(job, n)}.", f".{n}") for n in range(number)] if number > 1 else [Chain()]
+    if count is None or number == 1:
+        return [Chain()]
+    names = [_branch(job, n) for n in range(number)]
+    if len(set(names)) < number:
+        raise count.wrong("two branches have the same name", expected="a fork.branch.name for each", todo="rename one")
+    return [Chain(f"fork.branches.{name}.", f".{n}") for n, name in enumerate(names)]
 
 
 def _branch(job: JobFileDraft, number: int) -> str:
@@ -176,6 +181,13 @@ def _levels(types: Property | None) -> list[str]:
     return levels
 
 
+def _number(entry: Property) -> float:
+    try:
+        return float(entry.value)
+    except ValueError:
+        raise entry.wrong("the value is not a number", expected="a share, such as 0.05") from None
+
+
 def _task_checkers(job: JobFileDraft, chain: Chain) -> None:
     policies, types, tolerance = (
         chain.pop(job, name)
@@ -197,7 +209,7 @@ def _task_checkers(job: JobFileDraft, chain: Chain) -> None:
             case "RowCountPolicy" | "RowCountRangePolicy":
                 section: dict[str, Any] = {"type": "row_count_of_source", "level": level}
                 if name == "RowCountRangePolicy" and tolerance is not None:
-                    section["tolerance"] = float(tolerance.value)
+                    section["tolerance"] = _number(tolerance)
                     job.append(tolerance, f"{chain.section}task_checkers", section)
                     is_used = True
             case "SchemaCompatibilityPolicy" if level == "optional":

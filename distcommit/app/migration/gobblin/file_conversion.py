@@ -137,8 +137,8 @@ def _schema(schema: Property | None) -> list[dict[str, Any]]:
         return []
     try:
         columns = json.loads(schema.value)
-        if all("columnName" in column for column in columns):
-            return list(columns)
+        if isinstance(columns, list) and all(isinstance(each, dict) and "columnName" in each for each in columns):
+            return columns
     except (TypeError, ValueError):
         pass
     raise schema.wrong("the schema is not a list of columns", expected='[{"columnName": ...}, ...]')

@@ -21,7 +21,7 @@ _FILE_BUILDERS = {
     *("GobblinOrcWriterBuilder", "HiveWritableHdfsDataWriterBuilder"),
 }
 _PUBLISHERS = {
-    *("BaseDataPublisher", "BaseDataPublisherWithReplacement", "JdbcPublisher", "NoopPublisher"),
+    *("BaseDataPublisher", "JdbcPublisher", "NoopPublisher"),
     "TimePartitionedDataPublisher",
 }
 _CODECS = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTANDARD": "zstd", "ZSTD": "zstd", "NOCOMPRESSION": "none"}
@@ -40,9 +40,13 @@ def put_sinks(job: JobFileDraft) -> None:
     for chain in chains_of(job):
         _sink(job, chain)
         publisher = chain.pop(job, "data.publisher.type") or job.pop("data.publisher.type")
-        is_known = publisher is not None and simple_name(publisher.value) in _PUBLISHERS
+        name = simple_name(publisher.value) if publisher is not None else ""
+        if name == "BaseDataPublisherWithReplacement":
+            job.skip(publisher, "each run adds files; set sink.publish: replace or replace_partitions if a run has all")
+            continue
+        known = "needs no setting: all is published by commits that are written ahead"
         own = "a publisher of your own becomes the commit_steps of a sink of type: python"
-        job.skip(publisher, "needs no setting: all is published by commits that are written ahead" if is_known else own)
+        job.skip(publisher, known if name in _PUBLISHERS else own)
 
 
 def _sink(job: JobFileDraft, chain: Chain) -> None:
@@ -158,7 +162,7 @@ def _table(job: JobFileDraft, chain: Chain, of: Property) -> None:
         chain.pop(job, f"jdbc.publisher.{name}")
         for name in ("url", "database_name", "username", "table_name", "password", "replace_table")
     )
-    match = re.fullmatch(r"jdbc:(\w+)://([^/?:@]+)(?::(\d+))?(?:/([^?]*))?(?:\?.*)?", url.value) if url else None
+    match = re.fullmatch(r"jdbc:(\w+)://([^/?:@]+)(?::(\d+))?(?:/([^?]*))?(\?.*)?", url.value) if url else None
     kind = _DATABASES.get(match[1], "") if match else ""
     if match is None or not kind or table is None or not (database or match[4]):
         raise (url or of).wrong(
@@ -170,7 +174,8 @@ def _table(job: JobFileDraft, chain: Chain, of: Property) -> None:
     authority = f"{user.value}@{match[2]}" if user is not None else match[2]
     name = database.value if database is not None else match[4]
     job.put(of, f"{prefix}.type", kind)
-    job.put(url, f"{prefix}.url", f"{scheme}://{authority}:{match[3] or _DEFAULT_PORTS[kind]}/{name}")
+    note = "its parameters are not converted: set TLS and credentials by hand" if match[5] else ""
+    job.put(url, f"{prefix}.url", f"{scheme}://{authority}:{match[3] or _DEFAULT_PORTS[kind]}/{name}", note)
     for entry in (database, user):
         job.skip(entry, f"is a part of {prefix}.url")
     job.put(table, f"{prefix}.table", table.value)

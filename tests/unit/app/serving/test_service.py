@@ -552,14 +552,14 @@ def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path
     (folder / "notes.txt").write_text("no job")
     (folder / ".hidden.yaml").write_text("no job")
     write(folder, "good")
+    write(folder, "cluster", spark={"master": "spark://host:7077", "conf": {"spark.cores.max": 4}})
+    write(folder, "connect", spark={"remote": "sc://host:1"})
     require_served(read_job_files(folder, (), {}), folder)
     write(folder, "cron", schedule={"cron": "61 * * * *"})
     write(folder, "zone", schedule={"cron": "* * * * *", "time_zone": "Mars/Phobos"})
     write(folder, "interval", schedule={"interval_s": 0})
     write(folder, "none", schedule=None)
     write(folder, "both", schedule=DAILY | {"interval_s": 5})
-    write(folder, "spark", spark={"master": "local[7]"})
-    write(folder, "connect", spark={"remote": "sc://host:1"})
     write(folder, "console", sink={"type": "console"})
     write(folder, "stream", source={"type": "micro_batch", "dataset_column": "site"})
     (folder / "same.yaml").write_text((folder / "good.yaml").read_text())
@@ -571,8 +571,6 @@ def test_all_unservable_job_files_are_reported_before_anything_runs(folder: Path
         "interval": "schedule.interval_s must be at least 1; found 0",
         "none": "the job has no schedule",
         "both": "schedule.interval_s must not be set beside cron",
-        "spark": "spark.master or spark.conf are not those of the others",
-        "connect": "can't share one of Spark Connect",
         "console": "console is for previews",
         "stream": "micro_batch is fed by a streaming query",
         "same": "the same job as good.yaml",

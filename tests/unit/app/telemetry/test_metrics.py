@@ -12,7 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from distcommit.app.telemetry.metrics import MOST_NAMED, Metrics, MetricsFile
 from distcommit.core.records.freshness import BEHIND
-from distcommit.core.records.run_counts import COMMIT_COUNTS, FlowCounts, RunCounts, SinkCounter, SinkCounts
+from distcommit.core.records.run_counts import (
+    COMMIT_COUNTS,
+    MOST_COUNTERS,
+    FlowCounts,
+    RunCounts,
+    SinkCounter,
+    SinkCounts,
+)
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.engine.driver.composite_observer import CompositeObserver
@@ -100,6 +107,12 @@ def test_commits_are_counted_by_sink_and_branch() -> None:
     assert values["sink_commit_retries_total", names] == 6
     assert values["sink_files_written_total", ("lake", "orders", "files")] == 3
     assert ("last_run_sink_files_written", ("lake", "orders", "files")) not in values, "the branch was removed"
+    for epoch in range(3, 6):
+        values = run(
+            epoch, counters=tuple(SinkCounter("rows", "lake", f"{epoch}-{n}", 1) for n in range(MOST_COUNTERS))
+        )
+    totals = [labels for name, labels in values if name == "sink_counter_total" and "lake" in labels]
+    assert len(totals) == MOST_COUNTERS + 1, "names of later runs are counted as other"
 
 
 def test_hostile_names_stay_in_their_labels() -> None:

@@ -131,7 +131,7 @@ class TwoPhaseCases:
         for attempt, end in ((committed, "committed"), (aborted, "rolled back")):
             own = [line.partition(": ") for line in of_both if attempt in line]
             assert [state for _, _, state in own] == ["started, dataset a", "prepared", end]
-            assert {name.replace("-", "") for name, _, _ in own} == {names[attempt].replace("-", "")}
+            assert {name for name, _, _ in own} == {names[attempt].replace("|", "-")}
 
     def test_missing_prepared_transaction_is_lost_and_nothing_of_its_dataset_is_committed(
         self, target: PreparingTarget

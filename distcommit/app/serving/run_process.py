@@ -1,0 +1,201 @@
+"""A run in a process of its own, for a job that cannot use the Spark session of the service.
+
+The process sends pickled messages on its stdout: log records, the run's events, and at the end the result or the error.
+It dies with the service, because its stdin then ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from types import NoneType
+from typing import IO, Any
+
+from distcommit.app.jobs.job import Job
+from distcommit.core.errors import (
+    DistcommitError,
+    ProcessLostError,
+    RunCancelledError,
+    TransientError,
+    add_ids,
+    error_text,
+    plain_text,
+)
+from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.engine.driver.run import RunResult
+from distcommit.engine.run_events import Observer, RunBegan, RunEnded
+from distcommit.engine.system_clock import SystemClock
+
+_START_LIMIT_S = 600.0
+"""Seconds within which the run must have its epoch. Some clusters that do not respond keep Spark waiting for longer."""
+_END_WAIT_S = 30.0
+
+
+def run_in_process(job: Job, observer: Observer, environment: Mapping[str, str]) -> RunResult:
+    """Run a job once in a new process, which opens the Spark session of the job file and stops it.
+
+    Args:
+        job: the job, read from a file.
+        observer: receives the run's events.
+        environment: environment variables of the process.
+
+    Raises:
+        DistcommitError: the error that ended the run.
+        TransientError: if the run has not begun within ten minutes, or `schedule.cancel_after_s` if that is less.
+        ProcessLostError: if the process died.
+    """
+    spark, schedule = job.config.spark, job.config.schedule
+    ids = {"job": job.config.job, "master": spark.remote or spark.master}
+    limit_s = min(_START_LIMIT_S, (schedule and schedule.cancel_after_s) or math.inf)
+    level = logging.getLogger().getEffectiveLevel()
+    command = [sys.executable, "-m", __name__, str(level), str(job.path), *job.overrides]
+    # a group of its own: Ctrl-C reaches the service alone, which then cancels the run
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0
+    ) as process:
+        assert process.stdout is not None
+        limit = _StartLimit(process, limit_s)
+        try:
+            messages = _Messages(process.stdout, observer, limit)
+            result = messages.result()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_WAIT_S)
+        finally:
+            limit.cancel()
+            process.kill()
+    if isinstance(result, RunResult):
+        return result
+    if limit.has_expired:
+        raise TransientError(
+            f"Spark did not start within {limit_s:,.0f} s",
+            id="SPARK_UNAVAILABLE",
+            todo="check that the cluster of spark.master responds and has free slots; the next firing tries again",
+            **ids,
+        )
+    if result is None:
+        error = ProcessLostError(
+            "the process of the run died",
+            exit_code=process.returncode,
+            todo="none if it does not recur: the next run replays sealed commits. If it recurs, look for a killed"
+            " process in the machine's log, and lower --at-once or spark.driver.memory",
+            **ids,
+        )
+        if messages.epoch:
+            observer.observe(RunEnded(RunOutcome.FAILED, SystemClock().now_ms(), error.id, error.text))
+        raise error
+    add_ids(result, job=ids["job"])
+    raise result
+
+
+class _StartLimit:
+    """Ends a process whose run does not begin in time: by SIGTERM, and by SIGKILL if that does not end it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], limit_s: float) -> None:
+        self._process, self.has_expired = process, False
+        self._timer = threading.Timer(limit_s, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _expire(self) -> None:
+        self.has_expired = True
+        self._process.terminate()
+        try:
+            self._process.wait(_END_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+class _Messages:
+    """The messages of a run's process: log records and events are passed on, the result or the error is returned."""
+
+    def __init__(self, stream: IO[bytes], observer: Observer, limit: _StartLimit) -> None:
+        self._stream, self._observer, self._limit = stream, observer, limit
+        self.epoch = 0
+
+    def result(self) -> RunResult | DistcommitError | None:
+        """Read until the result or the error of the run, and return it; None if the process ended without."""
+        with suppress(EOFError, pickle.UnpicklingError):  # it died, perhaps within a message
+            while True:
+                match message := pickle.load(self._stream):
+                    case RunResult() | DistcommitError():
+                        return message
+                    case dict():
+                        _log(message)
+                    case _:
+                        if isinstance(message, RunBegan):
+                            self.epoch = message.epoch
+                            self._limit.cancel()
+                        self._observer.observe(message)
+        return None
+
+
+def _log(fields: dict[str, Any]) -> None:
+    """Log a record of the process as one of this thread."""
+    record = logging.makeLogRecord(fields | {"threadName": threading.current_thread().name})
+    logger = logging.getLogger(record.name)
+    if logger.isEnabledFor(record.levelno):
+        logger.handle(record)
+
+
+class _Sender(logging.Handler):
+    """Sends the log records and events of a run as messages."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__()
+        self._stream, self._sending = stream, threading.Lock()
+
+    def send(self, message: object) -> None:
+        with self._sending:
+            self._stream.write(pickle.dumps(message))
+            self._stream.flush()
+
+    observe = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        text = record.getMessage() + (f": {error_text(error)}" if error else "")
+        fields = vars(record) | {"msg": text, "args": None, "exc_info": None}
+        portable = (int, float, NoneType)
+        self.send({key: value if isinstance(value, portable) else plain_text(value) for key, value in fields.items()})
+
+
+def main(level: str, path: str, *overrides: str) -> None:
+    """Run a job as the whole process."""
+    lifeline, stream = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # custom code may print
+    threading.Thread(target=_die_with, args=(lifeline,), name="lifeline", daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that Spark cancels its jobs
+    sender = _Sender(stream)
+    logging.basicConfig(level=int(level), handlers=[sender])
+    try:
+        sender.send(Job.from_file(path, overrides).run(sender))
+    except KeyboardInterrupt:
+        sender.send(
+            RunCancelledError("a signal ended the process of the run", todo="none; the next run replays sealed commits")
+        )
+    except DistcommitError as error:
+        sender.send(error)
+    except BaseException as error:  # noqa: BLE001 - whatever a custom class raises
+        sender.send(DistcommitError(plain_text(error), id=type(error).__name__))
+
+
+def _die_with(lifeline: IO[bytes]) -> None:
+    lifeline.read()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,27 @@
+"""A source that acts when a process with the environment variable `DISTCOMMIT_TEST_ACT` reads its job file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+
+from tests.integration.named_source import NamedSource
+
+ACT = "DISTCOMMIT_TEST_ACT"
+
+
+class ActingSource(NamedSource):
+    def __init__(self) -> None:
+        super().__init__(["a"])
+        match os.environ.get(ACT):
+            case "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "exit":
+                raise SystemExit(3)
+            case "hang":
+                time.sleep(600)
+            case "log":
+                logging.getLogger("custom").warning("%s of %s", "a warning", "the process", exc_info=ValueError("why"))
+                print("a line on stdout")  # noqa: T201
