@@ -13,8 +13,8 @@ from distcommit.custom_class import CustomClass
 from distcommit.pipeline.converter_schemas import name_in_flow
 from distcommit.pipeline.task_flow import TaskFlow
 
-_OF_THE_JOB = frozenset({"type", "class", "level", "on_failure", "only_datasets"})
-"""Settings that decide how the task flow treats a construct."""
+_OF_THE_JOB = frozenset({"type", "class", "level", "on_failure", "only_datasets", "registry", "key"})
+"""Settings that decide how the task flow treats a construct, and those that have credentials or send them."""
 Construct = TypeVar("Construct")
 
 
@@ -57,7 +57,18 @@ def flow_of_unit(flow: TaskFlow, unit: WorkUnit) -> TaskFlow:
     return replace(flow, stages=stages, branches=branches, fork=fork)
 
 
+def _refers(value: Any) -> bool:
+    """Return whether plain data contains a reference, such as `${file:PATH}`, which a custom class would resolve."""
+    if isinstance(value, Mapping):
+        return any(_refers(key) or _refers(each) for key, each in value.items())
+    if isinstance(value, list):
+        return any(map(_refers, value))
+    return isinstance(value, str) and "${" in value
+
+
 def _merged(unit: WorkUnit, name: str, construct: Construct, settings: Mapping[str, Any]) -> Construct:
+    if _refers(settings):  # a source may have the text from a stranger, such as the name of a table
+        raise invalid_settings(unit, name, "plain values", "a reference with ${")
     if not isinstance(construct, SettingsModel):
         raise invalid_settings(unit, name, "a construct of the job file", type(construct).__name__)
     if isinstance(construct, CustomClass):

@@ -19,10 +19,12 @@ SETTINGS = "settings"
 def with_settings(unit: WorkUnit, settings: Mapping[str, Mapping[str, Any]]) -> WorkUnit:
     """Return the work unit with settings of constructs as a property.
 
+    Records that are rejected with these settings are processed again (`dataset reprocess`) with those of the job file.
+
     Args:
         unit: the work unit.
-        settings: plain data by construct and setting; of a custom class, its options. A construct has its name in the
-            run's counts: `cast`, `json#2`, behind a fork `lake.cast`, and `fork`. A task checker is
+        settings: plain data without `${` by construct and setting; of a custom class, its options. A construct has its
+            name in the run's counts: `cast`, `json#2`, behind a fork `lake.cast`, and `fork`. A task checker is
             `main.task_checkers.row_count`.
     """
     return replace(unit, properties={**unit.properties, SETTINGS: msgspec.json.encode(settings).decode()})

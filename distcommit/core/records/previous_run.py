@@ -11,6 +11,9 @@ from distcommit.core.work_units import TaskOutcome
 MOST_WORK_UNITS = 50
 """Maximum number of work units that a dataset's state lists."""
 
+MOST_BYTES = 16 << 10
+"""Maximum size of their encoded results in bytes. Each executor has the states of all datasets of its buckets."""
+
 
 class WorkUnitResult(Struct, frozen=True, array_like=True):
     """The result of one work unit in a run.
@@ -42,7 +45,8 @@ class PreviousRun(Struct, frozen=True, array_like=True):
 
     Attributes:
         epoch: the run.
-        work_units: the results, at most 50: work units that were not committed first, then in the order of the plan.
+        work_units: the results, at most 50 and 16 KiB: work units that were not committed first, then in the order of
+            the plan.
         omitted_count: the number of work units that are left out.
     """
 

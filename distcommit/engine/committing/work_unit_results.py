@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
+import msgspec
+
 from distcommit.core.records.maintenance_units import is_maintenance
-from distcommit.core.records.previous_run import MOST_WORK_UNITS, PreviousRun, WorkUnitResult
+from distcommit.core.records.previous_run import MOST_BYTES, MOST_WORK_UNITS, PreviousRun, WorkUnitResult
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 
 
@@ -44,8 +47,14 @@ def run_of_dataset(
     results = [
         _result(unit, attempts.get(unit.work_unit_id, []), committed.get(unit.work_unit_id)) for unit in plan.work_units
     ]
-    listed = sorted(results, key=lambda result: result.is_committed)[:MOST_WORK_UNITS]
-    return PreviousRun(epoch, tuple(listed), len(results) - len(listed))
+    listed = _listed(sorted(results, key=lambda result: result.is_committed)[:MOST_WORK_UNITS])
+    return PreviousRun(epoch, listed, len(results) - len(listed))
+
+
+def _listed(results: Sequence[WorkUnitResult]) -> tuple[WorkUnitResult, ...]:
+    """Return the first results that together fit into the size limit of a dataset's state."""
+    sizes = accumulate(len(msgspec.msgpack.encode(result)) for result in results)
+    return tuple(result for result, size in zip(results, sizes, strict=True) if size <= MOST_BYTES)
 
 
 def _result(unit: WorkUnit, attempts: Sequence[TaskState], winner: TaskState | None) -> WorkUnitResult:

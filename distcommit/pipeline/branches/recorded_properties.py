@@ -22,12 +22,14 @@ def properties_of_parts(
     properties: TaskProperties = {}
     if extraction is not None:
         properties = with_properties(properties, "source", extraction.task_properties())
-    stages = [("", stage) for stage in flow.stages]
-    stages += [(pipeline.branch.name, stage) for pipeline in pipelines for stage in pipeline.stages]
-    for branch, stage in stages:
+    for stage in flow.stages:
         with construct_time_limit(flow.construct_seconds, stage.name):
-            properties = with_properties(properties, name_in_flow(stage, branch), stage.construct.task_properties())
+            properties = with_properties(properties, name_in_flow(stage, ""), stage.construct.task_properties())
     for pipeline in pipelines:
+        for stage in pipeline.stages:
+            name = name_in_flow(stage, pipeline.branch.name)
+            with pipeline.at(stage.name), construct_time_limit(flow.construct_seconds, stage.name):
+                properties = with_properties(properties, name, stage.construct.task_properties())
         for check, task_check in zip(pipeline.branch.checks, pipeline.checks, strict=False):
             name = f"{pipeline.branch.name}.task_checkers.{check.name}"
             with pipeline.at(check.name), construct_time_limit(flow.construct_seconds, check.name):

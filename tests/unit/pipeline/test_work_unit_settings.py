@@ -85,6 +85,8 @@ def test_work_units_settings_reach_the_fork_and_the_constructs_behind_it() -> No
         ({"range": {"min": None}}, "range", "min"),
         ({"range": {"minimum": 1}}, "range", "minimum"),
         ({"range": {"on_failure": "drop"}}, "range", "on_failure, a setting of the job"),
+        ({"python": {"label": "${file:/run/secrets/db}"}}, "python", "a reference"),
+        ({"python": {"nested": [{"${PASSWORD}": 1}]}}, "python", "a reference"),
     ],
 )
 def test_settings_that_a_construct_cannot_have_name_it(settings: Any, construct: str, text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from distcommit.app.inspection.work_unit_rows import WorkUnitRow, read_work_units
-from distcommit.core.records.previous_run import MOST_WORK_UNITS, PreviousRun, WorkUnitResult
+from distcommit.core.records.previous_run import MOST_BYTES, MOST_WORK_UNITS, PreviousRun, WorkUnitResult
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import DatasetPlan, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.work_unit_results import run_of_dataset
@@ -87,6 +87,15 @@ def test_listed_work_units_are_bounded_and_those_that_were_not_committed_come_fi
     assert run is not None
     assert (len(run.work_units), run.omitted_count) == (MOST_WORK_UNITS, 10)
     assert [unit.work_unit_id for unit in run.work_units[:2]] == [last.work_unit_id, read[0].work_unit_id]
+
+
+def test_size_of_listed_work_units_is_bounded() -> None:
+    plan = plan_of(20)
+    states = [state_of(unit, TaskOutcome.SUCCEEDED, text={"text": "x" * 4000}) for unit in plan.work_units]
+    run = run_of_dataset(7, plan, states, states)
+    assert run is not None
+    assert (len(run.work_units), run.omitted_count) == (4, 16)
+    assert len(msgspec.msgpack.encode(run.work_units)) <= MOST_BYTES + 10
 
 
 def test_result_is_of_the_winner_or_else_of_the_last_attempt() -> None:
