@@ -16,10 +16,10 @@ from distcommit.schemas.column_types import arrow_type
 _BOOL = r"^(?i:true|false)$"
 _INTEGER = r"^-?(0|[1-9]\d{0,37})$"
 """A whole number. Leading zeros and `+` are text: such values are codes and telephone numbers."""
+_CODE = r"^[+-]?\d+$"
 _FLOAT = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
 _DATE = r"^\d{4}-\d\d-\d\d$"
 _TIME = r"^(\d{4}-\d\d-\d\d)[ T]\d\d:\d\d"
-_HAS_ZONE = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,18 @@ class TextForms:
         if numbers is not None and _all(numbers, _FLOAT) and self._fits(texts, "float64"):
             return "float64"
         return next((name for name in ("date", "timestamp") if self._fits(texts, name)), "string")
+
+    def first_word(self, column: pa.Array) -> int | None:
+        """Return the index of the first value that is not made of digits, if more than half of the values are numbers;
+        None if there is no such value, or if fewer are numbers. Null and empty values do not count.
+        """
+        texts = pc.fill_null(pc.utf8_trim_whitespace(column.cast(pa.string())), "")
+        plain = pc.replace_substring(texts, self.thousands, "") if self.thousands else texts
+        is_number = pc.match_substring_regex(pc.replace_substring(plain, self.decimal, "."), _FLOAT)
+        is_word = pc.invert(pc.or_(pc.or_(is_number, pc.match_substring_regex(texts, _CODE)), pc.equal(texts, "")))
+        count = pc.sum(pc.not_equal(texts, "")).as_py() or 0
+        index = pc.index(is_word, True).as_py()
+        return index if index >= 0 and 2 * (pc.sum(is_number).as_py() or 0) > count else None
 
     def _fits(self, texts: pa.Array, name: str) -> bool:
         try:
@@ -138,5 +150,4 @@ def _iso_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 def _iso_times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if not _all(texts, _TIME):
         raise pa.ArrowInvalid("not a timestamp")
-    zoned = pc.if_else(pc.match_substring_regex(texts, _HAS_ZONE), texts, pc.binary_join_element_wise(texts, "Z", ""))
-    return exact_cast(zoned, kind)
+    return exact_cast(texts, kind)

@@ -210,7 +210,10 @@ class StagedFile(Struct, frozen=True, array_like=True, gc=False):
 
 
 INPUT_PROBLEM = "input problem"
-"""Name of the informational check that reports problems of the source's input (`Extraction.problems`)."""
+"""Name of the informational check that reports unreadable inputs, and of their count (`Extraction.problems`)."""
+
+COLUMN_NOTE = "note on columns"
+"""Name of the informational check that reports the notes of converters (`Converter.column_notes`)."""
 
 
 class CheckOutcome(Struct, frozen=True, array_like=True):
@@ -239,7 +242,7 @@ class ConstructCounts(Struct, frozen=True, array_like=True):
         records_out: records that it produced.
         rejected: records of `records_in` that it rejected.
         filtered: records of `records_in` that it filtered.
-        noted: records of `records_in` that failed an optional checker.
+        noted: records of `records_in` that failed an optional checker; of `INPUT_PROBLEM`, the unreadable inputs.
         seconds: time spent in the construct.
     """
 

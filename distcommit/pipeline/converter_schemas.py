@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from distcommit.core.interfaces.constructs import Converter
 from distcommit.core.support.decoding import from_json
-from distcommit.core.work_units import MAIN_BRANCH, SchemaIds, WorkUnit, merge_schema_ids
+from distcommit.core.work_units import COLUMN_NOTE, MAIN_BRANCH, CheckOutcome, SchemaIds, WorkUnit, merge_schema_ids
 from distcommit.pipeline.task_flow import Stage
 from distcommit.stores.schemas.schema_store import SchemaStore
 
@@ -45,6 +45,13 @@ def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
         if isinstance(stage.construct, Converter)
     }
     return merge_schema_ids({name: ids for name, ids in ids_by_name.items() if ids})
+
+
+def converter_notes(*chains: Iterable[Stage]) -> tuple[CheckOutcome, ...]:
+    """Return the converters' notes at the end of a work unit, as passed checks."""
+    constructs = [stage.construct for stages in chains for stage in stages]
+    notes = [text for construct in constructs if isinstance(construct, Converter) for text in construct.column_notes()]
+    return tuple(CheckOutcome(COLUMN_NOTE, True, False, text) for text in notes)
 
 
 def name_in_flow(stage: Stage, branch: str) -> str:

@@ -152,7 +152,7 @@ class Attempt:
             return
         try:
             with foreign_errors():
-                self._branches.note_problems(self._extraction.problems())
+                self._branches.note_problems(*self._extraction.problems())
         except Exception as error:  # noqa: BLE001 - reported in the state
             self._error = self._error or error
 

@@ -85,7 +85,7 @@ def test_each_good_row_is_published_once_and_each_bad_file_is_rejected_once_in_s
                 assert str(row["Tag"]) == ("31.12.2026" if parts[0] == "texts" else "2026-12-31")
     assert published == sent
     assert reasons == {
-        "1.csv, row 100": len(names),
+        "1.csv, line 202": len(names),
         "bad.csv.gz, EOFError": len(names),
         "header.csv, line 1": len(names),
     }

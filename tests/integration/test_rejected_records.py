@@ -53,7 +53,9 @@ def test_dataset_that_rejects_most_records_is_a_problem_until_they_are_reprocess
     assert "RECORDS_MOSTLY_REJECTED (warning): Most records of a dataset were rejected" in status
     assert "clicks: 12 of 13 records of its newest commit were rejected" in status
     assert f"distcommit runs {path} 2" in status
-    assert "nothing new" in typed(f"distcommit run {path}")
+    output = typed(f"distcommit run {path}")
+    assert "nothing new" in output
+    assert "datasets none had data to read seconds" in output
     assert "clicks: 12 of 13 records" in typed(f"distcommit status {path}"), "an empty run solves no problem"
 
     path = write_job(tmp_path, source=files)
@@ -71,6 +73,8 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
         ("clicks/1.jsonl", '{"n": 1}\nnope\n'),
         ("orders/1.jsonl", '{"n": "x"}\n'),
         ("orders/2.gz", "?"),
+        ("orders/3.gz", "?"),
+        ("views/1.gz", "?"),
     ):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text(text)
@@ -88,12 +92,13 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
     assert "1 published, 2 rejected to error files" in output
     assert both in output
     assert "committed: all new records; 2 of 3 records rejected" in output
-    assert "orders: 1 unreadable file skipped, not published: " in output
-    assert f"unreadable files are listed by distcommit runs {path} 2" in output
-    assert "1 unreadable file skipped" in typed(f"distcommit runs {path} 2")
+    assert "orders: 2 unreadable files skipped, not published: " in output
+    assert f"3 unreadable files in 2 datasets, listed by distcommit runs {path} 2" in output
+    assert "input problem 3 unreadable files, not published" in output
+    assert "2 unreadable files skipped" in typed(f"distcommit runs {path} 2")
     status = typed(f"distcommit status {path}")
     assert both in status
-    assert "orders: 1 unreadable file skipped, not published" in status
+    assert "the last run could not read 3 files of 2 datasets: orders: 2 unreadable files skipped, not" in status
     assert both in typed(f"distcommit dataset list {path}")
     assert "rejected 1" in typed(f"distcommit dataset list {path} --sort rejected")
 
@@ -109,3 +114,21 @@ def test_commands_show_rejected_records_and_skipped_files_until_they_are_reproce
     assert "1 published" in typed(f"distcommit dataset reprocess {path} --all")
     assert "rejected by the run" not in typed(f"distcommit status {path}")
     assert "nothing to reprocess" in typed(f"distcommit dataset reprocess {path} --all")
+
+
+def test_run_that_makes_a_column_of_numbers_text_notes_the_value_that_is_not_a_number(tmp_path: Path) -> None:
+    (tmp_path / "in" / "orders").mkdir(parents=True)
+    file = tmp_path / "in" / "orders" / "1.csv"
+    file.write_text('id,price,zip\n1,2.5,01234\n"2","3",11111\n3,n/a,22222\n4,9.5,33333\n')
+    files = {"type": "files", "paths": [f"{tmp_path}/in/{{dataset}}/*"], "format": "csv", "min_file_age_s": 0}
+    path = write_job(tmp_path, source=files, converters=[{"type": "parse"}])
+    output = typed(f"distcommit run {path}")
+    noted = (
+        f"orders: column price is text, because 'n/a', record 3 of {file}, is not a number, although most values are"
+    )
+    assert noted.replace(" ", "") in output.replace(" ", "")
+    assert "set `columns` of the converter parse, and list texts for missing values in source.nulls" in output
+    assert "column id" not in output
+    assert "column zip" not in output, "codes are text on purpose"
+    file.with_name("2.csv").write_text("id,price,zip\n5,x,4\n")
+    assert "note on columns" not in typed(f"distcommit run {path}"), "the type is known"

@@ -189,15 +189,22 @@ def test_mariadb_keeps_what_was_committed_over_a_kill(mariadb_server: MariadbSer
 
 
 def test_servers_need_only_their_own_packages() -> None:
-    """Without the packages of the extra `dev`, Kafka can be imported, and MariaDB is refused with the extra's name."""
+    """Without the packages of the extra `dev`, Kafka can be imported; a refusal has the command that installs them."""
     script = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(('pymysql', 'psycopg', 'pytest', 'boto3', 'moto')))\n"
         "from tests.servers.__main__ import main\n"
         "import tests.servers.kafka\n"
-        "sys.exit(main(['mariadb']))\n"
+        "sys.exit(main(sys.argv[1:]))\n"
     )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "package pymysql is missing; pip install -e '.[dev]'\n"
+    checkout, pip = Path(__file__).parents[2], f"{sys.executable} -m pip install"
+    for server, refusal in (
+        ("postgresql", f"package psycopg is missing; run: {pip} -e '{checkout}[sql-source]'"),
+        ("mariadb", f"package pymysql is missing; run: {pip} -e '{checkout}[sql-source]'"),
+        ("s3", f"run: {pip} -e '{checkout}[dev]'"),
+        ("smb", f"package pytest is missing; run: {pip} -e '{checkout}[dev]'"),
+    ):
+        command = [sys.executable, "-c", script, server]
+        done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.endswith(f"{refusal}\n")

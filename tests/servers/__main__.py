@@ -1,7 +1,7 @@
 """`python -m tests.servers kafka|registry|hdfs|postgresql|mariadb|spark|s3|smb`: start a server and end it on Ctrl-C.
 
 It prints the server's addresses as shell variables. Each server is imported when it is asked for, because some need
-packages of the extra `dev`.
+packages of an extra. If one is missing, the error has the command that installs it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from distcommit.core.support.installation import install_command
 from tests.servers.process import ServerUnavailableError
 
 
@@ -94,6 +95,9 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
 USES = {"kafka": "set source.brokers to the address after BROKERS=; "}
 """The setting that the printed address is for."""
 
+EXTRAS = {"postgresql": "sql-source", "mariadb": "sql-source"}
+"""The smallest extra with the packages of a server; of all other servers it is `dev`."""
+
 
 def main(arguments: list[str]) -> int:
     """Run one server until a signal comes."""
@@ -110,7 +114,8 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        print(f"package {error.name} is missing; pip install -e '.[dev]'", file=sys.stderr)
+        command = install_command(EXTRAS.get(arguments[0], "dev"))
+        print(f"package {error.name} is missing; run: {command}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass

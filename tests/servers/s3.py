@@ -9,6 +9,7 @@ import urllib.request
 import uuid
 from pathlib import Path
 
+from distcommit.core.support.installation import install_command
 from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 
@@ -41,7 +42,7 @@ class S3Server(Server):
         try:
             import moto.server  # noqa: F401
         except ImportError as error:
-            raise ServerUnavailableError(f"the S3 server is moto's, from the extra `dev` ({error})") from None
+            raise ServerUnavailableError(f"the S3 server needs moto ({error}); run: {install_command('dev')}") from None
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="s3-")))
         self._port = free_ports(1)[0]
         command = [sys.executable, str(Path(__file__).with_name("moto_s3.py")), str(self._port)]

@@ -16,6 +16,7 @@ from pathlib import Path
 import fsspec.config
 import pytest
 
+from distcommit.core.support.installation import install_command
 from tests.servers.process import Server, ServerProcess, ServerUnavailableError, free_ports
 
 _PASSWORD = "a-test's-password"
@@ -90,7 +91,8 @@ class SmbServer(Server):
         try:
             import smbclient
         except ImportError as error:
-            raise ServerUnavailableError(f"the client of the SMB server is from the extra `dev` ({error})") from None
+            reason = f"the SMB server needs its client ({error}); run: {install_command('dev')}"
+            raise ServerUnavailableError(reason) from None
         if smbd is None or pdbedit is None:
             raise ServerUnavailableError(
                 "the SMB server is Samba's smbd, which is not on PATH (Debian: apt-get install samba, in /usr/sbin)"

@@ -59,6 +59,8 @@ def test_connector_page_follows_the_template(page: Path) -> None:
         *("Quick example", "Settings", "Guarantees", "Limits", "Troubleshooting")
     ]
     assert "```yaml" in "\n".join(text_of(page).splitlines()[:20]), "the example is on the first screen"
+    tables = re.findall(r"^\|.+\|$", text_of(page).partition("\n## Troubleshooting\n")[2], re.M)
+    assert tables[0] == "| symptom | cause | action |"
 
 
 def test_pages_are_short_and_have_no_broken_links() -> None:

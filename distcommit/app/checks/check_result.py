@@ -59,6 +59,7 @@ class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
         problems: all problems.
         flow: the task flow; None if the settings are invalid.
         plan: the datasets that a run would read; None without `--plan`, or if the check failed.
+        warnings: settings that are valid, but may not do what is intended. A run does not stop for them.
     """
 
     job: str
@@ -67,6 +68,7 @@ class CheckResult(NotebookTable, msgspec.Struct, frozen=True):
     problems: list[CheckProblem]
     flow: FlowDescription | None = None
     plan: DryRun | None = None
+    warnings: list[str] = []
 
     @property
     def exit_code(self) -> int:

@@ -160,6 +160,7 @@ class _Checks:
     failures: list[_Failure] = field(default_factory=list)
     flow: FlowDescription | None = None
     found: str = ""
+    warnings: list[str] = field(default_factory=list)
     _positions: KeyPositions | None = None
 
     @contextmanager
@@ -173,6 +174,11 @@ class _Checks:
             self.parts.append(CheckedPart(name, "failed", "see the problem below"))
         else:
             self.parts.append(CheckedPart(name, "passed", redacted(self.found)))
+
+    def read(self, text: str) -> None:
+        """Store the text of `check_connection`: the details of the check, and a warning in each further line."""
+        self.found, *warnings = text.split("\n")
+        self.warnings += map(redacted, warnings)
 
     def skip(self, name: str, reason: str) -> None:
         self.parts.append(CheckedPart(name, "skipped", reason))
@@ -193,7 +199,7 @@ class _Checks:
 
     def result(self, job: str, plan: DryRun | None = None) -> CheckResult:
         problems = [problem for failure in self.failures for problem in self._problems(failure)]
-        return CheckResult(job, not problems, self.parts, problems, self.flow, plan)
+        return CheckResult(job, not problems, self.parts, problems, self.flow, plan, self.warnings)
 
     def _problems(self, failure: _Failure) -> list[CheckProblem]:
         """Return the failure as problems: one, or each problem of a JobFileError."""
@@ -240,10 +246,10 @@ def _check(folders: JobFolders, checks: _Checks, *, connect: bool, needs_java: b
             check_java()
     _check_folders(folders, checks)
     with checks.part("source", _address("source", config.source)):
-        checks.found = config.source.check_connection() or f"type {config.source.type}: not checked before a run"
+        checks.read(config.source.check_connection() or f"type {config.source.type}: not checked before a run")
     for section, sink in config.sink_sections().items():
         with checks.part("sink", _address(section, sink)):
-            checks.found = sink.check_connection() or f"type {sink.type}: needs no connection"
+            checks.read(sink.check_connection() or f"type {sink.type}: needs no connection")
 
 
 def _require_own_folders(folders: JobFolders) -> None:

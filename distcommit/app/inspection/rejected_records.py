@@ -8,6 +8,7 @@ from distcommit.app.inspection.recorded_runs import RunsResult, RunStatus, read_
 from distcommit.app.job_file.sections.flow_settings import UNREADABLE_ROWS
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.records.run_counts import FlowCounts, RunCounts
+from distcommit.core.work_units import INPUT_PROBLEM
 from distcommit.protocol.paths.output import REJECTED_FOLDER
 from distcommit.stores.history.run_records import read_record
 from distcommit.stores.state.job_store import JobStore
@@ -79,6 +80,17 @@ def newest_rejected(store: JobStore, clock: Clock) -> RejectedRecords | None:
 def unreadable_rows(flow: FlowCounts) -> int:
     """Return the number of rejected rows that the source could not parse."""
     return sum(counts.rejected for counts in flow.constructs if counts.construct == UNREADABLE_ROWS)
+
+
+def unreadable_files(flow: FlowCounts) -> int:
+    """Return the number of files that the source could not read, in all attempts."""
+    return sum(counts.noted for counts in flow.constructs if counts.construct == INPUT_PROBLEM)
+
+
+def datasets_with_unreadable_files(store: JobStore, run_id: str) -> int:
+    """Return the number of datasets in which a run found unreadable files."""
+    datasets = read_datasets(store, run_id)[0].values()
+    return len([dataset for dataset in datasets if INPUT_PROBLEM in dataset.counts.flow.failed_checks])
 
 
 def mostly_rejected(store: JobStore, runs: RunsResult) -> list[MostlyRejected]:

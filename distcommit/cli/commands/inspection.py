@@ -120,7 +120,8 @@ def runs(
 ) -> None:
     """List runs and how they ended, or show one run or its settings.
 
-    Reads only; safe beside a live run.
+    Epochs have gaps (2, 5, 8), because a run writes several numbered records to its log and its epoch is the first
+    number. Reads only; safe beside a live run.
     """
     if epoch is None and (settings or compare or work_units):
         raise ConfigurationError(

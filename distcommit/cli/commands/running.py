@@ -13,7 +13,11 @@ from rich.text import Text
 from distcommit.app.checks.check_result import CheckFailedError
 from distcommit.app.inspection.dry_runs.replay_plan import ReplayPlan
 from distcommit.app.inspection.dry_runs.sweep_plan import SweepResult
-from distcommit.app.inspection.rejected_records import newest_rejected
+from distcommit.app.inspection.rejected_records import (
+    datasets_with_unreadable_files,
+    newest_rejected,
+    unreadable_files,
+)
 from distcommit.app.jobs.job import Job
 from distcommit.app.jobs.preview import PreviewResult, run_preview
 from distcommit.cli.command_decorators import on_job, on_job_state
@@ -33,7 +37,6 @@ from distcommit.cli.views.runs_view import cancel_view
 from distcommit.cli.views.verify_and_repair_view import repair_view
 from distcommit.cli.views.view_parts import page
 from distcommit.core.errors import ConfigurationError
-from distcommit.core.work_units import INPUT_PROBLEM
 from distcommit.engine.driver.run import RunResult
 from distcommit.engine.system_clock import SystemClock
 
@@ -62,8 +65,11 @@ def _after_run(job: Job, result: RunResult | PreviewResult) -> RenderableType | 
     rejected = newest_rejected(job.open_store(create=False), SystemClock()) if result.totals.records_rejected else None
     if rejected is not None and rejected.epoch == result.epoch:
         lines.append(rejected_view(rejected, f"{job.command('dataset reprocess')} --all"))
-    if any(note.kind == INPUT_PROBLEM for note in result.notes):
-        lines.append(Text(f"unreadable files are listed by {job.command('runs')} {result.epoch}", style="yellow"))
+    if unreadable := unreadable_files(result.totals.flow):
+        datasets = datasets_with_unreadable_files(job.open_store(create=False), result.run_id)
+        files = "1 unreadable file" if unreadable == 1 else f"{unreadable:,} unreadable files"
+        of = "1 dataset" if datasets == 1 else f"{datasets:,} datasets"
+        lines.append(Text(f"{files} in {of}, listed by {job.command('runs')} {result.epoch}", style="yellow"))
     return Group(*lines) if lines else None
 
 

@@ -14,6 +14,7 @@ from distcommit.cli.views.flow_view import flow_view
 from distcommit.cli.views.view_parts import (
     bad_verdict,
     good_verdict,
+    listing,
     new_table,
     page,
 )
@@ -22,10 +23,13 @@ _STYLES = {"passed": "green", "failed": "red", "skipped": "dim"}
 
 
 def check_view(result: CheckResult) -> RenderableType:
-    """Show the verdict, each check, the problems, the dry run and the flow."""
+    """Show the verdict, each check, the flow, the dry run, the warnings and the problems."""
     if result.passed:
         skipped = any(part.outcome == "skipped" and part.found == "--offline" for part in result.checks)
-        verdict = good_verdict("ready", "no problem was found" + (", without connecting" if skipped else ""))
+        explanation = "no problem was found" + (", without connecting" if skipped else "")
+        if count := len(result.warnings):
+            explanation += f"; {'1 warning' if count == 1 else f'{count:,} warnings'}, see below"
+        verdict = good_verdict("ready", explanation)
     else:
         count = len(result.problems)
         verdict = bad_verdict("not ready", "1 problem was found" if count == 1 else f"{count} problems were found")
@@ -34,7 +38,8 @@ def check_view(result: CheckResult) -> RenderableType:
         checks.add_row(part.name, Text(part.outcome, style=_STYLES[part.outcome]), Text(part.found))
     plan = dry_run_view(result.plan) if result.plan is not None else None
     flow = flow_view(result.flow) if result.flow is not None and result.passed else None
-    return page(verdict, checks, flow, plan, problems_view(result.problems))
+    warnings = listing("warnings", result.warnings)
+    return page(verdict, checks, flow, plan, warnings, problems_view(result.problems))
 
 
 def problems_view(problems: Sequence[CheckProblem]) -> RenderableType | None:

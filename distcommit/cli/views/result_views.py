@@ -46,6 +46,7 @@ _REPROCESSED = (
     "The published records are visible now, and their old error files no longer count. Watermarks did not move: the"
     " next run continues at the source where the last run ended."
 )
+_WITHOUT_WORK = {"buckets", "files_swept", "storage_requests", "target_ms"}  # of runs without new data, too
 _SHOWN = 300
 """Maximum characters of one log record in the table; --json has all."""
 
@@ -79,12 +80,15 @@ def run_view(result: RunResult) -> RenderableType:
 
 def _facts_and_details(result: RunResult) -> tuple[RenderableType | None, ...]:
     totals = result.totals
-    facts = {
-        "run": f"{escape(result.run_id)}, epoch {result.epoch}",
+    work = {
         "datasets": _datasets(totals),
         "records": _records(totals),
         "files": f"{totals.files_published:,}",
         "replayed": _replayed(totals),
+    }
+    facts = {
+        "run": f"{escape(result.run_id)}, epoch {result.epoch}",
+        **(work if totals.not_zero.keys() - _WITHOUT_WORK else {"datasets": "none had data to read"}),
         **positions_lost(totals.positions_lost),
         **deferred_records(totals.deferred),
         **_notes(result.notes),
@@ -308,11 +312,10 @@ def run_or_preview_view(result: RunResult | PreviewResult) -> RenderableType:
 def preview_view(result: PreviewResult) -> RenderableType:
     """Show the first records of each dataset and branch."""
     records = sum(table.records for table in result.tables)
-    summary = f"{records:,} records" + (
-        f", and {result.tables_omitted:,} tables not shown" if result.tables_omitted else ""
-    )
+    omitted = f", and {result.tables_omitted:,} tables not shown" if result.tables_omitted else ""
     verdict = good_verdict(
-        "preview", f"{summary}; nothing was committed, no watermark has moved, and all files were deleted"
+        "preview",
+        f"{records:,} records{omitted}; nothing was committed, no watermark has moved, and all files were deleted",
     )
     failed = None if result.run.succeeded else run_view(result.run)
     return page(*map(_preview_table, result.tables), failed, verdict)
@@ -321,10 +324,8 @@ def preview_view(result: PreviewResult) -> RenderableType:
 def _preview_table(preview: ShownTable) -> RenderableType:
     branch = "" if preview.branch in ("", MAIN_BRANCH) else f", branch {preview.branch}"
     kind = "" if preview.kind == "data" else f", {preview.kind}"
-    title = Text(
-        f"{preview.dataset}{branch}{kind}: {len(preview.rows):,} of {preview.records:,} records",
-        style="bold",
-    )
+    shown = f"{len(preview.rows):,} of {preview.records:,} records"
+    title = Text(f"{preview.dataset}{branch}{kind}: {shown}", style="bold")
     table = new_table(*map(escape, preview.columns))
     for row in preview.rows:
         table.add_row(*map(Text, row))

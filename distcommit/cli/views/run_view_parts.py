@@ -15,6 +15,7 @@ from distcommit.cli.views.view_parts import ExplainedTable
 from distcommit.core.records.deferred_counts import DeferredCause, DeferredCounts
 from distcommit.core.records.run_counts import COMMIT_COUNTS, FlowCounts
 from distcommit.core.records.run_outcome import RunOutcome
+from distcommit.core.work_units import COLUMN_NOTE, INPUT_PROBLEM
 from distcommit.stores.history.run_records import RunRecord
 
 _NAMED = 3
@@ -73,8 +74,11 @@ def _construct_table(flow: FlowCounts) -> RenderableType:
         ]
         speed = f"{construct_counts.records_in / construct_counts.seconds:,.0f}" if construct_counts.seconds else ""
         names = (Text(construct_counts.branch), Text(construct_counts.construct))
+        if construct_counts.construct == INPUT_PROBLEM:
+            table.add_row(*names, *empty, reason=f"{construct_counts.noted:,} unreadable files, not published")
+            continue
         table.add_row(*names, f"{construct_counts.records_in:,}", *counts, f"{construct_counts.seconds:.1f}", speed)
-    for check in flow.checks:
+    for check in (check for check in flow.checks if check.checker not in (INPUT_PROBLEM, COLUMN_NOTE)):
         total = check.passed + check.failed
         result = f"{check.failed:,} of {total:,} work units failed" if check.failed else "passed"
         style = "" if not check.failed else "red" if check.mandatory else "yellow"

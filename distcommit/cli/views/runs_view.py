@@ -38,6 +38,7 @@ _STYLES = {
     RunStatus.SUCCESSFUL: "yellow",
     RunStatus.CANCELLED: "yellow",
 }
+_GAPS = "grow with each run; gaps are normal, because a run writes several numbered records to its log"
 
 
 def runs_view(result: RunsResult) -> RenderableType:
@@ -57,6 +58,7 @@ def runs_view(result: RunsResult) -> RenderableType:
         "job": escape(result.job),
         "store": escape(result.store),
         "runs": f"{len(result.runs):,} recorded",
+        **({"epochs": _GAPS} if len({row.epoch for row in result.runs}) > 1 else {}),
         **({"failed": _in_a_row(result.failed_in_a_row)} if result.failed_in_a_row else {}),
         **({"bad": "failed or skipped datasets"} if any(row.datasets_unpublished for row in result.runs) else {}),
     }

@@ -25,6 +25,7 @@ _PLAIN = r"^[+-]?\d{0,38}(\.\d{0,38})?$"
 _INFINITY = r"^[+-]?(?i:inf(inity)?)$"
 _NOT_ZERO = r"^[^eE]*[1-9]"
 _LONG = r"^[+-]?\d{16,310}$"
+_HAS_ZONE = r"[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
 _MOST_DIGITS = 20
 """Maximum number of digits of a 64-bit integer."""
 
@@ -34,10 +35,12 @@ class Cast(ConverterSettings):
 
     A record is rejected if a value does not fit its new type. Such values are: text that is not a number or a date,
     numbers out of range, decimals with too many digits, fractions as whole numbers, whole numbers that `float64` would
-    round, numbers other than 0 and 1 as `bool`, times outside the years 1 to 9999. Text of a timestamp must name its
-    zone, text of a decimal must not have an exponent, text of a whole number must not be hexadecimal. Fractions are
-    rounded if text or a decimal becomes `float64`, or a floating-point number becomes a decimal. A timestamp becomes
-    the date in its own zone.
+    round, numbers other than 0 and 1 as `bool`, times outside the years 1 to 9999. Text of a decimal must not have an
+    exponent, text of a whole number must not be hexadecimal. Fractions are rounded if text or a decimal becomes
+    `float64`, or a floating-point number becomes a decimal.
+
+    Text of a timestamp is ISO 8601. A timestamp without a zone is in UTC: `2024-02-29T12:00:00` is 12:00 UTC, and
+    `2024-02-29T12:00:00+01:00` is 11:00 UTC. A timestamp becomes the date in its own zone.
 
     Attributes:
         columns: `{NAME: TYPE}`, without lists, structs and maps.
@@ -124,6 +127,10 @@ def exact_cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
             raise pa.ArrowInvalid("not a number without exponent")
     elif types.is_integer(kind) and is_text(t) and pc.any(pc.match_substring_regex(column, "[xX]")).as_py():
         raise pa.ArrowInvalid("not a decimal number")
+    elif types.is_timestamp(kind) and is_text(t):
+        texts = column.cast(pa.string())
+        has_zone = pc.match_substring_regex(texts, _HAS_ZONE)
+        column = pc.if_else(has_zone, texts, pc.binary_join_element_wise(texts, "Z", ""))
     cast = column.cast(kind)
     if types.is_floating(kind) and is_text(t):
         _check_floats(column.cast(pa.string()), cast)

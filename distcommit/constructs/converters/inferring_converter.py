@@ -65,5 +65,8 @@ class InferringConverter(ConverterSettings, ignored_types=(cached_property,)):
     def load_schema_ids(self, ids: Sequence[int]) -> None:
         self._inferred.history.load_ids(ids)
 
+    def column_notes(self) -> Sequence[str]:
+        return self._inferred.notes
+
     def schema_ids(self) -> Sequence[int]:
         return () if self._declared is not None else tuple(self._inferred.history.ids)

@@ -26,10 +26,11 @@ class JsonConverter(InferringConverter):
     Missing fields, null fields and null values become null. Undeclared fields are ignored. If an object has a name
     twice, the last value counts, but both must have the field's type. A record is rejected if its value is not UTF-8,
     is not a single JSON object, has a field of a wrong type or out of range, contains `NaN` or `Infinity`, has a
-    decimal with too many digits, or is nested about a thousand deep. Dates and timestamps are ISO 8601 text
-    (`2024-02-29`, `2024-02-29T12:00:00.5+01:00`). A timestamp without a zone is in UTC; digits beyond microseconds are
-    rounded. Decimals are numbers or text. A field of type `string` takes text only: a record with a number there is
-    rejected. For a field that is text in some records and a number in others, see the guide on columns.
+    decimal with too many digits, or is nested about a thousand deep. Dates and timestamps are ISO 8601 text, and digits
+    beyond microseconds are rounded. A timestamp without a zone is in UTC: `2024-02-29T12:00:00` is 12:00 UTC, and
+    `2024-02-29T12:00:00+01:00` is 11:00 UTC. Decimals are numbers or text. A field of type `string` takes text only: a
+    record with a number there is rejected. For a field that is text in some records and a number in others, see the
+    guide on columns.
 
     Without `fields`, they are inferred from the first batch of a dataset that has an object. All tasks of the run use
     them. Later runs use them once the records are published.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -18,6 +18,9 @@ from distcommit.core.work_units import WorkUnit
 from distcommit.schemas.column_types import ColumnType, arrow_type, written_name
 from distcommit.schemas.known_columns import Columns, find_column, with_column_type
 from distcommit.schemas.type_tables import is_text
+
+_FILE, _ROW = "_file", "_row"
+"""Columns of the source `files`: the file's name, and the number of records before this one."""
 
 
 class Parse(InferringConverter):
@@ -102,7 +105,26 @@ class Parse(InferringConverter):
             return {written: kind for written, kind in kinds.items() if kind is not None}
 
         others = [field for field in batch.schema if not _is_parsed(field)]
-        return pa.schema([*self._inferred.columns_with(infer), *others])
+        known = self._inferred.history.read_newest() or {}
+        columns = self._inferred.columns_with(infer)
+        new = [name for written, name in texts.items() if written not in known and name in columns.names]
+        self._inferred.notes += _notes(batch, [name for name in new if is_text(columns.field(name).type)], forms)
+        return pa.schema([*columns, *others])
+
+
+def _notes(batch: pa.RecordBatch, texts: Sequence[str], forms: TextForms) -> Iterator[str]:
+    """Yield a note for each column that is text because of a few values among numbers."""
+    for name in texts:
+        row = forms.first_word(batch.column(name))
+        if row is None:
+            continue
+        is_located = {_FILE, _ROW} <= {*batch.schema.names}
+        where = f", record {batch[_ROW][row].as_py() + 1} of {batch[_FILE][row]}," if is_located else ""
+        value = display_text(batch.column(name), row)[:60]
+        yield (
+            f"column {name} is text, because {value}{where} is not a number, although most values are. To read numbers,"
+            " set `columns` of the converter parse, and list texts for missing values in source.nulls"
+        )
 
 
 def _is_parsed(field: pa.Field) -> bool:

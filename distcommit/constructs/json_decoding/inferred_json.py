@@ -45,11 +45,13 @@ class InferredFields:
         history: the sets of fields.
         names: the fields, and names whose values were always null or empty. Records are not searched for these names
             again.
+        notes: notes on doubtful types.
     """
 
     evolution: Evolution
     history: SchemaHistory[Fields] = field(default_factory=lambda: SchemaHistory(lambda fields: fields, dict))
     names: Fields = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def pinned(self) -> pa.Schema | None:

@@ -12,6 +12,7 @@ class Connected:
 
     def check_connection(self) -> str:
         """Connect as a run would, within seconds, and return a short text such as `12 of 40 topics`.
+        Each further line is a warning that `distcommit check` prints.
 
         Called on the driver by `distcommit check` and before a run. Reads metadata only and creates nothing. The
         default connects to nothing.

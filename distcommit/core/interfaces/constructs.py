@@ -131,6 +131,12 @@ class Converter(RecordsProperties, ABC):
         """
         return ()
 
+    def column_notes(self) -> Sequence[str]:
+        """Return, at the end of a work unit, notes for the run's report, such as a doubtful type. The default returns
+        none.
+        """
+        return ()
+
     def close(self) -> None:
         """Close connections at the end of a task. The converter may be used again. Safe to call twice."""
 

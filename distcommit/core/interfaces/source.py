@@ -120,9 +120,9 @@ class Extraction(RecordsProperties, ABC):
     def bytes_read(self) -> int:
         """Return the payload bytes read so far."""
 
-    def problems(self) -> Sequence[str]:
-        """Return problems of the input for the run's report. Called once, after the iteration has ended or failed."""
-        return ()
+    def problems(self) -> tuple[int, Sequence[str]]:
+        """Return the number of unreadable inputs, and texts that name them. Called once, after the iteration."""
+        return 0, ()
 
     def superseded_notes(self) -> tuple[Filtered | None, Sequence[SkippedRange]]:
         """Return, after the iteration, the filtered records and holes that superseded files record, so that the files

@@ -16,7 +16,7 @@ from distcommit.core.interfaces.work_unit_settings import SETTINGS
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts, SinkCounter
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
-from distcommit.core.work_units import INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
+from distcommit.core.work_units import COLUMN_NOTE, INPUT_PROBLEM, TaskOutcome, TaskState, WorkUnit
 from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.driver.task_progress import ProgressFile
 from distcommit.engine.driver.task_reports import Report, Tally
@@ -359,10 +359,10 @@ def _report_attempt(state: TaskState, counts: RunCounts, tally: Tally) -> None:
         if result.error and state.outcome is not TaskOutcome.FAILED:
             tally.note(state.dataset_urn, "branch", f"{result.branch}: {result.error_construct}: {result.error}")
         for check in result.checks:
-            if not (check.passed or check.mandatory):
-                is_input = check.checker == INPUT_PROBLEM
-                text = check.detail if is_input else f"{result.branch}: {check.checker}: {check.detail}"
-                tally.note(state.dataset_urn, INPUT_PROBLEM if is_input else "check", text)
+            if check.checker in (INPUT_PROBLEM, COLUMN_NOTE):
+                tally.note(state.dataset_urn, check.checker, check.detail)
+            elif not (check.passed or check.mandatory):
+                tally.note(state.dataset_urn, "check", f"{result.branch}: {check.checker}: {check.detail}")
     done = WorkUnitDone(
         dataset=state.dataset_urn,
         work_unit=state.work_unit_id,

@@ -33,7 +33,7 @@ from distcommit.pipeline.branches.converter_chain import Chain, Rejection, Tally
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
 from distcommit.pipeline.branches.fork_routing import Router, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_stage, converter_schemas
+from distcommit.pipeline.converter_schemas import begin_stage, converter_notes, converter_schemas
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.progress_counters import WRITE, activity_in
 from distcommit.pipeline.task_flow import TaskFlow
@@ -86,6 +86,7 @@ class Branches:
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
         self._is_whole, self._tallied = True, list[list[Tally]]()
         self._holes: Sequence[SkippedRange] = ()
+        self._unreadable_count = 0
 
     def open(self, schema_store: SchemaStore | None = None) -> None:
         """Start the work unit in all converters and checkers, which keep schemas in the store, and open the writers."""
@@ -167,12 +168,7 @@ class Branches:
             pipeline.filtered.add_origins(filtered, provenance)
 
     def _divert(self, batch: pa.RecordBatch, rejected: Sequence[tuple[str, Rejections]]) -> None:
-        """Write rejected input records, unchanged and in source order, to the error branches.
-
-        Args:
-            batch: the input records.
-            rejected: the rejections of each branch.
-        """
+        """Write rejected records of the input batch, unchanged and in source order, to the error branches."""
         for name, rejections in _by_error_branch(rejected).items():
             writer, errors = self._open_errors(name), _rejected_records(batch, rejections)
             check_levels(errors.schema)
@@ -201,9 +197,11 @@ class Branches:
         metrics = self._identity.metrics.part(branch, self._flow.sink_of(branch).name)
         return replace(self._identity, branch=branch, store_id=self._flow.store_id, metrics=metrics), area
 
-    def note_problems(self, problems: Sequence[str]) -> None:
-        """Report problems of the source's input as checks that fail but have no effect."""
-        self.pipelines[0].outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in problems)
+    def note_problems(self, count: int, texts: Sequence[str]) -> None:
+        """Report the converters' notes and unreadable inputs as checks that have no effect, and count the inputs."""
+        self._unreadable_count, first = count, self.pipelines[0]
+        first.outcomes += converter_notes(self._flow.stages, *(pipeline.stages for pipeline in self.pipelines))
+        first.outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in texts)
 
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
         """Run the task checkers, and pass the offsets of filtered records to the writers. Only `prepare` may follow.
@@ -253,11 +251,13 @@ class Branches:
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
         branches = ["", "", *(_shown(pipeline.branch.name) for pipeline in self.pipelines)]
-        return tuple(
+        counts = tuple(
             tally.counts(branch, name)
             for branch, chain in zip(branches, self._chains, strict=True)
             for name, tally in zip(chain.names, chain.tallies, strict=True)
         )
+        unreadable = self._unreadable_count
+        return (ConstructCounts("", INPUT_PROBLEM, noted=unreadable), *counts) if unreadable else counts
 
     def seconds(self) -> Mapping[str, float]:
         writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self.pipelines}

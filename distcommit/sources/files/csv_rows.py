@@ -23,6 +23,10 @@ UNPARSED = pa.field("_unparsed", pa.binary())
 unreadable rows. In an unreadable row all columns of the file are null. No file has a binary column, so the type marks
 the column.
 """
+UNPARSED_LINE = pa.field("_unparsed_line", pa.int64())
+"""Added column before `UNPARSED`: the line, from 1, at which an unreadable row begins. Rows and lines differ, because
+rows may have line breaks in quotes.
+"""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BLOCK_BYTES = 4 << 20
@@ -67,13 +71,6 @@ def names_in(stream: BinaryIO, dialect: Dialect) -> Sequence[str]:
     return names
 
 
-def line_of_row(stream: BinaryIO, dialect: Dialect, row: int) -> int:
-    """Return the line, from 1, at which a row begins. Rows are counted from 0, without the header."""
-    stream.seek(0)
-    rows = islice(_numbered_rows(stream, dialect), dialect.header_rows + row, None)
-    return next(line for line, _ in rows)
-
-
 def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file, without the header and the first `skip` rows after it.
 
@@ -81,10 +78,9 @@ def read_csv_rows(stream: BinaryIO, names: Sequence[str], dialect: Dialect, skip
         LineError: if a row has more than 64 MiB, because the start of the next row is then unknown.
     """
     stream.seek(0)
-    rows = (row for _, row in islice(_numbered_rows(stream, dialect), dialect.header_rows + skip, None))
-    pending, size = list[bytes](), 0
-    for row in rows:
-        pending.append(row)
+    pending, size = list[tuple[int, bytes]](), 0
+    for line, row in islice(_numbered_rows(stream, dialect), dialect.header_rows + skip, None):
+        pending.append((line, row))
         size += len(row)
         if size >= _BLOCK_BYTES or len(pending) >= _BATCH_ROWS:
             yield _batch(pending, names, dialect)
@@ -124,45 +120,45 @@ class UnparsedRows(Converter):
         dialect: the dialect of the files.
         added: all columns that the source adds to those of the file.
         file: the added column with the file's name.
-        row: the added column with the row's number.
     """
 
     dialect: Dialect
     added: Sequence[str]
     file: str
-    row: str
 
     def convert_schema(self, schema: pa.Schema, unit: WorkUnit | None) -> pa.Schema | None:
         at = _unparsed_in(schema)
-        return schema if at < 0 else schema.remove(at)
+        return schema if at < 0 else schema.remove(at).remove(schema.get_field_index(UNPARSED_LINE.name))
 
     def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         at = _unparsed_in(batch.schema)
         if at < 0:
             yield Converted(batch)
             return
-        unparsed = batch.column(at)
+        unparsed, lines = batch.column(at), batch[UNPARSED_LINE.name]
         is_bad = unparsed.is_valid().to_numpy(zero_copy_only=False)
         good = pa.array(np.flatnonzero(~is_bad))
-        columns = len([name for name in batch.schema.names if name not in (*self.added, UNPARSED.name)])
+        readable = batch.drop_columns([UNPARSED.name, UNPARSED_LINE.name])
+        columns = len([name for name in readable.schema.names if name not in self.added])
         rejected = {
-            row: f"{batch[self.file][row]}, row {batch[self.row][row]}:"
+            row: f"{batch[self.file][row]}, line {lines[row]}:"
             f" {problem_of(unparsed[row].as_py(), columns, self.dialect)}"
             for row in np.flatnonzero(is_bad).tolist()
         }
-        yield Converted(batch.remove_column(at).take(good), good, rejected)
+        yield Converted(readable.take(good), good, rejected)
 
 
-def first_unparsed(batch: pa.RecordBatch, dialect: Dialect) -> tuple[int, str] | None:
-    """Return the index of the first unreadable row and the reason; None if all rows are readable. `batch` must have
-    no column that the source adds.
+def first_unparsed(batch: pa.RecordBatch, dialect: Dialect) -> LineError | None:
+    """Return the error of the first unreadable row; None if all rows are readable. `batch` must have no column that the
+    source adds to readable rows.
     """
     at = _unparsed_in(batch.schema)
     if at < 0:
         return None
     unparsed = batch.column(at)
     row = int(np.flatnonzero(unparsed.is_valid().to_numpy(zero_copy_only=False))[0])
-    return row, problem_of(unparsed[row].as_py(), batch.num_columns - 1, dialect)
+    problem = problem_of(unparsed[row].as_py(), batch.num_columns - 2, dialect)
+    return LineError(batch[UNPARSED_LINE.name][row].as_py(), problem)
 
 
 def _unparsed_in(schema: pa.Schema) -> int:
@@ -194,15 +190,17 @@ def _numbered_rows(stream: BinaryIO, dialect: Dialect) -> Iterator[tuple[int, by
         data, at, has_ended = data[at:] + block, 0, not block
 
 
-def _batch(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:
-    is_bad = np.array([bool(problem_of(row, len(names), dialect)) for row in rows])
-    good = _parsed([row for row, bad in zip(rows, is_bad, strict=True) if not bad], names, dialect)
+def _batch(rows: Sequence[tuple[int, bytes]], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:
+    is_bad = np.array([bool(problem_of(row, len(names), dialect)) for _, row in rows])
+    good = _parsed([row for (_, row), bad in zip(rows, is_bad, strict=True) if not bad], names, dialect)
     if not is_bad.any():
         return good
     at = pa.array(np.cumsum(~is_bad) - 1, mask=is_bad)
-    unparsed = pa.array([row if bad else None for row, bad in zip(rows, is_bad, strict=True)], UNPARSED.type)
-    columns = [*(column.take(at) for column in good.columns), unparsed]
-    return pa.RecordBatch.from_arrays(columns, schema=good.schema.append(UNPARSED))
+    numbered = [(line, row) if bad else (None, None) for (line, row), bad in zip(rows, is_bad, strict=True)]
+    lines = pa.array([line for line, _ in numbered], UNPARSED_LINE.type)
+    unparsed = pa.array([row for _, row in numbered], UNPARSED.type)
+    columns = [*(column.take(at) for column in good.columns), lines, unparsed]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*good.schema, UNPARSED_LINE, UNPARSED]))
 
 
 def _parsed(rows: Sequence[bytes], names: Sequence[str], dialect: Dialect) -> pa.RecordBatch:

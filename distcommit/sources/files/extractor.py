@@ -17,8 +17,8 @@ from distcommit.core.watermark import Position, Watermark, as_offset
 from distcommit.core.work_units import WorkUnit
 from distcommit.fs.fsspec_based.input_files import InputFile, InputFolder
 from distcommit.sources.files.csv_dialect import Dialect
-from distcommit.sources.files.csv_rows import LineError, first_unparsed, line_of_row
-from distcommit.sources.files.format_readers import VALUE, FileFormat, batches, csv_stream
+from distcommit.sources.files.csv_rows import LineError, first_unparsed
+from distcommit.sources.files.format_readers import VALUE, FileFormat, batches
 from distcommit.sources.files.plan_dataset import FILES, LISTED, SKIPPED, SKIPPED_WATERMARKS, WATERMARKS
 from distcommit.sources.files.progress import ListedFile
 from distcommit.sources.files.unreadable_files import (
@@ -129,8 +129,9 @@ class FilesExtraction(Extraction):
     def bytes_read(self) -> int:
         return self._bytes
 
-    def problems(self) -> Sequence[str]:
-        return self._unreadable.notes(OUTCOMES["fail"] if self._has_failed else OUTCOMES[self._extractor.on_unreadable])
+    def problems(self) -> tuple[int, Sequence[str]]:
+        outcome = OUTCOMES["fail" if self._has_failed else self._extractor.on_unreadable]
+        return self._unreadable.count, self._unreadable.notes(outcome)
 
     def _rows_of(self, file: ListedFile) -> Iterator[pa.RecordBatch]:
         # The plan has no file that is remembered unchanged, except the partly read one.
@@ -174,15 +175,14 @@ class FilesExtraction(Extraction):
                     _check_names(batch.schema.names)
                     bad = first_unparsed(batch, extractor.dialect) if extractor.unreadable_row_fails else None
                     if bad is not None:
-                        text = csv_stream(guarded, is_compressed, extractor.dialect)
-                        raise LineError(line_of_row(text, extractor.dialect, row + bad[0]), bad[1])
+                        raise bad
                     row += batch.num_rows
                     yield batch
         except (DistcommitError, MemoryError):
             raise
         except Exception as error:
             is_about_lines = isinstance(error, LineError)
-            cause = str(error) if is_about_lines else f"{error_text(error)}, after row {row}"
+            cause = str(error) if is_about_lines else f"{error_text(error)}, after {row:,} records"
             if guard is None or guard.failure is not None:
                 raise self._failed(file, "a file can't be read", cause) from error
             raise UnreadableFileError(cause) from error

@@ -32,7 +32,7 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect:
     """Yield the rows of a file, in order. Repeated reads of a file give the same batches.
 
     JSON lines are bytes, one row for each line that is not empty. CSV columns are text. Batches with unreadable CSV
-    rows also have the column `csv_rows.UNPARSED`.
+    rows also have the columns `csv_rows.UNPARSED_LINE` and `csv_rows.UNPARSED`.
 
     Raises:
         Exception: of the library that reads the format, if the file is damaged or compressed in another way.
@@ -41,14 +41,14 @@ def batches(stream: BinaryIO, format_: FileFormat, is_compressed: bool, dialect:
         case "jsonl":
             return _lines(_uncompressed(stream) if is_compressed else stream)
         case "csv":
-            return _csv(csv_stream(stream, is_compressed, dialect), dialect)
+            return _csv(_csv_stream(stream, is_compressed, dialect), dialect)
         case "parquet":
             return _parquet(stream)
         case "avro":
             return container_reader.read_batches(stream)
 
 
-def csv_stream(stream: BinaryIO, is_compressed: bool, dialect: Dialect) -> BinaryIO:
+def _csv_stream(stream: BinaryIO, is_compressed: bool, dialect: Dialect) -> BinaryIO:
     plain = _uncompressed(stream) if is_compressed else stream
     return plain if codecs.lookup(dialect.encoding).name == "utf-8" else cast("BinaryIO", _Transcoded(plain, dialect))
 

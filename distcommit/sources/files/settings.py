@@ -29,7 +29,7 @@ from distcommit.fs.fsspec_based.input_files import InputFolder
 from distcommit.sources.declared_extract import DescribedSource
 from distcommit.sources.files.csv_dialect import Dialect
 from distcommit.sources.files.csv_rows import UnparsedRows
-from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, ROW, FilesExtractor
+from distcommit.sources.files.extractor import FILE, LINE_SCHEMA, OFFSET, PARTITION, FilesExtractor
 from distcommit.sources.files.format_readers import VALUE, FileFormat
 from distcommit.sources.files.path_patterns import PathPattern, check_folder, listed
 from distcommit.sources.files.plan_dataset import (
@@ -165,7 +165,7 @@ class FilesSource(DescribedSource):
     @property
     def rejection_check(self) -> Converter | None:
         added = [field.name for field in LINE_SCHEMA if field.name != VALUE.name]
-        rows = UnparsedRows(self._dialect, added, FILE, ROW) if self.format == "csv" else None
+        rows = UnparsedRows(self._dialect, added, FILE) if self.format == "csv" else None
         return RejectFiles(rows, FILE) if self.on_unreadable_file == "divert" else rows
 
     @property

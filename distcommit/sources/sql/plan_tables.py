@@ -18,6 +18,7 @@ from distcommit.sources.missing_datasets import require_listed
 from distcommit.sources.plan_error import PlanError
 from distcommit.sources.plan_snapshot import plan_snapshot
 from distcommit.sources.sql.database_connections import Database
+from distcommit.sources.sql.missed_updates import missed_update_warnings
 from distcommit.sources.sql.next_range import missing_values_warning, plan_table
 from distcommit.sources.sql.query_columns import query_columns
 from distcommit.sources.sql.table_selection import Tables
@@ -25,7 +26,7 @@ from distcommit.sources.sql.tables import Reflected, full_table_of, reflect, ref
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["PlanRules", "count_tables", "plan_tables"]
+__all__ = ["PlanRules", "describe_tables", "plan_tables"]
 
 _CHUNK = 256
 _OR_SELECT = ", or grant this user SELECT on them"
@@ -83,8 +84,11 @@ def plan_tables(
                 yield DatasetProblem(name, str(error))
 
 
-def count_tables(database: Database, select: Tables) -> str:
-    """Return how many tables and queries are selected, as text. Closes the database.
+def describe_tables(database: Database, select: Tables, table_type: str) -> str:
+    """Return how many tables and queries are selected, and in further lines the warnings about the first `_CHUNK`
+    tables.
+
+    Closes the database.
 
     Raises:
         SourceError: if a listed table is missing.
@@ -95,13 +99,16 @@ def count_tables(database: Database, select: Tables) -> str:
             names = {*table_names(connection, select.schema)}
             others = [name for name in select.names if name not in names and select.has_table(name)]
             names |= reflect(connection, others, select.schema).keys() if others else set()  # views
+            dialect = connection.dialect.name
+        selected = sorted(name for name in names if select.has_table(name))
+        reflected = _reflected(database, selected[:_CHUNK], select.schema)
     finally:
         database.close()
-    selected = len([name for name in names if select.has_table(name)])
     missing = sorted(name for name in others if name not in names)
-    count = selected + len(select.queries)
+    count = len(selected) + len(select.queries)
     require_listed("tables", missing, names, id="SOURCE_TABLE_MISSING", selected=count, todo=_OR_SELECT)
-    return f"{selected:,} of {len(names):,} tables selected, {len(select.queries):,} queries"
+    counted = f"{len(selected):,} of {len(names):,} tables selected, {len(select.queries):,} queries"
+    return "\n".join([counted, *missed_update_warnings(reflected, select, table_type, dialect)])
 
 
 def _plan_one(

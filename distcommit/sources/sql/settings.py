@@ -241,9 +241,9 @@ class SqlSource(DescribedSource):
 
     def check_connection(self) -> str:
         database = self._database()
-        from distcommit.sources.sql.plan_tables import count_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
+        from distcommit.sources.sql.plan_tables import describe_tables  # noqa: PLC0415 - a job file is read without SQLAlchemy
 
-        return count_tables(database, self.selection)
+        return describe_tables(database, self.selection, self.table_type)
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
         """Return the stored incarnations of datasets whose column and query are still those of the job file."""

@@ -22,6 +22,7 @@ from distcommit.app.inspection.problems.environment_checks import NAMED, Environ
 from distcommit.app.inspection.problems.problem_kind import Problem, ProblemKind
 from distcommit.app.inspection.problems.recommended_commands import Command
 from distcommit.app.inspection.recorded_runs import DIED, RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.rejected_records import unreadable_files
 from distcommit.core.error_catalogue import ERRORS
 from distcommit.core.error_handling.stored_errors import is_record, is_worker_death
 from distcommit.core.errors import NEW_FIELDS, TURNED_AWAY
@@ -346,9 +347,11 @@ def _input_problems(result: StatusResult, command: Command) -> Iterator[Problem]
     noted = result.last_run.notes.entries
     of = {note.subject: note.text for note in reversed(noted) if note.kind == INPUT_PROBLEM}
     for first, text in list(of.items())[-1:]:
-        names = f"{len(of):,} datasets" if len(of) > 1 else "a dataset"
+        count = unreadable_files(result.last_run.totals.flow)
+        files = "1 file" if count == 1 else f"{count:,} files"
+        files += f" of {len(of):,} datasets" if len(of) > 1 else ""
         yield of_dataset.INPUT_PROBLEM_REPORTED.report(
-            command, names=names, dataset=first, reason=text, datasets=len(of), epoch=result.last_run.epoch
+            command, files=files, dataset=first, reason=text, datasets=len(of), epoch=result.last_run.epoch
         )
 
 

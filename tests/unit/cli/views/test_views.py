@@ -196,3 +196,11 @@ def test_runs_view_fits_a_small_terminal() -> None:
     output = lines(runs_view(RunsResult("job", "/store", [row], 0)), 80)
     assert max(map(cell_len, output)) <= 80
     assert " ".join(output[2].split()) == "1234567 SUCCESSFUL 2023-11-14 22:13 123.4 s 50,000 123 123,456,789"
+
+
+def test_runs_view_explains_gaps_between_epochs() -> None:
+    rows = [RunRow(epoch, f"run {epoch}", RunStatus.COMMITTED) for epoch in (5, 2)]
+    shown = [
+        " ".join("\n".join(lines(runs_view(RunsResult("job", "/store", rows[at:], 0)), 200)).split()) for at in (0, 1)
+    ]
+    assert ["epochs grow with each run; gaps are normal" in text for text in shown] == [True, False]

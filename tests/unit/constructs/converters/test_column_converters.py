@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 import pickle
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -114,6 +115,19 @@ def test_value_that_the_type_can_not_hold_rejects_its_record(given: list[Any], k
 def test_timestamp_cast_to_a_date_keeps_the_day_in_its_zone() -> None:
     given = pa.array([datetime(2024, 2, 29, 23, tzinfo=UTC)]).cast(pa.timestamp("us", "Europe/Berlin"))
     assert convert({"a": given}, type="cast", columns={"a": "date"}).records.to_pydict() == {"a": [date(2024, 3, 1)]}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"type": "cast"}, {"type": "parse"}, {"type": "json"}], ids=lambda one: one["type"]
+)
+@pytest.mark.parametrize(
+    ("text", "hour"), [("2024-02-29T12:00:00", 12), ("2024-02-29T12:00:00+01:00", 11), ("2024-02-29T12:00:00Z", 12)]
+)
+def test_timestamp_without_a_zone_is_in_utc_for_each_converter(settings: dict[str, Any], text: str, hour: int) -> None:
+    is_json = settings["type"] == "json"
+    given = {"value": [json.dumps({"at": text})]} if is_json else {"at": [text, None]}
+    read = convert(given, **settings, **{"fields" if is_json else "columns": {"at": "timestamp"}})
+    assert read.records.column("at").to_pylist()[0] == datetime(2024, 2, 29, hour, tzinfo=UTC)
 
 
 def test_dictionary_text_is_validated_as_other_text() -> None:

@@ -165,3 +165,32 @@ def test_declared_columns_are_parsed_in_place_and_others_stay_text() -> None:
 def test_inconsistent_parse_settings_are_rejected(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         Parse.model_validate({"type": "parse", **settings})
+
+
+@pytest.mark.parametrize(
+    ("texts", "index"),
+    [
+        (["1", "2,5", "n/a"], 2),
+        (["1", "n/a", "", None, "1.000,5"], 1),
+        (["1", "2", "007", "+49"], None),
+        (["1", "a"], None),
+        (["1", "2"], None),
+        (["", None], None),
+    ],
+)
+def test_word_among_numbers_is_found_unless_most_values_are_words_or_codes(
+    texts: list[str | None], index: int | None
+) -> None:
+    assert GERMAN.first_word(pa.array(texts, pa.string())) == index
+
+
+def test_column_that_is_text_because_of_a_word_is_noted_once() -> None:
+    store = Store()
+    parse = converter(store)
+    converted(parse, price=["1", "2", "n/a"], name=["a", "1", "b"])
+    converted(parse, price=["3", "4", "none"])
+    (note,) = parse.column_notes()
+    assert note.startswith("column price is text, because 'n/a' is not a number, although most values are. ")
+    again = converter(store, (1,))
+    converted(again, price=["5", "6", "x"])
+    assert not again.column_notes()

@@ -40,7 +40,8 @@ def read(data: bytes, delimiter: str = ",") -> list[tuple[Any, ...]]:
     for batch in format_readers.batches(io.BytesIO(data), "csv", False, Dialect(delimiter)):
         bad = batch.schema.names[-1] == "_unparsed" and batch.schema.types[-1] == pa.binary()
         for row in batch.to_pylist():
-            unparsed = row.pop("_unparsed") if bad else None
+            unparsed, line = (row.pop("_unparsed"), row.pop("_unparsed_line")) if bad else (None, None)
+            assert (unparsed is None) == (line is None)
             rows_read.append((unparsed,) if unparsed is not None else tuple(row.values()))
             assert unparsed is None or set(row.values()) == {None}
     return rows_read
@@ -195,8 +196,8 @@ def test_unparsable_rows_go_to_the_error_branch_and_the_others_are_published(fol
         (b"4,\xff", 2, 2, None),
     ]
     assert {row["error_construct"] for row in rejected} == {"source"}
-    assert rejected[0]["error_reason"] == f"{path}, row 1: 1 columns; it must have 2"
-    assert rejected[1]["error_reason"].startswith(f"{path}, row 2: not UTF-8")
+    assert rejected[0]["error_reason"] == f"{path}, line 3: 1 columns; it must have 2"
+    assert rejected[1]["error_reason"].startswith(f"{path}, line 4: not UTF-8")
     audited = audit_store(world.store(machine), FilesSource.provenance, deep=True)
     assert (audited.exact, audited.records, audited.rejected) == (True, 2, 2)
     assert world.reprocess(machine, source, "a").succeeded  # type: ignore[arg-type]

@@ -564,7 +564,7 @@ def test_lines_of_any_length_are_read_whole(folder: Folder, monkeypatch: pytest.
     monkeypatch.setattr(format_readers, "_BLOCK_BYTES", 8)
     monkeypatch.setattr(format_readers, "_MOST_LINE_BYTES", 20)
     folder.watermarks.clear()
-    with pytest.raises(SourceError, match=r"a line of more than 20 bytes.*after row 1"):
+    with pytest.raises(SourceError, match=r"a line of more than 20 bytes.*after 1 records"):
         folder.run()
 
 

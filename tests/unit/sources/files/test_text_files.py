@@ -25,7 +25,7 @@ def rows_of(data: bytes, dialect: Dialect = Dialect()) -> list[Any]:  # noqa: B0
     values: list[Any] = []
     for batch in format_readers.batches(io.BytesIO(data), "csv", False, dialect):
         for row in batch.to_pylist():
-            bad = row.pop("_unparsed", None)
+            bad, _ = row.pop("_unparsed", None), row.pop("_unparsed_line", None)
             values.append(tuple(row.values()) if bad is None else problem_of(bad, 2, dialect))
     return values
 
@@ -81,7 +81,7 @@ def test_block_reader_and_row_reader_return_the_same_rows(pieces: list[str], dia
     slow: list[Any] = []
     for batch in read_csv_rows(io.BytesIO(data), ["n", "t"], dialect, 0):
         for row in batch.to_pylist():
-            bad = row.pop("_unparsed", None)
+            bad, _ = row.pop("_unparsed", None), row.pop("_unparsed_line", None)
             slow.append(tuple(row.values()) if bad is None else problem_of(bad, 2, dialect))
     assert rows_of(data, dialect) == slow
 
