@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Position, Watermark, at_or_past, format_position
 
 _LISTED = 100
@@ -312,6 +313,7 @@ class TaskState(Struct, frozen=True):
         finished_ms: the end, milliseconds since 1970.
         constructs: the record counts by construct.
         schemas: the schema ids that converters knew of the dataset or met in this attempt.
+        properties: the properties that extraction, converters, checkers and writers recorded.
     """
 
     run_id: str
@@ -331,6 +333,7 @@ class TaskState(Struct, frozen=True):
     finished_ms: int = 0
     constructs: tuple[ConstructCounts, ...] = ()
     schemas: SchemaIds = {}
+    properties: TaskProperties = {}
 
     @property
     def files(self) -> tuple[StagedFile, ...]:

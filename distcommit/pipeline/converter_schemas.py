@@ -26,21 +26,21 @@ def with_schemas(unit: WorkUnit, schemas: SchemaIds) -> WorkUnit:
     return replace(unit, properties={**unit.properties, _PROPERTY: msgspec.json.encode(schemas).decode()})
 
 
-def begin_converter(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, branch: str = "") -> None:
-    """Pass a work unit to a converter, with its schema store and its schema ids."""
+def begin_stage(stage: Stage, unit: WorkUnit, schema_store: SchemaStore | None, branch: str = "") -> None:
+    """Pass a work unit to a row checker or converter; to a converter with its schema store and its schema ids."""
+    stage.construct.begin_work_unit(unit)
     if not isinstance(stage.construct, Converter):
         return
-    stage.construct.begin_work_unit(unit)
     if schema_store is not None:
-        stage.construct.use_schema_store(schema_store.of(unit.dataset_urn, _name(stage, branch)))
+        stage.construct.use_schema_store(schema_store.of(unit.dataset_urn, name_in_flow(stage, branch)))
     ids = from_json(unit.properties.get(_PROPERTY, "{}"), SchemaIds)
-    stage.construct.load_schema_ids(ids.get(_name(stage, branch), ()))
+    stage.construct.load_schema_ids(ids.get(name_in_flow(stage, branch), ()))
 
 
 def converter_schemas(stages: Iterable[tuple[Stage, str]]) -> SchemaIds:
     """Return the converters' schema ids at the end of a work unit. `stages` contains each stage with its branch."""
     ids_by_name = {
-        _name(stage, branch): tuple(map(int, stage.construct.schema_ids()))
+        name_in_flow(stage, branch): tuple(map(int, stage.construct.schema_ids()))
         for stage, branch in stages
         if isinstance(stage.construct, Converter)
     }
@@ -54,5 +54,6 @@ def converter_notes(*chains: Iterable[Stage]) -> tuple[CheckOutcome, ...]:
     return tuple(CheckOutcome(COLUMN_NOTE, True, False, text) for text in notes)
 
 
-def _name(stage: Stage, branch: str) -> str:
+def name_in_flow(stage: Stage, branch: str) -> str:
+    """Return the name of a converter or row checker, with the branch in front if it is behind a fork."""
     return f"{branch}.{stage.name}" if branch not in ("", MAIN_BRANCH) else stage.name

@@ -1,7 +1,8 @@
-"""Compare the positions that a source reports with the offsets of the records that it delivered."""
+"""Check the positions, holes and byte counts that a source reports, against its work unit and the delivered records."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -13,6 +14,9 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.support.storable import storable
 from distcommit.core.watermark import Watermark, at_or_past
 from distcommit.core.work_units import SkippedRange, WorkUnit
+
+_MOST_BYTES = 1 << 48
+"""Limit of a work unit's byte count, so that sums of byte counts fit into 64 bits."""
 
 
 @dataclass(slots=True)
@@ -117,6 +121,39 @@ class PositionCheck:
             found=actual,
             todo=f"correct {culprit} of the source",
         )
+
+
+def checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
+    """Return the actual high watermark, which must be within the work unit.
+
+    Raises:
+        SourceError: if it is outside the work unit's range or names other partitions.
+    """
+    if unit.can_end_at(actual):
+        return actual
+    raise SourceError(
+        "the source reports an actual high watermark outside its work unit",
+        id="SOURCE_PLAN_INVALID",
+        work_unit=unit.work_unit_id,
+        expected=f"between {unit.low} and {unit.expected_high}",
+        found=str(actual),
+        todo="correct Extraction.actual_high of the source",
+    )
+
+
+def checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
+    """Return the source's byte count as a Python int. Raises SourceError if it is out of range."""
+    count = operator.index(bytes_read)
+    if 0 <= count <= _MOST_BYTES:
+        return count
+    raise SourceError(
+        "the source reports an impossible number of bytes",
+        id="SOURCE_PLAN_INVALID",
+        work_unit=unit.work_unit_id,
+        expected=f"0 to {_MOST_BYTES}",
+        found=str(count),
+        todo="correct Extraction.bytes_read of the source",
+    )
 
 
 def checked_holes(unit: WorkUnit, holes: Iterable[SkippedRange]) -> list[SkippedRange]:

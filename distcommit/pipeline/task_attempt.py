@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import gc
 import logging
-import operator
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
 
 from distcommit.core.error_handling.foreign_errors import foreign_errors
-from distcommit.core.errors import RecordError, SourceError, error_text, printable
+from distcommit.core.errors import RecordError, error_text, printable
 from distcommit.core.interfaces.clock import Clock
 from distcommit.core.interfaces.sink import AttemptIdentity, StagingArea
 from distcommit.core.interfaces.source import Extraction, Extractor
+from distcommit.core.interfaces.work_unit_settings import SETTINGS
 from distcommit.core.records.run_counts import SinkCounter
 from distcommit.core.support.storable import storable
+from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import BranchResult, SchemaIds, TaskOutcome, TaskState, WorkUnit
 from distcommit.pipeline.branches.all_branches import Branches
-from distcommit.pipeline.position_check import PositionCheck, checked_holes
+from distcommit.pipeline.branches.recorded_properties import properties_of_parts, with_properties_of_writers
+from distcommit.pipeline.position_check import PositionCheck, checked_bytes, checked_high, checked_holes
 from distcommit.pipeline.progress_counters import READ, ProgressCounters
 from distcommit.pipeline.task_flow import TaskFlow
+from distcommit.pipeline.work_unit_flow import flow_of_unit
 from distcommit.stores.schemas.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = "max_bytes"
 """Work unit property: number of payload bytes after which the attempt stops. The next run reads the rest."""
-_MOST_BYTES = 1 << 48
-"""Limit of a work unit's byte count, so that sums of byte counts fit into 64 bits."""
 
 
 def run_work_unit(
@@ -94,6 +95,7 @@ class Attempt:
         self._branches: Branches | None = None
         self._extraction: Extraction | None = None
         self._results: tuple[BranchResult, ...] | None = None
+        self._properties: TaskProperties = {}
         self._spent: Mapping[str, float] = {}
         self._error: Exception | None = None
 
@@ -115,24 +117,35 @@ class Attempt:
                 self._read(unit, extractor, partial(_is_late, self._clock, deadline_ms), keeps_prefix=keeps_prefix)
         except Exception as error:  # noqa: BLE001 - reported in the state
             self._error = error
+            self._record_properties_of_failure()
         self._note_problems()
         self._count_spent()
+        if SETTINGS in unit.properties:  # its constructs are not used again
+            self._flow.close()
 
     def _read(self, unit: WorkUnit, extractor: Extractor, is_late: Callable[[], bool], *, keeps_prefix: bool) -> None:
+        self._flow = flow_of_unit(self._flow, unit)
         branches = self._branches = Branches(self._flow, unit, self._area, self._identity)
         branches.open(self._schema_store)
         extraction = self._extraction = extractor.extract(unit)
         delivered = PositionCheck(unit, self._flow.source.provenance)
         _copy(extraction, branches, delivered, self._counts, is_late, self._live, keeps_prefix=keeps_prefix)
-        actual_high = _checked_high(unit, extraction.actual_high())
+        actual_high = checked_high(unit, extraction.actual_high())
         delivered.compare(actual_high)
         branches.note_holes(checked_holes(unit, extraction.holes()))
         filtered, holes = extraction.superseded_notes()
         branches.note_holes(holes)
         branches.run_task_checks(actual_high, filtered)
+        self._properties = properties_of_parts(self._flow, branches.pipelines, extraction)
         self._state = replace(
             self._failed, outcome=TaskOutcome.SUCCEEDED, actual_high=actual_high, schemas=branches.schemas()
         )
+
+    def _record_properties_of_failure(self) -> None:
+        """Record the properties that the parts of a failed attempt can still return."""
+        if self._branches is not None:
+            with suppress(Exception), foreign_errors():  # the attempt already has an error to report
+                self._properties = properties_of_parts(self._flow, self._branches.pipelines, self._extraction)
 
     def _note_problems(self) -> None:
         if self._branches is None or self._extraction is None:
@@ -159,6 +172,7 @@ class Attempt:
             try:
                 with foreign_errors():
                     self._results = self._branches.prepare()
+                    self._properties = with_properties_of_writers(self._properties, self._branches.pipelines)
             except Exception as error:  # noqa: BLE001 - reported in the state
                 self._error = error
         self._finished_ms = self._clock.now_ms()
@@ -194,6 +208,7 @@ class Attempt:
             records_read=counts.read,
             bytes_read=counts.bytes_read,
             constructs=branches.constructs() if branches is not None else (),
+            properties=self._properties,
             finished_ms=self._finished_ms,
         )
 
@@ -219,6 +234,7 @@ class Attempt:
                 with foreign_errors():
                     branches.run_task_checks(prefix.high)
                     results = branches.prepare()
+                    self._properties = with_properties_of_writers(self._properties, branches.pipelines)
                 state = replace(failed, outcome=TaskOutcome.PARTIAL, actual_high=prefix.high, branches=results)
                 state = replace(state, schemas=prefix.schemas)
                 storable(state)
@@ -308,7 +324,7 @@ def _copy(
                 return
             holes, before = checked_holes(unit, extraction.holes()), counts.bytes_read
             counts.read += batch.num_rows
-            counts.bytes_read = _checked_bytes(unit, extraction.bytes_read())
+            counts.bytes_read = checked_bytes(unit, extraction.bytes_read())
             delivered.take(batch, holes)
             branches.route(batch, holes)
         counters.count_batch(batch.num_rows, counts.bytes_read - before, branches.seconds())
@@ -337,7 +353,7 @@ def _gc_paused() -> Iterator[None]:
 def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck, counts: _Counts) -> _Prefix | None:
     """Return the range read so far; None if the source cannot report a position at the end of this batch."""
     try:
-        high = _checked_high(delivered.unit, extraction.actual_high())
+        high = checked_high(delivered.unit, extraction.actual_high())
         delivered.compare(high)
         return _Prefix(high, counts.read, counts.bytes_read, branches.schemas())
     except Exception:  # any failure means that reading cannot stop here
@@ -347,36 +363,3 @@ def _prefix(extraction: Extraction, branches: Branches, delivered: PositionCheck
             exc_info=True,
         )
         return None
-
-
-def _checked_high(unit: WorkUnit, actual: Watermark) -> Watermark:
-    """Return the actual high watermark, which must be within the work unit.
-
-    Raises:
-        SourceError: if it is outside the work unit's range or names other partitions.
-    """
-    if unit.can_end_at(actual):
-        return actual
-    raise SourceError(
-        "the source reports an actual high watermark outside its work unit",
-        id="SOURCE_PLAN_INVALID",
-        work_unit=unit.work_unit_id,
-        expected=f"between {unit.low} and {unit.expected_high}",
-        found=str(actual),
-        todo="correct Extraction.actual_high of the source",
-    )
-
-
-def _checked_bytes(unit: WorkUnit, bytes_read: int) -> int:
-    """Return the source's byte count as a Python int. Raises SourceError if it is out of range."""
-    count = operator.index(bytes_read)
-    if 0 <= count <= _MOST_BYTES:
-        return count
-    raise SourceError(
-        "the source reports an impossible number of bytes",
-        id="SOURCE_PLAN_INVALID",
-        work_unit=unit.work_unit_id,
-        expected=f"0 to {_MOST_BYTES}",
-        found=str(count),
-        todo="correct Extraction.bytes_read of the source",
-    )

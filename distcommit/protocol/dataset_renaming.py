@@ -101,6 +101,7 @@ def _continued(state: DatasetState, read: _Read, *, only_ahead: bool) -> Dataset
         skipped=merge_ranges((*state.skipped, *elsewhere)),
         closed_epoch=max(state.closed_epoch, read.closed_epoch),
         read_failure=None,
+        previous_run=None,
         unset_watermark=None,
         schemas=merge_schema_ids(state.schemas, read.schemas),
     )

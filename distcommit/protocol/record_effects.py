@@ -73,7 +73,8 @@ def apply(number: int, record: Record, fold: Fold) -> None:
         case ReadFailures():
             for failure in record.datasets:
                 read_failure = _counted(fold.state_of(failure.dataset_urn).read_failure, record.epoch, failure)
-                _update(fold, failure.dataset_urn, read_failure=read_failure)
+                run = failure.run or fold.state_of(failure.dataset_urn).previous_run
+                _update(fold, failure.dataset_urn, read_failure=read_failure, previous_run=run)
         case Dropped():
             for name in record.sequences:
                 _update(fold, name.dataset_urn, open=None)
@@ -174,6 +175,7 @@ def _close_as_done(fold: Fold, name: SequenceName) -> None:
         ),
         schemas={**state.schemas, **sequence.schemas},
         targets={**state.targets, **sequence.targets},
+        previous_run=sequence.run or state.previous_run,
     )
 
 
@@ -236,6 +238,7 @@ def _set(fold: Fold, urn: str, watermark: Watermark | None, user: str) -> None:
         read_failure=None,
         unset_watermark=state.reached if watermark is None else None,
         earlier_readings=earlier_readings_after(state, watermark),
+        previous_run=None,
     )
 
 

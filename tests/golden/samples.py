@@ -28,6 +28,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.core.records.previous_run import PreviousRun, WorkUnitResult
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.run_counts import (
     BranchFailures,
@@ -41,6 +42,7 @@ from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reason, Reasons
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, StepBatch
 from distcommit.core.records.snapshot_entries import BucketSnapshot, DatasetSnapshot
+from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (
     MAIN_BRANCH,
@@ -132,6 +134,15 @@ _SCHEMAS = {"avro": (7, 2_147_483_647), "late.protobuf#2": (1,)}
 _TARGETS = {"main": (7,), "late": (0, 5), "older": ()}
 _CONTENT = "00a1b2c3d4e5f607"
 _HOLE = SkippedRange("0", 8, 9, "no record", True, "topic-id")
+_PROPERTIES: TaskProperties = {"source": {"etag": "ü", "pages": 3}, "main.writer": {"ratio": 0.5, "full": True}}
+_RUN = PreviousRun(
+    7,
+    (
+        WorkUnitResult("00003_000001", TaskOutcome.FAILED, False, 2, _LOW, _HIGH, _LOW),
+        WorkUnitResult("00003_000000", TaskOutcome.SUCCEEDED, True, 1, _LOW, _HIGH, _HIGH, _PROPERTIES),
+    ),
+    4,
+)
 _SEQUENCE = SealedSequence(
     dataset_urn=_URN,
     epoch=7,
@@ -147,6 +158,7 @@ _SEQUENCE = SealedSequence(
     schemas=_SCHEMAS,
     targets=_TARGETS,
     replaces=True,
+    run=_RUN,
 )
 _FIRST = SealedSequence(
     "b", 7, None, _MARK, (StepBatch("high-watermark", 1, msgspec.msgpack.encode([["b", None, _MARK]])),)
@@ -181,6 +193,7 @@ _DATASET = DatasetState(
     unset_watermark=_COMPOSITE,
     replacement=5,
     earlier_readings=(EarlierReading(_MARK, {"": 0}),),
+    previous_run=_RUN,
 )
 _OUTAGE = DatasetState("c", OpenSequence(DatasetStatus.PENDING, _FIRST, reason="no answer", outage=True))
 _RECORDS: dict[str, tuple[int, Record]] = {
@@ -201,7 +214,7 @@ _RECORDS: dict[str, tuple[int, Record]] = {
         ReadFailures(
             9,
             (
-                DatasetReadFailure(_URN, _LOW, _HIGH, "SourceError: gone", stops=True),
+                DatasetReadFailure(_URN, _LOW, _HIGH, "SourceError: gone", stops=True, run=_RUN),
                 DatasetReadFailure("b", None, _MARK, "TransientError: no answer", outage=True),
             ),
         ),
@@ -397,6 +410,7 @@ TASK_STATES = [
             ConstructCounts("hourly", "not_null", 3, 2, 0, 1),
         ),
         schemas=_SCHEMAS,
+        properties=_PROPERTIES,
     ),
     TaskState(
         run_id=RUN_ID,

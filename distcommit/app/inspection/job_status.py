@@ -11,6 +11,7 @@ import msgspec
 
 from distcommit.app.inspection.problems.problem_kind import Problem
 from distcommit.app.inspection.recorded_runs import RunRow
+from distcommit.app.inspection.work_unit_rows import WorkUnitRow, rows_of_previous_run
 from distcommit.core.errors import DistcommitError
 from distcommit.core.interfaces.extract_description import Extract
 from distcommit.core.records.log_records import DatasetState, DatasetStatus
@@ -64,6 +65,10 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
         is_set_since_run: whether, since the newest run began, an operator has set the watermark or abandoned the
             sequence.
         skipped: the first hundred ranges of positions that were skipped as lost, each with the reason.
+        previous_epoch: epoch of the newest run that committed the dataset or failed to read it; 0 if it is unknown.
+        work_units: the results of the first fifty work units of that run, with the properties that they recorded. Work
+            units that were not committed come first.
+        work_units_omitted: number of further work units of that run.
     """
 
     dataset: str
@@ -85,6 +90,9 @@ class DatasetStatusRow(msgspec.Struct, frozen=True):
     done_files: int = 0
     is_set_since_run: bool = False
     skipped: list[str] = []
+    previous_epoch: int = 0
+    work_units: list[WorkUnitRow] = []
+    work_units_omitted: int = 0
 
 
 class StatusResult(NotebookTable, msgspec.Struct, frozen=True):
@@ -313,7 +321,7 @@ def _next_run(state: DatasetState, job_fold: Fold | None) -> NextRun:
 
 
 def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract: Extract | None) -> DatasetStatusRow:
-    watermark, sealed = state.watermark, state.open
+    watermark, sealed, previous = state.watermark, state.open, state.previous_run
     failure = state.read_failure if sealed is None else None
     return DatasetStatusRow(
         dataset=state.dataset_urn,
@@ -335,4 +343,7 @@ def _row(state: DatasetState, job_fold: Fold | None, published_in: str, extract:
         extract=extract,
         is_set_since_run=_is_set_since_run(state, job_fold),
         skipped=describe_lost_ranges(state.skipped),
+        previous_epoch=previous.epoch if previous else 0,
+        work_units=rows_of_previous_run(state.dataset_urn, previous),
+        work_units_omitted=previous.omitted_count if previous else 0,
     )

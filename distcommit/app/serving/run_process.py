@@ -1,7 +1,8 @@
 """A run in a process of its own, for a job that cannot use the Spark session of the service.
 
-The process sends pickled messages on its stdout: log records, the run's events, and at the end the result or the error.
-It dies with the service, because its stdin then ends.
+The process receives the job on its stdin, because `ps` shows command lines. It sends pickled messages on its stdout:
+log records, the run's events, and at the end the result or the error. It dies with the service, because its stdin then
+ends.
 """
 
 from __future__ import annotations
@@ -56,12 +57,17 @@ def run_in_process(job: Job, observer: Observer, environment: Mapping[str, str])
     ids = {"job": job.config.job, "master": spark.remote or spark.master}
     limit_s = min(_START_LIMIT_S, (schedule and schedule.cancel_after_s) or math.inf)
     level = logging.getLogger().getEffectiveLevel()
-    command = [sys.executable, "-m", __name__, str(level), str(job.path), *job.overrides]
+    command = [sys.executable, "-P", "-m", __name__]
+    environment = {**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     # a group of its own: Ctrl-C reaches the service alone, which then cancels the run
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, process_group=0
     ) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
+        with suppress(BrokenPipeError):  # it died, which its missing answer shows
+            process.stdin.write(pickle.dumps((level, str(job.path), job.overrides, job.config.paths)))
+            process.stdin.flush()
         limit = _StartLimit(process, limit_s)
         try:
             messages = _Messages(process.stdout, observer, limit)
@@ -125,7 +131,7 @@ class _Messages:
 
     def result(self) -> RunResult | DistcommitError | None:
         """Read until the result or the error of the run, and return it; None if the process ended without."""
-        with suppress(EOFError, pickle.UnpicklingError):  # it died, perhaps within a message
+        with suppress(EOFError, pickle.UnpicklingError, AttributeError):  # it died, perhaps within a message
             while True:
                 match message := pickle.load(self._stream):
                     case RunResult() | DistcommitError():
@@ -153,43 +159,68 @@ class _Sender(logging.Handler):
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__()
-        self._stream, self._sending = stream, threading.Lock()
+        self._stream, self._sending = stream, threading.RLock()  # a finalizer may log while a message is sent
 
     def send(self, message: object) -> None:
+        content = pickle.dumps(message)
         with self._sending:
-            self._stream.write(pickle.dumps(message))
+            self._stream.write(content)
             self._stream.flush()
 
     observe = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        text = record.getMessage() + (f": {error_text(error)}" if error else "")
-        fields = vars(record) | {"msg": text, "args": None, "exc_info": None}
-        portable = (int, float, NoneType)
-        self.send({key: value if isinstance(value, portable) else plain_text(value) for key, value in fields.items()})
+        try:
+            error = record.exc_info[1] if record.exc_info else None
+            text = record.getMessage() + (f": {error_text(error)}" if error else "")
+            fields = vars(record) | {"msg": text, "args": None, "exc_info": None}
+            portable = (int, float, NoneType)
+            self.send(
+                {key: value if isinstance(value, portable) else plain_text(value) for key, value in fields.items()}
+            )
+        except Exception:  # noqa: BLE001 - a bad logging call of a library must not end the run
+            self.handleError(record)
 
 
-def main(level: str, path: str, *overrides: str) -> None:
-    """Run a job as the whole process."""
+def main() -> None:
+    """Run the job that stdin names as the whole process."""
     lifeline, stream = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    level, path, overrides, paths = pickle.load(lifeline)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # custom code may print
     threading.Thread(target=_die_with, args=(lifeline,), name="lifeline", daemon=True).start()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that Spark cancels its jobs
     sender = _Sender(stream)
-    logging.basicConfig(level=int(level), handlers=[sender])
+    logging.basicConfig(level=level, handlers=[sender])
     try:
-        sender.send(Job.from_file(path, overrides).run(sender))
+        job = Job.from_file(path, overrides)
+        if job.config.paths != paths:  # a cancellation would go to the other store
+            raise TransientError(
+                "the job file names other paths since this run was started",
+                path=path,
+                todo="none; the service reads the changed file and runs the job again",
+            )
+        sender.send(job.run(sender))
     except KeyboardInterrupt:
         sender.send(
             RunCancelledError("a signal ended the process of the run", todo="none; the next run replays sealed commits")
         )
     except DistcommitError as error:
-        sender.send(error)
+        sender.send(_portable(error))
     except BaseException as error:  # noqa: BLE001 - whatever a custom class raises
         sender.send(DistcommitError(plain_text(error), id=type(error).__name__))
+
+
+def _portable(error: DistcommitError) -> DistcommitError:
+    """Return an error that the service can unpickle: it may lack the modules of custom classes."""
+    if type(error).__module__.startswith("distcommit."):
+        with suppress(Exception):
+            pickle.dumps(error)
+            return error
+    kinds = [kind for kind in type(error).__mro__ if kind.__module__ == DistcommitError.__module__]
+    portable: DistcommitError = kinds[0](error.text, id=error.id)
+    return portable
 
 
 def _die_with(lifeline: IO[bytes]) -> None:
@@ -198,4 +229,4 @@ def _die_with(lifeline: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

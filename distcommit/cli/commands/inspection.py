@@ -17,12 +17,13 @@ from distcommit.app.inspection.job_status import listed
 from distcommit.app.inspection.recorded_run_settings import read_run_settings
 from distcommit.app.inspection.recorded_runs import RunStatus, filter_runs
 from distcommit.app.inspection.rejected_records import newest_rejected
+from distcommit.app.inspection.work_unit_rows import read_work_units
 from distcommit.app.jobs.stored_job import StoredJob
 from distcommit.cli.command_decorators import Watch, on_stored_job
 from distcommit.cli.terminal import Terminal
 from distcommit.cli.views.datasets_view import datasets_view, steps_view
 from distcommit.cli.views.run_view_parts import rejected_view
-from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view, runs_view
+from distcommit.cli.views.runs_view import recorded_run_view, run_settings_view, runs_view, work_units_view
 from distcommit.cli.views.status_view import status_view
 from distcommit.cli.views.view_parts import LISTED, page
 from distcommit.core.errors import ConfigurationError
@@ -114,6 +115,7 @@ def runs(
     compare: Annotated[
         int, typer.Option(min=0, metavar="OTHER", help="Show the settings of EPOCH that differ from run OTHER.")
     ] = 0,
+    work_units: Annotated[bool, typer.Option("--work-units", help="List the work units of run EPOCH.")] = False,
     watch: Watch = 0,
 ) -> None:
     """List runs and how they ended, or show one run or its settings.
@@ -121,14 +123,18 @@ def runs(
     Epochs have gaps (2, 5, 8), because a run writes several numbered records to its log and its epoch is the first
     number. Reads only; safe beside a live run.
     """
-    if settings or compare:
-        if epoch is None:
-            raise ConfigurationError(
-                "--settings and --compare need the epoch of a run",
-                id="ARGUMENT_INVALID",
-                expected="runs JOB.yaml EPOCH --settings",
-                found="no EPOCH",
-            )
+    if epoch is None and (settings or compare or work_units):
+        raise ConfigurationError(
+            "--settings, --compare and --work-units need the epoch of a run",
+            id="ARGUMENT_INVALID",
+            expected="runs JOB.yaml EPOCH --settings",
+            found="no EPOCH",
+        )
+    if epoch is not None and work_units:
+        look = partial(read_work_units, job.open_store(create=False), epoch, SystemClock())
+        for listed_units in terminal.watched(look, every_s=watch):
+            terminal.show(listed_units, work_units_view)
+    elif epoch is not None and (settings or compare):
         shown = read_run_settings(job.open_store(create=False), epoch, SystemClock(), compared_epoch=compare)
         terminal.show(shown, run_settings_view)
     elif epoch is None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from distcommit.app.inspection.recorded_run_settings import RunSettingsResult
 from distcommit.app.inspection.recorded_runs import RecordedRun, RunDatasetRow, RunRow, RunsResult, RunStatus
+from distcommit.app.inspection.work_unit_rows import WorkUnitsResult, WorkUnitStatus
 from distcommit.cli.views.run_view_parts import clock_time, deferred_records, flow_table
 from distcommit.cli.views.view_parts import (
     LISTED,
@@ -25,6 +26,7 @@ from distcommit.cli.views.view_parts import (
     reasons_table,
     short,
 )
+from distcommit.core.watermark import format_position
 
 if TYPE_CHECKING:
     from distcommit.app.running.cancel import CancelResult
@@ -157,6 +159,27 @@ def _began(row: RunRow) -> str:
 
 def _took(row: RunRow) -> str:
     return f"{(row.ended_ms - row.began_ms) / 1000:,.1f} s" if row.ended_ms else ""
+
+
+def work_units_view(result: WorkUnitsResult) -> RenderableType:
+    """Show the work units of a run: those that have not succeeded first."""
+    table = ExplainedTable(
+        "work unit", "dataset", "status", ">attempts", ">from", ">to", ">records read", explained="why, and properties"
+    )
+    rows = sorted(result.work_units, key=lambda row: row.status is WorkUnitStatus.SUCCEEDED)
+    for row in rows[:LISTED]:
+        ends = (", ".join(map(format_position, positions.values())) for positions in (row.low, row.expected_high))
+        numbers = (f"{row.attempts:,}", *map(short, ends), f"{row.records_read:,}")
+        properties = json.dumps(row.properties, ensure_ascii=False) if row.properties else ""
+        reason = "; ".join(filter(None, (short(row.error), short(properties))))
+        table.add_row(row.work_unit, row.dataset, row.status.value, *numbers, reason=reason)
+    counts = ", ".join(f"{count:,} {name}" for name, count in result.counts.items()) or "none"
+    more = len(rows) - LISTED
+    return page(
+        table if rows else None,
+        and_more(more, "work units (--json has them all)") if more > 0 else None,
+        fact_table({"job": escape(result.job), "run": f"epoch {result.epoch}, {result.status}", "work units": counts}),
+    )
 
 
 def run_settings_view(result: RunSettingsResult) -> RenderableType:

@@ -129,6 +129,14 @@ ENTRIES = (
         ),
     ),
     ErrorEntry(
+        id="TASK_PROPERTY_INVALID",
+        error="ConfigurationError",
+        title="A property of a task cannot be stored",
+        cause="A custom class returned a property by `task_properties` that is too large or has another type.",
+        impact=DATASET_WAITS,
+        action="Correct `task_properties` of the class that the message names.",
+    ),
+    ErrorEntry(
         id="BRANCH_MISSING",
         error="ConfigurationError",
         title="A branch is not in the job file",

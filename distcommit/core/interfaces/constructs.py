@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from distcommit.core.task_properties import RecordsProperties
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -58,7 +60,7 @@ class InferredSchemaStore(Protocol):
         ...
 
 
-class Converter(ABC):
+class Converter(RecordsProperties, ABC):
     """Converts records of one schema to none, one or several records of another."""
 
     makes_several: ClassVar[bool] = False
@@ -107,15 +109,15 @@ class Converter(ABC):
             ConfigurationError: if records of this schema cannot be converted.
         """
 
-    def begin_work_unit(self, unit: WorkUnit) -> None:  # noqa: B027 - optional hook
+    def begin_work_unit(self, unit: WorkUnit) -> None:
         """Receive the next work unit before its records. State that the converter learned from other datasets does not
         apply.
         """
 
-    def use_schema_store(self, store: InferredSchemaStore) -> None:  # noqa: B027 - optional hook
+    def use_schema_store(self, store: InferredSchemaStore) -> None:
         """Receive the store of inferred schemas, after `begin_work_unit`."""
 
-    def load_schema_ids(self, ids: Sequence[int]) -> None:  # noqa: B027 - optional hook
+    def load_schema_ids(self, ids: Sequence[int]) -> None:
         """Receive, after `begin_work_unit`, the schema ids of the dataset's published records.
 
         Earlier runs returned these ids by `schema_ids`; none in the first run, or if they are not known.
@@ -135,16 +137,19 @@ class Converter(ABC):
         """
         return ()
 
-    def close(self) -> None:  # noqa: B027 - optional hook
+    def close(self) -> None:
         """Close connections at the end of a task. The converter may be used again. Safe to call twice."""
 
 
-class RowChecker(ABC):
+class RowChecker(RecordsProperties, ABC):
     """Checks each record."""
 
     groups_schemas: ClassVar[bool] = False
 
-    def check_schema(self, schema: pa.Schema) -> None:  # noqa: B027 - optional hook
+    def begin_work_unit(self, unit: WorkUnit) -> None:
+        """Receive the next work unit before its records."""
+
+    def check_schema(self, schema: pa.Schema) -> None:
         """Check the schema before any record is read, if it is known by then.
 
         Raises:
@@ -177,10 +182,10 @@ class BranchCounts:
     filtered: int
 
 
-class TaskCheck(ABC):
+class TaskCheck(RecordsProperties, ABC):
     """A task checker's check of one attempt at a work unit."""
 
-    def inspect(self, batch: pa.RecordBatch) -> None:  # noqa: B027 - optional hook
+    def inspect(self, batch: pa.RecordBatch) -> None:
         """Receive each batch that the branch's writer receives."""
 
     @abstractmethod

@@ -20,6 +20,7 @@ from distcommit.core.interfaces.provenance import Provenance
 from distcommit.core.interfaces.sink_metrics import SinkMetrics
 from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
+from distcommit.core.task_properties import RecordsProperties
 from distcommit.core.work_units import MAIN_BRANCH, SkippedRange, StagedFile
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Prepared:
     content_sum: str = ""
 
 
-class SinkWriter(ABC):
+class SinkWriter(RecordsProperties, ABC):
     """Writes the records of one attempt at one work unit. Not shared between threads.
 
     Readers of the target must not see the output before the commit, except if the sink has a writer only. After an
@@ -185,7 +186,7 @@ class SinkWriter(ABC):
                 the source has none.
         """
 
-    def note_holes(self, holes: Iterable[SkippedRange]) -> None:  # noqa: B027 - optional hook
+    def note_holes(self, holes: Iterable[SkippedRange]) -> None:
         """Receive positions without a record as the source is read. A writer with a ledger or footers stores them with
         its records or returns them in `Prepared.holes`. The default ignores them."""
 
@@ -241,8 +242,7 @@ class Sink(Connected, ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Return the name that is stored with prepared output. It must not change while sequences of this sink may be
-        pending."""
+        """Return the name stored with prepared output. It must not change while sequences of it may be pending."""
 
     @property
     def abilities(self) -> Abilities:

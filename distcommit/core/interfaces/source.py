@@ -17,6 +17,8 @@ from distcommit.core.interfaces.write_target import Target
 from distcommit.core.records.deferred_counts import DeferredRecords
 from distcommit.core.records.fixed_settings import FixedSetting, SourceFact
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.previous_run import WorkUnitResult
+from distcommit.core.task_properties import RecordsProperties
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import BranchResult, DatasetPlan, SkippedRange, WorkUnit
 
@@ -88,7 +90,7 @@ class GroupPositions:
 Planned = DatasetPlan | DatasetProblem | SourceFact | SkippedDataset | DeferredRecords
 
 
-class Extraction(ABC):
+class Extraction(RecordsProperties, ABC):
     """One sequential read of a work unit's records."""
 
     @abstractmethod
@@ -164,9 +166,13 @@ class SourceState(dict[str, DatasetState]):
     failed runs in a row, the reason and the planned end of the unread partitions.
     """
 
+    @property
+    def previous_work_units(self) -> dict[str, tuple[WorkUnitResult, ...]]:
+        """Return the results of each dataset's work units in its previous run, by URN, with recorded properties."""
+        return {urn: state.previous_run.work_units for urn, state in self.items() if state.previous_run is not None}
+
     def anywhere(self, urn: str) -> DatasetState | None:
-        """Return the stored state of any dataset of the job, whichever task plans it. May read the store, and raises
-        SourceError if that fails."""
+        """Return the stored state of any dataset of the job. May read the store; raises SourceError if that fails."""
         return self.get(urn)
 
     def to_read_again(self, urn: str) -> Watermark | None:
@@ -261,8 +267,7 @@ class Source(ConnectedSource, ABC):
 
     @property
     def false_match_hint(self) -> str:
-        """Return the setting to change if `reads` takes another table for one that the source reads; empty if there
-        is none."""
+        """Return the setting to change if `reads` takes another table for one that the source reads; empty for none."""
         return ""
 
     @property
@@ -293,14 +298,11 @@ class Source(ConnectedSource, ABC):
         """
 
     def position_problems(self, datasets: Mapping[str, Mapping[str, Position]]) -> Iterable[str]:
-        """Return the reasons why an operator cannot set these positions. Each text begins with the dataset's name in
-        quotes (`repr`).
+        """Return the reasons why an operator cannot set these positions (by dataset URN and partition). Each text
+        begins with the dataset's name in quotes (`repr`).
 
         The default rejects negative numbers. The source need not be reachable: a position that cannot be checked now is
         accepted.
-
-        Args:
-            datasets: positions by partition, by dataset URN.
         """
         return negative_positions(datasets)
 
@@ -335,11 +337,8 @@ class Source(ConnectedSource, ABC):
         )
 
     def lags(self, states: Mapping[str, DatasetState]) -> Iterable[Lag]:
-        """Return how far these datasets are behind, on an operator's request. The default returns none.
-
-        Raises:
-            SourceError: if the source as a whole cannot be queried.
-        """
+        """Return how far these datasets are behind, on an operator's request. The default returns none. Raises
+        SourceError if the source as a whole cannot be queried."""
         return ()
 
     @abstractmethod

@@ -12,6 +12,7 @@ from enum import Enum, StrEnum
 from msgspec import Struct
 
 from distcommit.core.records.job_log_records import Cut, Decide, Generation, Head, Heads, Rebucket
+from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.read_failure_records import ReadFailure, ReadFailures
 from distcommit.core.records.sequences import PostponedSequence, SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.watermark import Position, Watermark
@@ -245,6 +246,8 @@ class DatasetState(Struct, frozen=True, array_like=True):
         unset_watermark: the last watermark before an operator set it to null; None once there is a new one.
         replacement: the epoch of the newest replacement; 0 if there is none.
         earlier_readings: the ranges that were read of other incarnations of its source.
+        previous_run: the work units of the newest run that committed the dataset or failed to read it. None if an
+            operator has set the watermark since then.
     """
 
     dataset_urn: str
@@ -265,6 +268,7 @@ class DatasetState(Struct, frozen=True, array_like=True):
     unset_watermark: Watermark | None = None
     replacement: int = 0
     earlier_readings: tuple[EarlierReading, ...] = ()
+    previous_run: PreviousRun | None = None
 
     def bases(self, branch: str) -> tuple[int, ...]:
         """Return the epochs that a target's ledger may have before the next commit to that branch.

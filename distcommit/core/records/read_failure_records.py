@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.watermark import Watermark
 
 
@@ -17,6 +18,7 @@ class DatasetReadFailure(Struct, frozen=True, array_like=True):
         reason: the error.
         stops: whether the dataset is stopped: no run plans it until an operator releases it.
         outage: whether an outage is to blame, so that the run does not count as failed.
+        run: the results of the work units; None if the dataset was committed in part, so that its sequence has them.
     """
 
     dataset_urn: str
@@ -25,6 +27,7 @@ class DatasetReadFailure(Struct, frozen=True, array_like=True):
     reason: str
     stops: bool = False
     outage: bool = False
+    run: PreviousRun | None = None
 
 
 class ReadFailures(Struct, frozen=True, array_like=True, tag="ReadFailures"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
 
@@ -47,6 +48,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
         schemas: the schema ids that the dataset's records may have from then on, by converter.
         targets: the epochs that targets have once the sequence is done.
         replaces: whether the sequence publishes a replacement (`stores.folders.tombstones`).
+        run: the results of the planned work units; None if the sequence does not result from reading the source.
     """
 
     dataset_urn: str
@@ -63,6 +65,7 @@ class SealedSequence(Struct, frozen=True, array_like=True):
     schemas: SchemaIds = {}
     targets: TargetEpochs = {}
     replaces: bool = False
+    run: PreviousRun | None = None
 
 
 class SequenceName(Struct, frozen=True, array_like=True):

@@ -42,6 +42,7 @@ from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.state.task_states import TaskStateTables
 
 logger = logging.getLogger(__name__)
+_Built = tuple[SealedSequence, list[CommitStep]]
 _RELEASE = "restore the missing data and release the dataset with retry, or accept or abandon it"
 
 
@@ -68,14 +69,13 @@ class BucketCommitter:
         plans: Iterable[DatasetPlan] = (),
         tables: TaskStateTables | None = None,
     ) -> None:
-        self._settings, self._bucket = settings, bucket
+        self._settings, self._bucket, self._context = settings, bucket, step_context(settings)
         self.tally = Tally(observer)
-        self._context = step_context(settings)
         self.log = settings.store.bucket_log(bucket, settings.epoch)
         self._open = OpenDatasets(settings, bucket, plans, tables)
         self._notes = DatasetNotes(self._open.not_committed)
         self._sealed_here: set[SequenceName] = set()
-        self._built: dict[SequenceName, tuple[SealedSequence, list[CommitStep]]] = {}
+        self._built: dict[SequenceName, _Built] = {}
 
     def add_states(self, name: str, states: Sequence[TaskState]) -> None:
         """Add task states that this task wrote to the file `name`, so that the committer does not read the file."""
@@ -163,13 +163,14 @@ class BucketCommitter:
     def _ready_sequences(self, fold: Fold, ended: bool) -> list[SealedSequence]:
         """Return the sequences of datasets that are ready."""
         self._built.clear()
-        sequences = []
-        results = self._open.ready(fold, self._context, ended=ended)
+        sequences, results = list[SealedSequence](), self._open.ready(fold, self._context, ended=ended)
         complete = stage_replacements(self._settings, self._bucket, fold, results, self._notes.unpublished)
         for plan, ready, staged, replacement in complete:
             state = fold.state_of(plan.dataset_urn)
             with named_by(dataset=plan.dataset_urn):
-                sequence, steps = build_sequence(self._settings, self._context, state, plan, ready, staged, replacement)
+                sequence, steps = build_sequence(
+                    self._settings, self._context, state, plan, ready, staged, replacement, self._open.states_of(plan)
+                )
             if not self._settings.job_level:
                 self._built[sequence_name(sequence)] = sequence, steps
             sequences.append(sequence)

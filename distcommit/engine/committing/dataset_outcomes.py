@@ -12,6 +12,7 @@ from distcommit.core.errors import printable
 from distcommit.core.records.log_records import DatasetStatus
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.work_units import DatasetPlan, positions_lost
+from distcommit.engine.committing.work_unit_results import NotCommitted
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.protocol.log_state import Fold
 from distcommit.steps.failure_classification import Failure
@@ -25,13 +26,13 @@ class DatasetNotes:
     """Facts by dataset that the committer knows and the log does not contain.
 
     Attributes:
-        not_committed: why this run commits nothing of the dataset, and whether the cause is a failure.
+        not_committed: why this run commits nothing of the dataset.
         unpublished: with at-least-once, why the dataset could not be published. With a publisher that replaces files,
             why the replacement could not be staged.
         unfinished: why the dataset's sequence could not be finished.
     """
 
-    not_committed: Mapping[str, tuple[str, bool]]
+    not_committed: Mapping[str, NotCommitted]
     unpublished: dict[str, Exception] = field(default_factory=dict)
     unfinished: dict[str, Failure] = field(default_factory=dict)
 
@@ -119,7 +120,7 @@ def _held_of(plan: DatasetPlan, fold: Fold, epoch: int, bucket: int, notes: Data
 
 
 def _outcome_without_commit(urn: str, bucket: int, notes: DatasetNotes) -> TableRow:
-    reason, failed = notes.not_committed[urn]
+    reason, failed, _ = notes.not_committed[urn]
     if failed:
         return outcome_row(urn, bucket, DatasetOutcome.FAILED, RunCounts(datasets_failed=1), "failed", reason)
     return outcome_row(urn, bucket, DatasetOutcome.UNCHANGED, RunCounts(datasets_unchanged=1))

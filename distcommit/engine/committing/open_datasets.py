@@ -9,6 +9,7 @@ from distcommit.core.errors import CorruptError
 from distcommit.core.interfaces.commit_step import StepContext
 from distcommit.core.work_units import DatasetPlan, TaskState
 from distcommit.engine.committing.sealing import has_outputs
+from distcommit.engine.committing.work_unit_results import NotCommitted, run_of_dataset
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.record_validity import may_seal
@@ -29,7 +30,7 @@ class OpenDatasets:
         tables: task states shared by the buckets of a task; None to read them here.
 
     Attributes:
-        not_committed: by dataset, why this run will not commit it, and whether the cause is a failure.
+        not_committed: by dataset, why this run will not commit it.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class OpenDatasets:
         self._plans = {plan.dataset_urn: plan for plan in plans}
         self._states: dict[str, list[TaskState]] = {}
         self._unreadable_states = ""
-        self.not_committed: dict[str, tuple[str, bool]] = {}
+        self.not_committed: dict[str, NotCommitted] = {}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
@@ -69,6 +70,10 @@ class OpenDatasets:
             logger.warning("task states are lost: %s", error, extra={"bucket": self._bucket})
             self._unreadable_states = f"; {error}"
             return self._reader.poll()
+
+    def states_of(self, plan: DatasetPlan) -> Sequence[TaskState]:
+        """Return the task states of a dataset that is not closed."""
+        return self._states.get(plan.dataset_urn, ())
 
     def ready(
         self, fold: Fold, context: StepContext, *, ended: bool
@@ -104,8 +109,10 @@ class OpenDatasets:
                     continue
                 case NotReady(reason, failed):
                     del self._plans[urn]
-                    self._states.pop(urn, None)
-                    self.not_committed[urn] = (reason + self._unreadable_states if failed else reason, failed)
+                    states = self._states.pop(urn, [])
+                    run = run_of_dataset(self._settings.epoch, plan, states) if failed else None
+                    text = reason + self._unreadable_states if failed else reason
+                    self.not_committed[urn] = NotCommitted(text, failed, run)
                 case Ready(winners, high, left_out) if left_out:
                     yield plan, Ready(winners, high, left_out + self._unreadable_states), staged
                 case Ready():

@@ -12,6 +12,7 @@ from distcommit.core.records.log_records import DatasetState
 from distcommit.core.records.maintenance_units import supersedes_data
 from distcommit.core.records.sequences import SealedSequence, SequenceName, TargetEpochs
 from distcommit.core.work_units import BranchResult, DatasetPlan, StagedFile, TaskState, merge_schema_ids, sum_content
+from distcommit.engine.committing.work_unit_results import run_of_dataset
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.paths.output import tombstones_among
 from distcommit.protocol.seal_decision import Ready
@@ -52,6 +53,7 @@ def build_sequence(
     ready: Ready,
     staged: StagedFiles,
     replacement: StagedFile | None = None,
+    attempts: Sequence[TaskState] = (),
 ) -> tuple[SealedSequence, list[CommitStep]]:
     """Return the sequence of a dataset that is ready, and its steps. With at-least-once the sequence contains no steps.
 
@@ -64,6 +66,7 @@ def build_sequence(
         staged: staged files of the dataset.
         replacement: staged tombstone that supersedes the files which the new files replace. The tombstone's step comes
             last, so that abandoning the sequence undoes it first.
+        attempts: task states of all attempts at the dataset's work units.
     """
     steps = _steps(settings, context, state, ready.winners, staged.is_complete)
     if replacement is not None:
@@ -85,6 +88,7 @@ def build_sequence(
         schemas=merge_schema_ids(*(state.schemas for state in ready.winners)),
         targets=_targets(settings, state, steps),
         replaces=replacement is not None or any(map(supersedes_data, plan.work_units)),
+        run=run_of_dataset(settings.epoch, plan, attempts, ready.winners),
     )
     return sequence, steps
 

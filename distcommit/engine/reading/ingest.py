@@ -12,6 +12,7 @@ from distcommit.core.error_handling.stored_errors import is_permanent
 from distcommit.core.errors import DistcommitError, FencedError, StuckError, error_text, reason_text
 from distcommit.core.interfaces.sink import AttemptIdentity
 from distcommit.core.interfaces.source import Extractor
+from distcommit.core.interfaces.work_unit_settings import SETTINGS
 from distcommit.core.records.maintenance_units import is_maintenance
 from distcommit.core.records.run_counts import EXECUTION_COUNTS, FlowCounts, RunCounts, SinkCounter
 from distcommit.core.support.io_batching import run_batched_outcomes, with_ids
@@ -318,8 +319,9 @@ class _IngestTask:
 
 
 def _announce(settings: RunSettings, units: list[WorkUnit]) -> None:
-    """Announce datasets to the sink. An error is only logged, because each writer would meet the same error."""
-    datasets = dict.fromkeys(unit.dataset_urn for unit in units if not is_maintenance(unit))
+    """Announce datasets with the job's settings to the sink. An error is only logged, as each writer would meet it."""
+    usual = (unit for unit in units if not is_maintenance(unit) and SETTINGS not in unit.properties)
+    datasets = dict.fromkeys(unit.dataset_urn for unit in usual)
     try:
         settings.flow.announce(list(datasets), settings.run_id)
     except Exception:

@@ -13,6 +13,7 @@ from distcommit.core.records.read_failure_records import DatasetReadFailure
 from distcommit.core.support.io_batching import BatchedWork
 from distcommit.core.watermark import Position, Watermark, at_or_past
 from distcommit.core.work_units import DatasetPlan, WorkUnit
+from distcommit.engine.committing.work_unit_results import NotCommitted
 from distcommit.engine.driver.task_reports import Tally
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
@@ -27,7 +28,7 @@ def record_read_failures(
     log: CommitLog,
     settings: RunSettings,
     plans: Iterable[DatasetPlan],
-    not_committed: Mapping[str, tuple[str, bool]],
+    not_committed: Mapping[str, NotCommitted],
     tally: Tally,
 ) -> BatchedWork[None]:
     """Record once, in one record, which datasets this run failed to read. Report the datasets that are stopped by it.
@@ -38,7 +39,7 @@ def record_read_failures(
         log: log of the bucket, as the drain has read it.
         settings: settings of the run.
         plans: plans of the bucket's datasets.
-        not_committed: by dataset, why this run commits nothing, and whether the cause is a failure.
+        not_committed: by dataset, why this run commits nothing.
         tally: receives a reason for each stopped dataset.
 
     Raises:
@@ -77,18 +78,19 @@ def stop_reason(state: DatasetState) -> str:
 
 
 def _read_failures(
-    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], not_committed: Mapping[str, tuple[str, bool]]
+    fold: Fold, epoch: int, plans: Iterable[DatasetPlan], not_committed: Mapping[str, NotCommitted]
 ) -> Iterator[DatasetReadFailure]:
     for plan in plans:
         state = fold.state_of(plan.dataset_urn)
-        reason, failed = not_committed.get(plan.dataset_urn, ("", False))
+        reason, failed, run = not_committed.get(plan.dataset_urn, NotCommitted("", False))
         low = plan.planned_low
         if state.done_epoch == epoch and state.done_partial_reason:
             reason, failed, low = state.done_partial_reason, True, state.watermark
         ends = _failed_ends(plan, low)
         if failed and (ends or any(_is_open(unit) for unit in plan.work_units)):
             high = Watermark(ends, plan.work_units[0].expected_high.incarnation)
-            yield DatasetReadFailure(plan.dataset_urn, low, high, reason_text(reason, 1000), outage=is_outage(reason))
+            text, outage = reason_text(reason, 1000), is_outage(reason)
+            yield DatasetReadFailure(plan.dataset_urn, low, high, text, outage=outage, run=run)
 
 
 def _is_open(unit: WorkUnit) -> bool:

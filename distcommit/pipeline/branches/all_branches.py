@@ -33,7 +33,7 @@ from distcommit.pipeline.branches.converter_chain import Chain, Rejection, Tally
 from distcommit.pipeline.branches.error_columns import error_records, error_schema
 from distcommit.pipeline.branches.fork_routing import Router, row_mask
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_converter, converter_notes, converter_schemas
+from distcommit.pipeline.converter_schemas import begin_stage, converter_notes, converter_schemas
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.progress_counters import WRITE, activity_in
 from distcommit.pipeline.task_flow import TaskFlow
@@ -56,13 +56,16 @@ class Branches:
     After an error, call `abort` and `failed`; or `prepare`, if `discard_failed_counts` has returned True.
 
     A reprocess unit reads rejected records again. It has only the branch that rejected them, and all errors belong to
-    that branch. If all branches rejected the records, the unit has all branches.
+    it. If all branches rejected the records, the unit has all branches.
 
     Args:
         flow: the job's task flow.
         unit: the work unit to read.
         area: the attempt's staging folder.
         identity: run, work unit and attempt.
+
+    Attributes:
+        pipelines: the branches.
     """
 
     def __init__(self, flow: TaskFlow, unit: WorkUnit, area: StagingArea, identity: AttemptIdentity) -> None:
@@ -79,10 +82,9 @@ class Branches:
         self._errors: dict[str, AttemptFiles] = {}
         self._diverted: dict[str, int] = {}
         branches = flow.branches if not self._only_branch else (flow.branch(self._only_branch),)
-        self._pipelines = [BranchPipeline(branch, unit, flow.construct_seconds) for branch in branches]
+        self.pipelines = [BranchPipeline(branch, unit, flow.construct_seconds) for branch in branches]
         self._is_plain = flow.fork is None and not (flow.stages or flow.branches[0].stages)
-        self._is_whole = True
-        self._tallied: list[list[Tally]] = []
+        self._is_whole, self._tallied = True, list[list[Tally]]()
         self._holes: Sequence[SkippedRange] = ()
         self._unreadable_count = 0
 
@@ -90,15 +92,15 @@ class Branches:
         """Start the work unit in all converters and checkers, which keep schemas in the store, and open the writers."""
         for stage in self._flow.stages:
             with construct_time_limit(self._flow.construct_seconds, stage.name):
-                begin_converter(stage, self._unit, schema_store)
+                begin_stage(stage, self._unit, schema_store)
         schema = None if maintenance_kind(self._unit) else self._shared.known_schema(self._flow.source.batch_schema)
-        for pipeline in self._pipelines:
+        for pipeline in self.pipelines:
             pipeline.open(partial(self._open, pipeline), schema, schema_store)
 
     def note_holes(self, holes: Sequence[SkippedRange]) -> None:
         """Pass holes to the first branch's writer. Holes concern the source, so one branch records them for all."""
         if holes:
-            self._pipelines[0].note_holes(holes)
+            self.pipelines[0].note_holes(holes)
 
     def route(self, batch: pa.RecordBatch, holes: Sequence[SkippedRange] = ()) -> None:
         """Pass a batch through converters, checkers and the fork to the writers, with the holes before its end.
@@ -111,7 +113,7 @@ class Branches:
         """
         self._schema = batch.schema
         if self._is_plain:
-            pipeline = self._pipelines[0]
+            pipeline = self.pipelines[0]
             self._is_whole = False
             self.note_holes(holes)
             pipeline.read += batch.num_rows
@@ -123,14 +125,12 @@ class Branches:
         batches, rejected = self._shared.run([TracedBatch(batch)])
         with construct_time_limit(self._flow.construct_seconds if self._flow.fork else 0, "fork"):
             by_branch = self._router.route(batches, batch.num_rows, rejected, self._only_branch)
-        outputs = [
-            pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self._pipelines
-        ]
+        outputs = [pipeline.run(without_rows(by_branch[pipeline.branch.name], rejected)) for pipeline in self.pipelines]
         self._is_whole = False
         self.note_holes(holes)
-        own = [(pipeline.branch.name, own) for pipeline, (_, own) in zip(self._pipelines, outputs, strict=True)]
+        own = [(pipeline.branch.name, own) for pipeline, (_, own) in zip(self.pipelines, outputs, strict=True)]
         self._divert(batch, [(self._only_branch, rejected), *own])
-        for pipeline, output in zip(self._pipelines, outputs, strict=True):
+        for pipeline, output in zip(self.pipelines, outputs, strict=True):
             self._route(pipeline, batch, by_branch[pipeline.branch.name], rejected, output)
         self._is_whole, self._tallied = True, []
 
@@ -142,7 +142,7 @@ class Branches:
         """
         for chain, tallies in zip(self._chains, self._tallied, strict=False):
             chain.tallies = tallies
-        return self._is_whole and not any(pipeline.error and pipeline.branch.optional for pipeline in self._pipelines)
+        return self._is_whole and not any(pipeline.error and pipeline.branch.optional for pipeline in self.pipelines)
 
     def _route(
         self,
@@ -199,8 +199,8 @@ class Branches:
 
     def note_problems(self, count: int, texts: Sequence[str]) -> None:
         """Report the converters' notes and unreadable inputs as checks that have no effect, and count the inputs."""
-        self._unreadable_count, first = count, self._pipelines[0]
-        first.outcomes += converter_notes(self._flow.stages, *(pipeline.stages for pipeline in self._pipelines))
+        self._unreadable_count, first = count, self.pipelines[0]
+        first.outcomes += converter_notes(self._flow.stages, *(pipeline.stages for pipeline in self.pipelines))
         first.outcomes += tuple(CheckOutcome(INPUT_PROBLEM, False, False, text) for text in texts)
 
     def run_task_checks(self, reached: Watermark, recorded: Filtered | None = None) -> None:
@@ -215,7 +215,7 @@ class Branches:
         """
         self._is_whole = False
         # Reprocessed records are the rejects of many work units: task checkers cannot judge them.
-        failures = [pipeline.run_task_checks(decides=not self._is_reprocess) for pipeline in self._pipelines]
+        failures = [pipeline.run_task_checks(decides=not self._is_reprocess) for pipeline in self.pipelines]
         if failed := [failure for failure in failures if failure]:
             raise QualityError(
                 "the work unit fails a mandatory task checker",
@@ -229,13 +229,13 @@ class Branches:
     @property
     def prepares_in_background(self) -> bool:
         """Whether `prepare` may run in another thread, and whether that saves time."""
-        writers = (*(pipeline.writer for pipeline in self._pipelines), *self._errors.values())
+        writers = (*(pipeline.writer for pipeline in self.pipelines), *self._errors.values())
         return all(writer is not None and writer.prepares_in_background for writer in writers)
 
     def prepare(self) -> tuple[BranchResult, ...]:
         """Prepare the commits of all branches and error branches."""
         results, holes = list[BranchResult](), self._holes
-        for pipeline in self._pipelines:
+        for pipeline in self.pipelines:
             results.append(pipeline.prepare(holes))
             holes = ()
         sink, diverted = self._flow.errors.name, self._diverted
@@ -243,14 +243,14 @@ class Branches:
 
     @property
     def _chains(self) -> list[Chain | Router]:
-        return [self._shared, self._router, *(pipeline.chain for pipeline in self._pipelines)]
+        return [self._shared, self._router, *(pipeline.chain for pipeline in self.pipelines)]
 
     def failed(self) -> tuple[BranchResult, ...]:
         """Return the branches' results of a failed attempt: counts and errors."""
-        return tuple(pipeline.failed() for pipeline in self._pipelines)
+        return tuple(pipeline.failed() for pipeline in self.pipelines)
 
     def constructs(self) -> tuple[ConstructCounts, ...]:
-        branches = ["", "", *(_shown(pipeline.branch.name) for pipeline in self._pipelines)]
+        branches = ["", "", *(_shown(pipeline.branch.name) for pipeline in self.pipelines)]
         counts = tuple(
             tally.counts(branch, name)
             for branch, chain in zip(branches, self._chains, strict=True)
@@ -260,18 +260,18 @@ class Branches:
         return (ConstructCounts("", INPUT_PROBLEM, noted=unreadable), *counts) if unreadable else counts
 
     def seconds(self) -> Mapping[str, float]:
-        writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self._pipelines}
+        writing = {activity_in(_shown(pipeline.branch.name), WRITE): pipeline.writing_s for pipeline in self.pipelines}
         return {activity_in(count.branch, count.construct): count.seconds for count in self.constructs()} | writing
 
     def schemas(self) -> SchemaIds:
         """Return the ids of the dataset's schemas by converter, oldest first, including those of this attempt."""
-        chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self._pipelines)]
+        chains = [("", self._flow.stages), *((pipeline.branch.name, pipeline.stages) for pipeline in self.pipelines)]
         with construct_time_limit(self._flow.construct_seconds, "schema_ids"):
             return converter_schemas((stage, branch) for branch, stages in chains for stage in stages)
 
     def abort(self) -> None:
         """Abort all writers, in reverse order of opening."""
-        for writer in reversed((*(pipeline.writer for pipeline in self._pipelines), *self._errors.values())):
+        for writer in reversed((*(pipeline.writer for pipeline in self.pipelines), *self._errors.values())):
             try:
                 if writer is not None:
                     writer.abort()
@@ -281,7 +281,7 @@ class Branches:
     def _note_filtered(self, reached: Watermark, recorded: Filtered) -> Sequence[SkippedRange]:
         """Record which input records were filtered: in a file of one writer, or else as the returned holes."""
         sets = {branch: parsed(text) for branch, text in recorded.positions.items()}
-        for pipeline in self._pipelines:
+        for pipeline in self.pipelines:
             if pipeline.filtered.count():
                 sets.setdefault(pipeline.branch.name, OffsetSets()).update(pipeline.filtered)
         has_offsets = self._origin.provenance is not None
@@ -289,7 +289,7 @@ class Branches:
         if not (sets if has_offsets else counts):
             return ()
         filtered = Filtered({branch: offsets.to_text() for branch, offsets in sets.items()}, counts)
-        writers: tuple[BranchPipeline | SinkWriter, ...] = (*self._pipelines, *self._errors.values())
+        writers: tuple[BranchPipeline | SinkWriter, ...] = (*self.pipelines, *self._errors.values())
         if any(writer.note_filtered(filtered) for writer in writers):
             return ()
         if self._origin.replaces:  # no range of a reprocess unit can hold it
@@ -297,7 +297,7 @@ class Branches:
                 writer = self._open_errors(error_branch_of(self._only_branch))
                 writer.keep_without_records(filtered, error_schema(self._schema))
             return ()
-        if not has_offsets or any(pipeline.written for pipeline in self._pipelines):
+        if not has_offsets or any(pipeline.written for pipeline in self.pipelines):
             return ()
         return _holes_of_range(self._unit.low, reached)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -14,11 +14,12 @@ from distcommit.core.errors import ConfigurationError, error_text, reason_text
 from distcommit.core.interfaces.committer import check_plain
 from distcommit.core.interfaces.constructs import BranchCounts, TaskCheck
 from distcommit.core.interfaces.sink import Filtered, Origins, Prepared, Sink, SinkWriter
+from distcommit.core.task_properties import PropertyValue
 from distcommit.core.work_units import BranchResult, CheckOutcome, SkippedRange, WorkUnit
 from distcommit.pipeline.branches.converter_chain import Chain, Rejection
 from distcommit.pipeline.branches.source_order import in_source_order, merged_by_schema, runs_of
 from distcommit.pipeline.branches.traced_batch import Rows, TracedBatch
-from distcommit.pipeline.converter_schemas import begin_converter
+from distcommit.pipeline.converter_schemas import begin_stage
 from distcommit.pipeline.limits.time_limit import construct_time_limit
 from distcommit.pipeline.task_flow import Branch, Stage
 from distcommit.schemas.schema_size_limits import check_levels
@@ -47,6 +48,7 @@ class BranchPipeline:
         filtered: offsets of the input records that resulted in no written record.
         outcomes: results of the task checkers.
         writing_s: seconds spent in the writer.
+        writer_properties: the properties that the writer recorded, once it is prepared.
         error: why the branch failed.
         error_construct: the converter, checker or writer that failed.
     """
@@ -64,6 +66,7 @@ class BranchPipeline:
     filtered: OffsetSets = field(default_factory=OffsetSets)
     outcomes: tuple[CheckOutcome, ...] = ()
     writing_s: float = 0.0
+    writer_properties: Mapping[str, PropertyValue] = field(default_factory=dict)
     error: str = ""
     error_construct: str = ""
 
@@ -122,7 +125,7 @@ class BranchPipeline:
         """
         for stage in self.stages:
             with self.at(stage.name), construct_time_limit(self.construct_seconds, stage.name):
-                begin_converter(stage, self.unit, schema_store, self.branch.name)
+                begin_stage(stage, self.unit, schema_store, self.branch.name)
         with self.at(self.branch.sink.name):
             self.writer = open_writer(self._known_schema(schema))
         if self.rejects_all:
@@ -224,6 +227,7 @@ class BranchPipeline:
         with self._writing():
             prepared = self.writer.prepare_commit()
             check_infos(self.branch.sink, prepared.infos)
+            self.writer_properties = self.writer.task_properties()
         return self._result(replace(prepared, holes=(*prepared.holes, *holes)))
 
     def failed(self) -> BranchResult:

@@ -65,14 +65,16 @@ def _find_in_bucket(store: JobStore, epoch: int, regroups: bool, bucket: int) ->
 
 
 def _committed_of(state: DatasetState) -> str:
-    """Describe the state of a dataset that is, or may be, committed; empty if there is none. A read failure alone does
+    """Describe the state of a dataset that is, or may be, committed; empty if there is none. A failed run alone does
     not count, because it depends on no setting.
     """
     if state.open is not None:
         return f"an open sequence of epoch {state.open.sequence.epoch}"
     if state.reached is not None:
         return "a watermark"
-    is_untouched = state == DatasetState(state.dataset_urn, read_failure=state.read_failure)
+    is_untouched = state == DatasetState(
+        state.dataset_urn, read_failure=state.read_failure, previous_run=state.previous_run
+    )
     return "" if is_untouched else "earlier sequences"
 
 

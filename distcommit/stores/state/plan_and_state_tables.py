@@ -15,6 +15,7 @@ from xxhash import xxh3_64_hexdigest
 from distcommit.core.errors import CorruptError, UnknownVersionError
 from distcommit.core.interfaces.committer import check_plain
 from distcommit.core.support.decoding import json_decoder
+from distcommit.core.task_properties import TaskProperties
 from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import (
     BranchResult,
@@ -43,6 +44,7 @@ _WATERMARKS = ("low", "expected_high", "actual_high")
 _encode = msgspec.json.Encoder(order="sorted").encode
 _CODES: dict[pa.DataType, Literal["q", "Q"]] = {pa.int64(): "q", pa.uint64(): "Q"}
 _properties = json_decoder(dict[str, str]).decode
+_task_properties = json_decoder(TaskProperties).decode
 _watermark = json_decoder(Watermark).decode
 _file_values = attrgetter(*(field.name for field in STAGED_FILE))
 _check_values = attrgetter(*(field.name for field in CHECK))
@@ -82,7 +84,7 @@ def _column_value(name: str, value: Any) -> Any:
         return [*map(_branch_value, value)]
     if name == "constructs":
         return [*map(_construct_values, value)]
-    return _encode(value).decode() if name in (*_WATERMARKS, "schemas") else value
+    return _encode(value).decode() if name in (*_WATERMARKS, "schemas", "properties") else value
 
 
 def _branch_value(result: BranchResult) -> tuple[Any, ...]:
@@ -111,6 +113,7 @@ def decode_task_states(data: bytes, path: str) -> list[TaskState]:
     try:
         columns = {name: column.to_pylist() for name, column in stored.items() if name != "branches"}
         columns["schemas"] = [*map(_schemas, columns["schemas"])]
+        columns["properties"] = [*map(_task_properties, columns["properties"])]
         columns["constructs"] = [tuple(ConstructCounts(**row) for row in rows) for rows in columns["constructs"]]
         for name in _WATERMARKS:
             columns[name] = [_watermark(text) for text in columns[name]]

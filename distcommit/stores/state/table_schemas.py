@@ -78,10 +78,11 @@ TASK_STATE_SCHEMA = pa.schema(
         _required("finished_ms", pa.int64()),
         _required("constructs", _many(CONSTRUCT)),
         _required("schemas", pa.string()),
+        _required("properties", pa.string()),
     ],
     metadata={VERSION_KEY: b"1"},
 )
-"""One row for each attempt at a work unit. Watermarks, holes and schemas are JSON (a watermark is
+"""One row for each attempt at a work unit. Watermarks, holes, schemas and properties are JSON (a watermark is
 `[{partition: position}, incarnation]`); each commit info is MessagePack."""
 
 PLAN_SCHEMA = pa.schema(

@@ -25,6 +25,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.sequences import SealedSequence, SequenceName
 from distcommit.core.watermark import Watermark
@@ -347,6 +348,28 @@ def test_moved_watermark_set_and_rebuild_reset_failures_and_an_unmoved_watermark
         after.datasets["d"] = DatasetState("d", watermark=at(5), read_failure=failure)
         apply(3, record, after)
         assert after.state_of("d").read_failure is None
+
+
+def test_newest_run_that_committed_or_failed_is_the_previous_run_until_the_watermark_is_set() -> None:
+    runs = [PreviousRun(epoch, (), epoch) for epoch in range(4)]
+    sealed = Intent(1, (replace(sequence(1, None, at(5)), run=runs[1]),))
+    failed = DatasetReadFailure("d", at(5), END, "SourceError: 2", run=runs[2])
+    fold = folded(FENCED, sealed)
+    assert fold.state_of("d").previous_run is None, "a sealed sequence is not done"
+    for number, record, expected in (
+        (3, Done(1, (D1,)), runs[1]),
+        (4, Fence(2, "r2"), runs[1]),
+        (5, ReadFailures(2, (failed,)), runs[2]),
+        (6, Intent(2, (replace(sequence(2, at(5), at(6)), run=runs[3]),)), runs[2]),
+        (7, Done(2, (SequenceName("d", 2),)), runs[3]),
+        (8, Fence(3, "r3"), runs[3]),
+        (9, Intent(3, (sequence(3, at(6), at(6)),)), runs[3]),
+        (10, Done(3, (SequenceName("d", 3),)), runs[3]),
+        (11, SetWatermark("d", at(2), "me"), None),
+    ):
+        apply(number, record, fold)
+        assert fold.state_of("d").previous_run == expected
+    assert fold.ignored == []
 
 
 def test_operator_resumes_only_a_stopped_dataset() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.previous_run import PreviousRun
 from distcommit.core.records.sequences import TargetEpochs
 from distcommit.core.watermark import Position, Watermark
 from distcommit.core.work_units import SkippedRange
@@ -149,7 +150,14 @@ class Continuation:
             unset_watermark=forgotten,
             replacement=max(before.replacement, replacement),
             earlier_readings=earlier_readings_after(before, self.watermark),
+            previous_run=self._previous_run(before),
         )
+
+    def _previous_run(self, before: DatasetState) -> PreviousRun | None:
+        """Return the work units of the newest run that the store knows: of the sealed sequence, if it is published."""
+        sequence = before.sequence
+        is_published = sequence is not None and sequence.epoch <= self.done_epoch
+        return (sequence.run if sequence is not None and is_published else None) or before.previous_run
 
     def joins(self, files: EpochFiles) -> bool:
         """Return whether the files continue the known range of each partition without a gap. Return False if files may

@@ -12,7 +12,10 @@ from distcommit.app.auditing.audit import AuditResult, audit_store
 from distcommit.app.auditing.offsets.branch_coverage import Coverage
 from distcommit.app.auditing.offsets.read_progress import Continuation, EpochFiles
 from distcommit.app.job_file.load_job_file import parse_config
-from distcommit.core.records.log_records import DatasetState
+from distcommit.core.records.log_records import DatasetState, DatasetStatus, OpenSequence
+from distcommit.core.records.previous_run import PreviousRun
+from distcommit.core.records.sequences import SealedSequence
+from distcommit.core.watermark import Watermark
 from distcommit.sinks.files.footer import FileKind, Footer
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.sinks.files.sink import AccessSettings, FileSink
@@ -114,6 +117,18 @@ def test_files_of_one_branch_alone_do_not_complete_an_epoch() -> None:
     named.add_range("0", 0, 1)
     nothing = EpochFiles(1, "", OffsetSets(), ("a/left/1.parquet",), named=named)
     assert not Continuation(DatasetState("a")).joins(nothing)
+
+
+def test_rebuild_keeps_the_work_units_of_the_newest_run_that_the_store_knows() -> None:
+    done, sealed = PreviousRun(6, ()), PreviousRun(7, ())
+    sequence = SealedSequence("a", 7, None, Watermark({"0": 3}), (), run=sealed)
+    before = DatasetState("a", OpenSequence(DatasetStatus.PENDING, sequence), done_epoch=6, previous_run=done)
+    covered = OffsetSets()
+    covered.add_range("0", 0, 3)
+    after = Continuation(before)
+    assert after.state_after(before, 0, {}).previous_run == done
+    after.move(EpochFiles(7, "", covered, ("a/1.parquet",)))
+    assert after.state_after(before, 0, {}).previous_run == sealed
 
 
 def footer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,33 @@ def test_error_of_the_run_arrives_with_its_type_and_the_job(tmp_path: Path) -> N
         error = error_of(job)
     assert isinstance(error, LockHeldError)
     assert error.ids["job"] == "alone"
+
+
+def test_error_of_a_custom_class_arrives_as_text_with_its_remedy(tmp_path: Path) -> None:
+    error = error_of(write(tmp_path), "raise")
+    assert "what went wrong" in str(error)
+    assert "start the server" in str(error)
+
+
+def test_overrides_are_not_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = list[list[str]]()
+
+    def popen(command: list[str], **settings: Any) -> subprocess.Popen[bytes]:
+        commands.append(command)
+        return started(command, **settings)
+
+    started = subprocess.Popen
+    job = Job.from_file(write(tmp_path).path or "", ["spark.conf.spark.hidden=word"])
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    error_of(job, "die")
+    assert commands
+    assert "hidden" not in str(commands)
+
+
+def test_run_whose_job_file_names_another_store_is_not_started(tmp_path: Path) -> None:
+    job = write(tmp_path)
+    write(tmp_path, paths={name: str(tmp_path / f"{name}-2") for name in ("store", "staging", "output")})
+    assert "names other paths" in str(error_of(job))
 
 
 @pytest.mark.parametrize(("act", "code"), [("die", "-9"), ("exit", "")])

@@ -35,6 +35,7 @@ from distcommit.core.records.log_records import (
     SetWatermark,
     SetWatermarks,
 )
+from distcommit.core.records.previous_run import PreviousRun, WorkUnitResult
 from distcommit.core.records.read_failure_records import DatasetReadFailure, ReadFailure, ReadFailures
 from distcommit.core.records.run_counts import (
     BranchFailures,
@@ -122,7 +123,7 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         None,
         True,
         "dataset_urn epoch low high steps start skipped records files partial_reason content_sum schemas targets "
-        "replaces",
+        "replaces run",
     ),
     (SequenceName, None, True, "dataset_urn epoch"),
     (PostponedSequence, None, True, "dataset_urn epoch reason"),
@@ -135,10 +136,17 @@ STRUCTS: list[tuple[type[msgspec.Struct], str | None, bool, str]] = [
         True,
         "dataset_urn open watermark closed_epoch done_epoch origin skipped accepted_epochs done_records "
         "done_files done_partial_reason done_content_sum read_failure schemas targets unset_watermark replacement "
-        "earlier_readings",
+        "earlier_readings previous_run",
+    ),
+    (PreviousRun, None, True, "epoch work_units omitted_count"),
+    (
+        WorkUnitResult,
+        None,
+        True,
+        "work_unit_id outcome is_committed attempts low expected_high actual_high properties",
     ),
     (ReadFailures, "ReadFailures", True, "epoch datasets"),
-    (DatasetReadFailure, None, True, "dataset_urn low expected_high reason stops outage"),
+    (DatasetReadFailure, None, True, "dataset_urn low expected_high reason stops outage run"),
     (ReadFailure, None, True, "epoch failed_runs expected_high reason stopped outage"),
     (SkippedRange, None, True, "partition low high reason is_hole incarnation"),
     (StagedFile, None, True, "staged_path final_path size_bytes checksum file_id mtime_ns records"),
@@ -320,6 +328,7 @@ TABLES: list[tuple[pa.Schema, list[str]]] = [
             "constructs[].noted int64",
             "constructs[].seconds double",
             "schemas string",
+            "properties string",
         ],
     ),
     (
