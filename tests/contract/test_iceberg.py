@@ -116,10 +116,11 @@ class TestSqliteCatalog(_OnIceberg):
         return True
 
     def test_commit_killed_at_any_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
-        """Kill at every fifth line; a slow test kills at each."""
+        """Kill at every fifth line; a long test kills at each."""
         self.kill_before_lines(tmp_path, apart=5)
 
     @pytest.mark.slow
+    @pytest.mark.long
     @pytest.mark.timeout(1800)
     def test_commit_killed_at_each_line_is_committed_by_the_next(self, tmp_path: Path) -> None:
         self.kill_before_lines(tmp_path)
