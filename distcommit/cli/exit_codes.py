@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from distcommit.engine.driver.run import RunResult
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distcommit.engine.driver.run import RunResult
 
 RECORDS_LOST = 7
 """Exit code of `run` if it committed everything, but the source had deleted records before they were read."""

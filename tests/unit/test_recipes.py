@@ -99,7 +99,7 @@ def test_airflow_dag_is_valid_python_with_known_imports() -> None:
 
 
 def test_page_shows_exactly_the_schedule_settings() -> None:
-    block, interval = re.findall(r"^```yaml\n(.*?)^```", SCHEDULE, re.MULTILINE | re.DOTALL)
+    block, interval, *_ = re.findall(r"^```yaml\n(.*?)^```", SCHEDULE, re.MULTILINE | re.DOTALL)
     shown = yaml.safe_load(block)["schedule"]
     settings = ScheduleSettings.model_validate(shown)
     assert settings.missed == "run"

@@ -120,8 +120,7 @@ def runs(
 ) -> None:
     """List runs and how they ended, or show one run or its settings.
 
-    Epochs have gaps (2, 5, 8), because a run writes several numbered records to its log and its epoch is the first
-    number. Reads only; safe beside a live run.
+    Epochs have gaps (2, 5, 8), because each run takes several numbers of its log. Reads only; safe beside a live run.
     """
     if epoch is None and (settings or compare or work_units):
         raise ConfigurationError(
