@@ -113,7 +113,7 @@ def runs(
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="List the N newest runs; 0 lists all.")] = 20,
     settings: Annotated[bool, typer.Option("--settings", help="Show the settings of run EPOCH.")] = False,
     compare: Annotated[
-        int, typer.Option(min=0, metavar="OTHER", help="Show the settings of EPOCH that differ from run OTHER.")
+        int, typer.Option(min=0, metavar="OTHER", help="Show the settings that differ from run OTHER.")
     ] = 0,
     work_units: Annotated[bool, typer.Option("--work-units", help="List the work units of run EPOCH.")] = False,
     watch: Watch = 0,
