@@ -199,8 +199,10 @@ class Datums:
         return values if pa.types.is_binary(arrow_type) else self._as_text(values)
 
     def _slices(self, begin: Integers, lengths: Integers) -> pa.Array:
-        """Return the bytes at ascending offsets, without copying: they are every second value of an array over all
-        bytes.
+        """Return one binary value for each pair of begin and length, without a loop in Python.
+
+        The pairs must be ascending and disjoint: they are the even values of one Arrow array, and the gaps between them
+        the odd ones.
         """
         if not len(begin):
             return pa.array([], pa.binary())

@@ -55,7 +55,7 @@ class TypeTable:
     all_nullable: bool = False
 
     def stored(self, kind: pa.DataType, path: str = "") -> pa.DataType:
-        """Return the stored type of a type.
+        """Return the Arrow type as which the target stores values of an Arrow type.
 
         Args:
             kind: the type.

@@ -27,7 +27,9 @@ class MaintenanceKind(msgspec.Struct, frozen=True, tag_field="kind"):
 
     @classmethod
     def of(cls, unit: WorkUnit) -> Self | None:
-        """Return the kind of a work unit; None if it is not a maintenance unit of this kind."""
+        """Return what a work unit's property stores, as an object of this class; None if the unit is of another kind or
+        no maintenance unit.
+        """
         kind = maintenance_kind(unit)
         return kind if isinstance(kind, cls) else None
 

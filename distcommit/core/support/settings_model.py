@@ -26,7 +26,8 @@ class SettingError(ValueError):
 
     Args:
         required: the requirement, as a predicate of the setting: `must be at most 3`.
-        *at: the keys from the validated section or value to the setting; none if the rule is about the validated one.
+        *at: the path of the setting within the section that is checked, key by key; none if the section itself breaks
+            the rule.
         actual: the actual value, if the message should show another text than the value in the job file.
         remedy: one imperative clause.
     """

@@ -1,8 +1,8 @@
 """Abort attempts: the sinks delete their data at the targets once no commit sequence can contain the attempts.
 
-Some sinks leave data at the target before the commit. For these sinks a task writes a marker file beside the attempt's
-staging folder, durably, before it opens a writer. The committer deletes the marker of an attempt before it executes the
-first step of the sequence that contains the attempt. A marker that remains therefore belongs to an aborted attempt as
+Some sinks leave data at the target before the commit. For these sinks a task writes a file, the note, beside the
+attempt's staging folder, durably, before it opens a writer. The committer deletes the note of an attempt before it executes the
+first step of the sequence that contains the attempt. A note that remains therefore belongs to an aborted attempt as
 soon as the attempt cannot be sealed any more: in this run when its dataset is DONE, and for an older run when this run
 has fenced the bucket and no pending, quarantined or revoking sequence of that run contains the attempt.
 """
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 def remove_winner_notes(context: StepContext, bucket: int, loaded: Mapping[SequenceName, Sequence[CommitStep]]) -> None:
-    """Delete the marker files of the attempts in these sequences, durably. Call it before any step is executed.
+    """Delete the notes of the attempts in these sequences, durably. Call it before any step is executed.
 
     Raises:
-        OSError: if a marker cannot be deleted. No step may be executed then.
+        OSError: if a note cannot be deleted. No step may be executed then.
     """
     winners: dict[int, set[str]] = {}
     for name, steps in loaded.items():
@@ -113,7 +113,7 @@ def abort_losers(settings: RunSettings, epoch: int, bucket: int, past_states: Pa
     """Abort an older run's attempts in one bucket that its pending, quarantined and revoking sequences do not contain.
 
     A quarantine may last long, and prepared transactions hold locks. Staged files stay until the bucket is swept. So do
-    the markers of attempts that have not ended: a process of the older run may still write.
+    the notes of attempts that have not ended: a process of the older run may still write.
 
     Args:
         settings, epoch, bucket, past_states: as for `sweep_aborted`.

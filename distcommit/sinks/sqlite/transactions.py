@@ -65,7 +65,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    """Open a savepoint, to which the transaction is rolled back on an exception, unless an error has ended it."""
+    """Run the block in a savepoint. An exception undoes the block only, unless SQLite has rolled back all."""
     connection.execute("SAVEPOINT dataset")
     try:
         yield

@@ -202,7 +202,11 @@ class RestSource(DescribedSource):
         return f"{self.url.replace(_DATASET, urn)} responds"
 
     def incarnations(self, states: Mapping[str, DatasetState]) -> Mapping[str, str]:
-        """Return the stored incarnations of datasets whose watermark field is still that of the job file."""
+        """Return the stored incarnations of datasets whose watermark field is still that of the job file.
+
+        A dataset's incarnation names its watermark field here. Without one, a position that an operator sets gets the
+        field of the job file.
+        """
         current = {urn: self._watermark_of(urn).incarnation for urn in states if urn in self.datasets}
         return {urn: stored for urn, stored in stored_incarnations(states, {}).items() if stored == current.get(urn)}
 

@@ -64,8 +64,10 @@ class RetryResult:
 def release(
     store: JobStore, urn: str, action: Release, user: str, committers: Mapping[str, OpensCommitter] | None = None
 ) -> Sequence[CommitStep]:
-    """Release a dataset by the function of the action: `retry`, `accept`, `abandon` or `restart`. Return the result of
-    `accept`; empty for other actions.
+    """Release a dataset as the action says; see `retry`, `accept`, `abandon` and `restart`.
+
+    Returns:
+        with `accept` the steps that it returns, otherwise nothing.
     """
     match action:
         case Release.RETRY:

@@ -38,7 +38,9 @@ _ERRORS = {
 
 
 def has_transactions(catalog: RestCatalog) -> bool:
-    """Return whether the catalog lists the request, or lists no requests at all, so that the request must be tried."""
+    """Return whether the catalog may change several tables by one request: it lists the endpoint
+    `transactions/commit`, or lists no endpoints at all, so that only a try can show it.
+    """
     endpoints = catalog._supported_endpoints
     return _ENDPOINT in endpoints or endpoints - VIEW_ENDPOINTS == DEFAULT_ENDPOINTS
 
