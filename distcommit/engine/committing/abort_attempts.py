@@ -1,10 +1,10 @@
 """Abort attempts: the sinks delete their data at the targets once no commit sequence can contain the attempts.
 
 Some sinks leave data at the target before the commit. For these sinks a task writes a file, the note, beside the
-attempt's staging folder, durably, before it opens a writer. The committer deletes the note of an attempt before it executes the
-first step of the sequence that contains the attempt. A note that remains therefore belongs to an aborted attempt as
-soon as the attempt cannot be sealed any more: in this run when its dataset is DONE, and for an older run when this run
-has fenced the bucket and no pending, quarantined or revoking sequence of that run contains the attempt.
+attempt's staging folder, durably, before it opens a writer. The committer deletes the note of an attempt before it
+executes the first step of the sequence that contains the attempt. A note that remains therefore belongs to an
+aborted attempt as soon as the attempt cannot be sealed any more: in this run when its dataset is DONE, and for an older
+run when this run has fenced the bucket and no pending, quarantined or revoking sequence of that run contains it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class NoteSink(CommitterSink):
     """Sink of one note for each dataset and epoch, put if absent: both data and proof.
 
     `mood`: the sink's fault. It can "never" commit dataset a, or only "later". It is "silent" when queried, or "closed"
-    to committers. Its writers return "odd infos". At an abort, a note is "taken", or the target is "down". Its
+    to committers. Its writers return "odd infos". At a withdrawal, a note is "taken", or the target is "down". Its
     committer is "clinging" when it is closed. `together`: all datasets are one commit group.
     """
 
