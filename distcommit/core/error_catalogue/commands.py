@@ -29,8 +29,8 @@ ENTRIES = (
     ErrorEntry(
         id="DATASET_IDLE",
         error="ConflictError",
-        title="The dataset has no open sequence",
-        cause="The action needs a pending or quarantined sequence, and the dataset's last sequence is done.",
+        title="The dataset has no unfinished commit",
+        cause="The command needs a pending or quarantined commit, and the last commit of the dataset is complete.",
         impact=NOTHING_CHANGED,
         action="Do nothing, because an idle dataset needs no release.",
         command="status JOB.yaml",
@@ -38,12 +38,14 @@ ENTRIES = (
     ErrorEntry(
         id="DATASET_PENDING",
         error="ConflictError",
-        title="The dataset has a pending sequence",
-        cause="The action is not possible before the pending sequence is committed.",
+        title="The dataset has a pending commit",
+        cause=(
+            "A commit of the dataset is sealed and not yet complete. The command is possible only after its completion."
+        ),
         impact=NOTHING_CHANGED,
         action=(
-            "Commit the pending sequence by the next run or by `distcommit recover`. If neither can ever succeed, "
-            "quarantine the dataset."
+            "Complete the commit by the next run or by `distcommit recover`. If neither can ever succeed, quarantine "
+            "the dataset by `distcommit dataset quarantine`, then release it."
         ),
         command=_RECOVER,
     ),
@@ -51,9 +53,16 @@ ENTRIES = (
         id="DATASET_IN_QUARANTINE",
         error="ConflictError",
         title="The dataset is quarantined",
-        cause="The action is not possible while the dataset is quarantined.",
+        cause=(
+            "A commit of the dataset is unfinished, and runs skip the dataset until an operator releases it. The "
+            "command is not possible before."
+        ),
         impact=NOTHING_CHANGED,
-        action="Release the dataset with `retry`, `accept` or `abandon`, then repeat the command.",
+        action=(
+            "Correct the cause that `distcommit status` prints, release the dataset with `retry`, then repeat the "
+            "command. If the cause cannot be corrected, release it with `abandon`, so that the next run reads the "
+            "records again. `accept` loses the unpublished records."
+        ),
         command=_RETRY,
     ),
     ErrorEntry(
@@ -64,7 +73,7 @@ ENTRIES = (
         impact=NOTHING_CHANGED,
         action=(
             "Release the dataset with `abandon` again, which resumes the rollback. If the rollback can never succeed, "
-            "release the dataset with `accept`."
+            "release the dataset with `accept`, which loses the unpublished records."
         ),
         command="dataset release JOB.yaml DATASET abandon",
     ),
@@ -74,23 +83,29 @@ ENTRIES = (
         title="Runs no longer read the dataset",
         cause="Several runs in a row could not read the dataset, so that it is stopped.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with `retry`, or set its watermark past the unreadable records.",
+        action=(
+            "Correct the cause that `distcommit status` prints and release the dataset with `retry`; or set its "
+            "watermark past the unreadable records, which skips them."
+        ),
         command=_RETRY,
     ),
     ErrorEntry(
         id="SEQUENCE_HELD_BACK",
         error="ConflictError",
         title="The dataset was held back with its run",
-        cause="The run publishes all datasets or none, and it was not published.",
+        cause="The run publishes all datasets or none, and it has not decided to publish.",
         impact=NOTHING_CHANGED,
-        action="Run or recover the job, which drops the sequence. The next run reads its records again.",
+        action="Run or recover the job, which discards the commit. The next run reads its records again.",
         command=_RECOVER,
     ),
     ErrorEntry(
         id="TOMBSTONE_NOT_PUBLISHED",
         error="ConflictError",
         title="A replacement is not published completely",
-        cause="The sequence replaces files, and the tombstone that supersedes the old files is not published.",
+        cause=(
+            "The commit replaces published files. The file that marks the old ones as replaced (the tombstone) is not "
+            "published."
+        ),
         impact=NOTHING_CHANGED,
         action=(
             "Release the dataset with `abandon`. With `accept`, both the old and the new records would stay published."
@@ -112,19 +127,19 @@ ENTRIES = (
     ErrorEntry(
         id="REPROCESS_WITH_OPEN_SEQUENCE",
         error="ConflictError",
-        title="The dataset has an open sequence",
-        cause="A dataset can be reprocessed only between its sequences.",
+        title="The dataset has an unfinished commit",
+        cause="Rejected records can be processed again only while no commit of the dataset is pending or quarantined.",
         impact=NOTHING_CHANGED,
         action=(
-            "Commit the pending sequence by `distcommit recover`, or release a quarantined dataset; then reprocess the"
-            " dataset."
+            "Complete a pending commit by `distcommit recover`, or release the quarantined dataset by `distcommit "
+            "dataset release`; then repeat the command."
         ),
         command=_RECOVER,
     ),
     ErrorEntry(
         id="REPROCESS_OF_STOPPED_DATASET",
         error="ConflictError",
-        title="No run plans the dataset",
+        title="Runs no longer read the dataset",
         cause="The dataset is stopped after repeated read failures.",
         impact=NOTHING_CHANGED,
         action="Release the dataset with `retry`, then reprocess the dataset.",
@@ -193,19 +208,28 @@ ENTRIES = (
     ErrorEntry(
         id="IMPORT_WITH_OPEN_SEQUENCES",
         error="ConflictError",
-        title="Datasets have open sequences",
-        cause="Watermarks cannot be imported while sequences are pending or quarantined.",
+        title="Datasets have unfinished commits",
+        cause="Watermarks cannot be imported while a commit of a dataset is pending or quarantined.",
         impact=NOTHING_CHANGED,
-        action="Commit pending sequences by `distcommit recover`, release quarantined datasets, then import again.",
+        action=(
+            "Complete pending commits by `distcommit recover`, release quarantined datasets by `distcommit dataset "
+            "release`, then import again."
+        ),
         command=_RECOVER,
     ),
     ErrorEntry(
         id="WATERMARKS_NOT_TRANSFERABLE",
         error="ConfigurationError",
-        title="Watermarks have no meaning in this job",
-        cause="The positions come from another type of source or watermark, or were counted by other settings.",
+        title="The positions do not fit this job",
+        cause=(
+            "The positions come from another type of source or watermark, or from a job whose source settings give "
+            "positions another meaning."
+        ),
         impact=NOTHING_CHANGED,
-        action="Restore the setting that the message names, or import positions of the source that the job file names.",
+        action=(
+            "Set the setting that the message names to the value of the other job, or import positions from a job "
+            "with the same source."
+        ),
     ),
     ErrorEntry(
         id="SOURCE_RECREATED",
@@ -213,7 +237,10 @@ ENTRIES = (
         title="The dataset's source was recreated",
         cause="The topic or table was deleted and created again after the watermark had been stored.",
         impact=NOTHING_CHANGED,
-        action="Set the watermark to null, then run the job; or set a position of the new topic or table.",
+        action=(
+            "Set the watermark to null, then run the job, which begins at source.start. To begin elsewhere, set the "
+            "watermark to null first, then to a position of the new topic or table."
+        ),
         command="dataset set-watermark JOB.yaml DATASET null",
     ),
 )

@@ -13,11 +13,14 @@ ENTRIES = (
         id="STEP_LOST",
         error="LostError",
         title="A commit step is lost",
-        cause="The effect of a sealed step can be neither verified nor repeated, because its data is missing.",
+        cause=(
+            "One step of a sealed commit, such as the rename of a file, can be neither verified nor repeated, because "
+            "its data is missing."
+        ),
         impact=QUARANTINED,
         action=(
-            "Restore the data that the message names and release the dataset with `retry`; or release it with `accept`"
-            " or `abandon`."
+            "Restore the data that the message names and release the dataset with `retry`. Without the data, release "
+            "it with `abandon`, so that the next run reads the records again. `accept` loses the unpublished records."
         ),
         command=_RELEASE,
     ),
@@ -37,11 +40,11 @@ ENTRIES = (
         id="STAGED_FILE_NOT_PUBLISHABLE",
         error="LostError",
         title="A staged file cannot be published",
-        cause="The staged file is missing and its target does not exist, or the target is another file.",
+        cause="The staged file of a commit is missing and was not published, or another file has its target path.",
         impact=QUARANTINED,
         action=(
-            "Restore the file that the message names and release the dataset with `retry`; or release the dataset with"
-            " `accept` or `abandon`."
+            "Restore the file that the message names and release the dataset with `retry`. Without the file, release "
+            "it with `abandon`, so that the next run reads the records again. `accept` loses the unpublished records."
         ),
         command=_RELEASE,
     ),
@@ -61,20 +64,24 @@ ENTRIES = (
         cause="The sink's committer reports that the target can never accept the commit.",
         impact=QUARANTINED,
         action=(
-            "Correct the target and release the dataset with `retry`; or release the dataset with `accept` or "
-            "`abandon`."
+            "Correct the target and release the dataset with `retry`. If the target can never accept the commit, "
+            "release it with `abandon`, so that the next run reads the records again. `accept` loses the unpublished "
+            "records."
         ),
         command=_RELEASE,
     ),
     ErrorEntry(
         id="SEQUENCE_LOST",
         error="LostError",
-        title="A sequence of a program's store is lost",
-        cause="A step that the program sealed through the `CommitStepStore` is lost.",
+        title="A commit of a custom program is lost",
+        cause=(
+            "One step that the program sealed through its `CommitStepStore` can be neither verified nor repeated, "
+            "because its data is missing."
+        ),
         impact=QUARANTINED,
         action=(
-            "Restore the data that the message names and call `release(STORE, DATASET, 'retry')`; or release the "
-            "dataset with 'accept' or 'abandon'."
+            "Restore the data that the message names and call `release(STORE, DATASET, 'retry')`. Otherwise call it "
+            "with 'abandon', which rolls the commit back, or with 'accept', which loses the unpublished data."
         ),
         command=_RELEASE,
     ),
@@ -111,8 +118,8 @@ ENTRIES = (
         cause="The commit step or the sink does not implement a rollback.",
         impact=NOTHING_CHANGED,
         action=(
-            "Release the dataset with `retry` or `accept`, or implement `withdraw` (a committer) or `withdraw` and"
-            " `undo` (a commit step)."
+            "Release the dataset with `retry`, or with `accept`, which loses the unpublished records. To make "
+            "`abandon` possible, implement `withdraw` (a committer) or `withdraw` and `undo` (a commit step)."
         ),
         command=_ACCEPT,
     ),
@@ -130,14 +137,17 @@ ENTRIES = (
         title="The commit can no longer be rolled back",
         cause="The target has published the commit, or its data was changed or compacted since.",
         impact=NOTHING_CHANGED,
-        action="Release the dataset with `accept`.",
+        action=(
+            "Release the dataset with `accept`. Published records stay, and the unpublished records of the commit are "
+            "lost."
+        ),
         command=_ACCEPT,
     ),
     ErrorEntry(
         id="COMMIT_UNCONFIRMED",
         error="ConflictError",
-        title="The target does not show whether it committed",
-        cause="The ledger's row is missing or belongs to another table.",
+        title="The target does not confirm the commit",
+        cause="The row of the target's ledger that proves the commit is missing or belongs to another table.",
         impact=NOTHING_CHANGED,
         action=(
             "Compare the target's records with the commit that `distcommit dataset steps` prints. Release the dataset "
@@ -163,7 +173,7 @@ ENTRIES = (
         error="SinkUnavailableError",
         title="The sink is unavailable",
         cause="The target does not respond, does not exist, or the sink's settings are wrong.",
-        impact="Commits stay pending, and no attempt is counted.",
+        impact="Commits stay pending for a later run. The failure does not count towards replay.max_attempts.",
         action="Repair the target, or correct the setting in section sink that the message names; then run again.",
         command="run JOB.yaml",
     ),
@@ -172,7 +182,7 @@ ENTRIES = (
         error="SinkUnavailableError",
         title="A pending commit belongs to another sink",
         cause="The job file's sink, or its version, differs from the one that prepared the commit.",
-        impact="Commits stay pending, and no attempt is counted.",
+        impact="Commits stay pending for a later run. The failure does not count towards replay.max_attempts.",
         action="Run the job with the sink and version that the message names until nothing is pending.",
         command="run JOB.yaml",
     ),
@@ -180,7 +190,7 @@ ENTRIES = (
         id="TARGET_UNAVAILABLE",
         error="TransientError",
         title="The target is temporarily unavailable",
-        cause="The database or the brokers do not respond, or end a transaction.",
+        cause="The database or the brokers do not respond, or have aborted a transaction.",
         impact="Commits stay pending. A later attempt or run repeats the request.",
         action="Run again. If the error persists, repair the database or the brokers that the message names.",
         command="run JOB.yaml",
@@ -192,8 +202,9 @@ ENTRIES = (
         cause="Another client deleted the topic that records the commits.",
         impact="Commits stay pending.",
         action=(
-            "Determine from the target topics which pending commits are complete. Run the job, which creates a new"
-            " ledger topic. Then release each dataset whose commit was prepared for the old one."
+            "Determine from the target topics which pending commits are complete. Run the job, which creates a new "
+            "ledger topic. Then release each dataset whose commit was prepared for the old one: with `accept` if the "
+            "target topic has its records, otherwise with `abandon`."
         ),
         command="run JOB.yaml",
     ),

@@ -39,7 +39,7 @@ ENTRIES = (
         title="The run is not recorded",
         cause="No run has this epoch, its record has expired, or no run was recorded yet.",
         impact=_READER_ENDS,
-        action="Give an epoch that the command lists.",
+        action="Give an epoch (the number of a run) that `distcommit runs` lists.",
         command="runs JOB.yaml",
     ),
 )

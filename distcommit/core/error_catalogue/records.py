@@ -49,15 +49,24 @@ ENTRIES = (
         title="The columns change too often",
         cause="In one run the converter inferred more different sets of columns than the store accepts.",
         impact=DATASET_WAITS,
-        action="Set the converter's fields, or set evolution: pin.",
+        action=(
+            "Declare the columns in the converter's fields; or set its `evolution` to `pin`, which ignores fields "
+            "that are new."
+        ),
     ),
     ErrorEntry(
         id="RECORD_SCHEMA_INCOMPATIBLE",
         error="RecordError",
         title="A record's schema is not compatible",
-        cause="The schema differs from earlier ones in a way that the converter's policy does not accept.",
+        cause=(
+            "The schema differs from earlier ones in a way that the converter's `evolution` or `on_incompatible` does "
+            "not accept."
+        ),
         impact=DATASET_WAITS,
-        action="Correct the schema in the producer, or set the converter's policy to one that accepts the change.",
+        action=(
+            "Correct the schema in the producer. To accept compatible changes, set `evolution: evolve`; to accept the "
+            "others too, set `on_incompatible: accept`."
+        ),
     ),
     ErrorEntry(
         id="RECORD_SCHEMA_UNKNOWN",

@@ -144,8 +144,8 @@ ENTRIES = (
         cause="`commit.buckets` differs from the number of buckets of the store.",
         impact=NO_RUN_BEGINS,
         action=(
-            "Set commit.buckets to the number that the message names as found, or move the store to N buckets by the "
-            "command."
+            "Set commit.buckets to the number that the message names as found, or remove the setting. To change the "
+            "store instead, run the command with the number of commit.buckets."
         ),
         command="store rebucket JOB.yaml --buckets N",
     ),
@@ -189,9 +189,12 @@ ENTRIES = (
         id="SERVED_JOBS_INVALID",
         error="ConfigurationError",
         title="A job of the service cannot be served",
-        cause="A job file of the service is invalid, has no schedule, or has a source or sink that runs alone.",
+        cause=(
+            "A job file in the folder is invalid, has no schedule, has a sink of type console, or has a source that a "
+            "streaming query feeds; or the folder has no job file."
+        ),
         impact="The service does not start.",
-        action="Correct each job file that the message names, or remove the file from the service's folder.",
+        action="Correct each job file that the message names, or move it out of the service's folder.",
     ),
     ErrorEntry(
         id="JOB_NOT_SERVED",

@@ -22,7 +22,10 @@ ENTRIES = (
         id="SOURCE_UNAVAILABLE",
         error="SourceUnavailableError",
         title="The source as a whole is unavailable",
-        cause="The source could not be planned at all.",
+        cause=(
+            "Planning failed as a whole: the source does not respond or rejects a request, or a setting in section "
+            "source is wrong."
+        ),
         impact="Nothing is read. Sealed commits are replayed.",
         action="Repair the source, or correct the setting in section source that the message names; then run again.",
         command=_RUN,
@@ -143,9 +146,14 @@ ENTRIES = (
         id="DATASET_NOT_PLANNED",
         error="PlanError",
         title="The dataset cannot be planned",
-        cause="The stored position does not fit the source as it is now.",
+        cause=(
+            "The stored position does not exist in the source, or does not fit the source's present data or settings."
+        ),
         impact=DATASET_WAITS,
-        action="Restore the source's data, or set the dataset's watermark: null begins again at source.start.",
+        action=(
+            "Restore the source's data, or set the dataset's watermark. After null the next run begins at "
+            "source.start, which may publish records again."
+        ),
         command=_SET_WATERMARK,
     ),
     ErrorEntry(
@@ -155,8 +163,9 @@ ENTRIES = (
         cause="The dataset was read by another query than the one in the job file.",
         impact=DATASET_WAITS,
         action=(
-            "Restore the query. Otherwise set the watermark: to its present value to continue by the new query, or to "
-            "null to begin again."
+            "Restore the query, or set the watermark: to its present value to continue with the new query, which "
+            "skips its rows below the watermark, or to null to begin at source.start, which publishes earlier rows "
+            "again."
         ),
         command=_SET_WATERMARK,
     ),
@@ -167,8 +176,8 @@ ENTRIES = (
         cause="The dataset was read by another reader or by other options than the job file has now.",
         impact=DATASET_WAITS,
         action=(
-            "Restore the reader and its options. Otherwise set the watermark: to its present value to continue, or to "
-            "null to begin again."
+            "Restore the reader and its options, or set the watermark: to its present value to continue with the new "
+            "ones, which skips their rows below the watermark, or to null to publish all rows again."
         ),
         command=_SET_WATERMARK,
     ),
@@ -192,7 +201,7 @@ ENTRIES = (
         impact=DATASET_WAITS,
         action=(
             "Restore the key, or wait for a greater value of the watermark column. If the table was refilled, set the "
-            "watermark to null."
+            "watermark to null, which begins at source.start and publishes earlier rows again."
         ),
         command=_SET_WATERMARK,
     ),
@@ -207,11 +216,15 @@ ENTRIES = (
     ErrorEntry(
         id="STORED_POSITION_FOREIGN",
         error="SourceError",
-        title="The stored position has another meaning",
-        cause="The dataset was read by another watermark column or field.",
+        title="The stored position does not fit source.watermark",
+        cause=(
+            "The position is a value of another column or field than the one that source.watermark names. After a "
+            "rebuild of the store the position can also be unknown."
+        ),
         impact=DATASET_WAITS,
         action=(
-            "Restore the source.watermark that the message names, or set the dataset's watermark: null begins again."
+            "Restore the source.watermark that the message names, or set the dataset's watermark: null begins at the "
+            "start of the dataset, which publishes its records again."
         ),
         command=_SET_WATERMARK,
     ),
@@ -220,8 +233,14 @@ ENTRIES = (
         error="PlanError",
         title="Kafka deleted records before they were read",
         cause="The topic's retention ended before the job had read the records.",
-        impact=DATASET_WAITS,
-        action="Set source.expired_offsets to earliest, nearest or latest, which records the loss.",
+        impact=(
+            "Records that Kafka deleted cannot be read any more. The dataset's watermark does not move. Other "
+            "datasets continue."
+        ),
+        action=(
+            "Set source.expired_offsets to `earliest` to continue at the oldest record that is left, or to `latest` "
+            "to read only new records. The run records the others as lost."
+        ),
         command="run JOB.yaml --set=source.expired_offsets=earliest",
     ),
     ErrorEntry(
@@ -229,8 +248,14 @@ ENTRIES = (
         error="PlanError",
         title="The stored position is not in the topic",
         cause="The topic was truncated, or deleted and created again.",
-        impact=DATASET_WAITS,
-        action="Set the dataset's watermark: to null to begin at source.start, or to positions of the new topic.",
+        impact=(
+            "Records that were deleted before they were read are lost. The dataset's watermark does not move. Other "
+            "datasets continue."
+        ),
+        action=(
+            "Set the dataset's watermark: to null to begin at source.start, which publishes records that are still "
+            "there again, or to positions that the topic has."
+        ),
         command=_SET_WATERMARK,
     ),
     ErrorEntry(

@@ -46,10 +46,11 @@ ENTRIES = (
         error="StaleStoreError",
         title="The output is older than its store",
         cause="The output was restored from a copy, emptied or replaced.",
-        impact=NO_RUN_BEGINS,
+        impact="No run begins. The output may lack published records.",
         action=(
             "Restore the newest output with its folder .distcommit. If the output is lost or was removed on purpose, "
-            "rebuild the store with the watermarks."
+            "rebuild the store with `--keep-watermarks`. The job then continues at its watermarks: missing records "
+            "are published again only where you set a watermark back."
         ),
         command="store rebuild JOB.yaml --keep-watermarks",
     ),
@@ -61,7 +62,7 @@ ENTRIES = (
         impact=NO_RUN_BEGINS,
         action=(
             "Mount the disk of paths.staging, or correct paths.staging. If the folder is lost, rebuild the store with "
-            "the watermarks."
+            "`--keep-watermarks`. Datasets whose pending files are lost are then quarantined until you release them."
         ),
         command="store rebuild JOB.yaml --keep-watermarks",
     ),
@@ -110,10 +111,13 @@ ENTRIES = (
     ErrorEntry(
         id="MOVE_WITH_OPEN_SEQUENCES",
         error="ConflictError",
-        title="The store has open commits",
-        cause="Datasets have sequences that are pending or quarantined.",
+        title="The store has unfinished commits",
+        cause="`distcommit store rebucket` needs a store without pending and quarantined commits.",
         impact=NOTHING_CHANGED,
-        action="Commit pending datasets by `distcommit recover`, release quarantined ones, then repeat the command.",
+        action=(
+            "Complete pending commits by `distcommit recover`, release quarantined datasets by `distcommit dataset "
+            "release`, then repeat the command."
+        ),
         command="recover JOB.yaml",
     ),
     ErrorEntry(
@@ -128,12 +132,15 @@ ENTRIES = (
     ErrorEntry(
         id="RENAMED_PARTS_DIFFER",
         error="ConflictError",
-        title="The parts of a renamed dataset differ",
-        cause="The source of some parts was recreated since their watermark was stored.",
+        title="Parts of a renamed dataset do not match",
+        cause=(
+            "Several datasets would become one, and the topic was recreated after the position of some of them had "
+            "been stored."
+        ),
         impact=NOTHING_CHANGED,
         action=(
-            "Run the job with the former source.dataset until no partition is left in the old incarnation, then repeat"
-            " the command."
+            "Run the job with the former source.dataset until every partition has a position in the recreated topic, "
+            "then repeat the command."
         ),
     ),
     ErrorEntry(
@@ -151,20 +158,20 @@ ENTRIES = (
     ErrorEntry(
         id="STORE_MARKERS_CORRUPT",
         error="CorruptError",
-        title="No marker of the store is readable",
-        cause="Neither the store's marker nor a claim of a folder can be read.",
+        title="The store cannot be identified",
+        cause="Neither store.json nor an ownership file (`.distcommit/owner.json` in output and staging) can be read.",
         impact=NO_RUN_BEGINS,
         action=(
-            "Restore store.json from a backup. Without a backup, delete the claims that the message names, then "
-            "rebuild the store."
+            "Restore store.json from a backup. Without a backup, delete the ownership files that the message names, "
+            "move the store's folder away, then rebuild the store."
         ),
         command="store rebuild JOB.yaml",
     ),
     ErrorEntry(
         id="STORE_MARKER_CORRUPT",
         error="CorruptError",
-        title="The marker of the store is corrupt",
-        cause="`store.json` is truncated or altered.",
+        title="The file store.json is corrupt",
+        cause="`store.json`, which names the job of the store, is truncated or altered.",
         impact=NO_RUN_BEGINS,
         action="Rebuild the store, which writes store.json again; or restore store.json from a backup.",
         command="store rebuild JOB.yaml",
@@ -172,8 +179,8 @@ ENTRIES = (
     ErrorEntry(
         id="FOLDER_CLAIM_CORRUPT",
         error="CorruptError",
-        title="The claim of a folder is corrupt",
-        cause="The file that records which job owns the folder is truncated or altered.",
+        title="The ownership file of a folder is corrupt",
+        cause="The file `.distcommit/owner.json`, which names the job that owns the folder, is truncated or altered.",
         impact=NO_RUN_BEGINS,
         action=(
             "Rebuild the store, which writes the claim again; or restore the file that the message names from a backup."
@@ -232,8 +239,8 @@ ENTRIES = (
         id="LOG_TAIL_LOST",
         error="LostTailError",
         title="A bucket's log lost its newest segments",
-        cause="The log ends before the head that the job log records.",
-        impact="Runs and operator actions skip the bucket's datasets.",
+        cause="The newest segment files of the log are missing: the job log records a later end of the log.",
+        impact="Runs and operator actions skip the bucket's datasets. Published data is not affected.",
         action=(
             "Restore the newest segments of the log that the message names. Without a backup, rebuild the store from "
             "the published files."
