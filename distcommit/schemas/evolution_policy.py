@@ -106,7 +106,7 @@ class DatasetSchemas:
                 id="RECORD_SCHEMA_INCOMPATIBLE",
                 expected=earlier,
                 found=list_reasons(both.reasons or _changes(newest, schema)),
-                todo="check the change in the producer; `evolve` accepts compatible schemas",
+                todo="check the change in the producer; set evolution: evolve to accept compatible schemas",
             )
         if reason := self.policy.rejection_reason(both.reasons, "", earlier):
             self._reasons[schema] = reason

@@ -95,6 +95,7 @@ def positions_of(config: JobConfig, other: JobConfig, store: JobStore) -> Foreig
             id="WATERMARKS_NOT_TRANSFERABLE",
             expected=f"a job with a source of type {config.source.type}",
             found=f"job {store.job}, whose source is of type {kind}",
+            todo=f"take the positions from a job with a source of type {config.source.type}",
         )
     _require_same_type(config, store, recorded.settings.get(f"source.{WATERMARK_PIN}", ""))
     _require_same_meaning(config.source, other.source, store, recorded.settings)
@@ -133,7 +134,7 @@ def _require_same_meaning(source: Source, other_source: Source, store: JobStore,
     differing = [name for name, pin in own_settings.items() if other_settings.get(name, "") != pin.value]
     if differing:
         raise ConfigurationError(
-            "positions that were counted by other settings of the source have no meaning in this job",
+            "the source settings of the other job give positions another meaning",
             id="WATERMARKS_NOT_TRANSFERABLE",
             expected=", ".join(f"{name}: {other_settings.get(name, 'not set')}" for name in differing),
             found=", ".join(f"{name}: {own_settings[name].value}" for name in differing),

@@ -66,6 +66,7 @@ def require_served(files: Mapping[str, JobFile], folder: Path) -> None:
             id="SERVED_JOBS_INVALID",
             path=folder,
             found=" | ".join(problems),
+            todo="correct each named job file, or move it out of the folder",
         )
 
 
@@ -93,7 +94,7 @@ def _plan(job: Job) -> Plan:
             "the job has no schedule",
             id="SERVED_JOBS_INVALID",
             expected="schedule: {cron: '*/5 * * * *'}, or {interval_s: 30}",
-            todo="add it",
+            todo="add the section schedule to the job file",
         )
     if config.tries_out:
         raise ConfigurationError(

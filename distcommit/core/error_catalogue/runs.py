@@ -141,8 +141,9 @@ ENTRIES = (
         cause="A dataset of the commit group cannot be published, and the group is published only as a whole.",
         impact="No dataset of the group is published. Other groups continue.",
         action=(
-            "Release the dataset that the message names with `retry`, `accept` or `abandon`. The next run then "
-            "publishes the group."
+            "Correct the cause, then release the dataset that the message names with `retry`. If the cause can't be "
+            "corrected, release it with `abandon`, so that the next run reads its records again. `accept` loses the "
+            "unpublished records. The next run then publishes the group."
         ),
         command="dataset release JOB.yaml DATASET retry",
     ),

@@ -118,10 +118,10 @@ class ServerSink(TableSink):
             return super().open_writer(attempt, area, origin)
         if not attempt.store_id:
             raise ConfigurationError(
-                "the attempt must name its store, which prepared transactions are recorded for",
+                "the attempt has no store_id, which two_phase requires",
                 dataset=attempt.dataset_urn,
                 attempt=attempt.attempt,
-                todo="give the flow, or the attempt's identity, its `store_id`",
+                todo="pass `store_id` to the task flow, or to the AttemptIdentity",
             )
         _begun(self, attempt.store_id, attempt.run_id, attempt.epoch)
         return PreparedRows(self.open_two_phase, attempt, area, origin, self.ledger_of(attempt), self.check_schema)

@@ -233,7 +233,7 @@ def _of(parts: Iterable[tuple[str, BitMap64]]) -> OffsetSets:
 def _column(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
     if rows.schema.names.count(name) != 1:
         raise ConfigurationError(
-            "the records have no column of their origin",
+            "the records lack a provenance column",
             id="PROVENANCE_INVALID",
             expected=f"one column {name!r}",
             found=f"columns {', '.join(rows.schema.names)}",

@@ -30,7 +30,7 @@ def _requests_to(
         from distcommit.fs.object_stores.s3_requests import S3Requests  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError(
-            "the client of S3, which tables' data files there need, is not installed",
+            "the S3 client is not installed, which writes data files of tables to S3",
             id="PACKAGE_MISSING",
             found=str(error),
             todo=f"run `{install_command(extra, 's3')}` on the driver and on all executors",
