@@ -99,9 +99,18 @@ ENTRIES = (
         id="CONSTRUCT_STUCK",
         error="StuckError",
         title="A construct did not return",
-        cause="Native code of a converter, checker or fork exceeded its time limit, and the worker was killed.",
-        impact="The work unit fails, and other work units of the task continue in a new process.",
-        action="Correct the converter, checker or fork that the message names, or raise limits.construct_seconds.",
+        cause=(
+            "Native code of a converter, checker or fork did not return within twice limits.construct_seconds, so the "
+            "worker was killed."
+        ),
+        impact=(
+            "The dataset's watermark does not move, and no data is lost. The task's other work units continue in a new "
+            "process."
+        ),
+        action=(
+            "Correct the converter, checker or fork that the message names, or the records; or raise "
+            "limits.construct_seconds."
+        ),
     ),
     ErrorEntry(
         id="WORK_UNIT_KILLS_WORKER",

@@ -27,11 +27,15 @@ ENTRIES = (
         id="STEP_TYPE_UNKNOWN",
         error="UnknownStepTypeError",
         title="A stored commit step has an unknown type",
-        cause="The module that registers the type was not imported.",
+        cause=(
+            "The step's class is not in the modules that this process has imported: the module of the custom sink "
+            "(sink.class) was changed, replaced or not installed, or a Python program did not import the module."
+        ),
         impact=DATASET_WAITS,
         action=(
-            "Import the module that registers the type before the store is read. If the module no longer exists, "
-            "quarantine the dataset and release the dataset with `accept`."
+            "Restore sink.class and the version of its module that has the step, then run again; in a Python program, "
+            "import the module before the store is read. If the module no longer exists, quarantine the dataset and "
+            "release the dataset with `accept`: the commit then counts as done in its present state."
         ),
         command="dataset quarantine JOB.yaml DATASET",
     ),

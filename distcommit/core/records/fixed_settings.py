@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class FixedSetting:
-    """The value of a fixed setting.
+    """The value of a fixed setting: a store with committed state accepts only the value that it has recorded.
 
     Attributes:
-        value: the value.
-        otherwise: the remedy for an operator who wants another value, if `distcommit migrate import-watermarks` cannot
-            transfer the state.
-        unrecorded: the value of stores without a record of the setting, if it is known. This value is not recorded.
+        value: the value in the job file.
+        otherwise: the remedy for an operator who wants another value. Empty for the usual one: restore the old value,
+            or transfer the state by `distcommit migrate import-watermarks`.
+        unrecorded: the value that a store has if its record of settings lacks this setting, because the store is older
+            than the setting. So a setting with this value is never recorded. Empty if no value can be assumed.
         binds: whether the store rejects other values from now on. If not, the store only adds the value to the list of
             values that it has seen.
     """

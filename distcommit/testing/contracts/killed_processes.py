@@ -58,10 +58,14 @@ class ForkServer:
         return code == _DIED
 
     def failed_at(self, line: int, locations: Collection[str], act: Callable[..., None], *arguments: Any) -> bool:
-        """Call `act` in a process in which that line raises an OSError, like a broken connection. Return whether the
-        line was reached.
+        """Call `act` in a process in which the `line`th line that it executes in these places raises an OSError, like a
+        broken connection. The arguments are those of `killed_at`; `act` may catch the error.
 
-        Raises AssertionError if the process fails before that line, or does not end within two minutes.
+        Returns:
+            True if the line was reached, False if the process ended first.
+
+        Raises:
+            AssertionError: if the process failed before that line, or did not end within two minutes.
         """
         code, lines = self._result_of(-line, locations, act, *arguments)
         return code == _DIED or lines >= line
