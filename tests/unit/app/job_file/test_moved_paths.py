@@ -69,7 +69,7 @@ def test_watermarks_of_other_source_paths_are_not_imported(
         _job(tmp_path, "old", *other_folders)  # the recorded paths take precedence
     new = _job(tmp_path, "new", *other_folders)
     new.open_store(create=True)
-    with pytest.raises(ConfigurationError, match="by other settings of the source have no meaning") as refused:
+    with pytest.raises(ConfigurationError, match="source settings of the other job") as refused:
         new.import_watermarks(tmp_path / "old.yaml")
     assert "restore the old source.paths in their order" in refused.value.todo
     assert not new.status().datasets

@@ -580,7 +580,7 @@ class TwoPhaseCases:
                 target.sink(**settings)
 
     def test_attempt_without_a_store_is_rejected(self, target: PreparingTarget) -> None:
-        with pytest.raises(ConfigurationError, match="must name its store"):
+        with pytest.raises(ConfigurationError, match="has no store_id"):
             target.writer(target.sink(), 1, "attempt", store="")
 
     def test_two_phase_and_plain_sinks_do_not_share_sealed_commits(self, target: PreparingTarget) -> None:
