@@ -17,6 +17,7 @@ from distcommit.core.interfaces.committer import (
 )
 from distcommit.core.interfaces.sink import AttemptIdentity, Origin, SinkWriter, StagingArea
 from distcommit.core.records.log_records import DatasetStatus
+from distcommit.engine.committing import abort_attempts
 from distcommit.engine.committing.abort_attempts import abort_ended
 from distcommit.engine.driver.run import RunResult, run
 from distcommit.stores.folders.attempt_notes import note_attempt, noted_attempts
@@ -118,6 +119,22 @@ def test_job_without_the_sink_of_a_quarantined_sequence_aborts_nothing() -> None
     other.name = "other"  # type: ignore[misc]
     go(other, machine, source(a=1))
     assert sink.aborted == other.aborted == []
+
+
+def test_quarantined_step_that_cannot_be_loaded_does_not_stop_its_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A custom step's class may have changed since the step was stored."""
+    machine, sink = Machine(), LeavingSink(answers=answer_for("a", FailedForGood("rejected")))
+    failing = ModelDataset({"0": 1, "1": 1}, units=2, fails=frozenset({"1"}))
+    go(sink, machine, ModelSource({"a": ModelDataset({"0": 1}), "b": failing}))
+
+    def load_steps(*_: Any) -> Any:
+        raise KeyError("a field that the class had before")
+
+    monkeypatch.setattr(abort_attempts, "load_steps", load_steps)
+    result = go(sink, machine, source(a=1, b=[1, 1]))
+    assert [reason.subject for reason in result.reasons.entries] == ["a"], "the bucket is recovered"
+    assert result.totals.datasets_published == 1
+    assert sink.aborted == []
 
 
 def test_attempt_that_cannot_be_aborted_stays_noted_for_the_next_run() -> None:

@@ -60,6 +60,16 @@ class Raising(Converter, RowChecker):
 
 
 @dataclass(frozen=True)
+class RecordingNothingStorable(Raising):
+    """A converter that converts, and then records a property that cannot be stored."""
+
+    value: str = "none"
+
+    def task_properties(self) -> Any:
+        return {"list": []}
+
+
+@dataclass(frozen=True)
 class RaisingChecker(RowChecker):
     def check(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         raise LookupError("nothing of it")
@@ -137,6 +147,7 @@ FAILING: dict[str, tuple[str, Branch]] = {
         "own",
         optional(Stage("first", NoneOf(frozenset())), Stage("own", Raising(value="a/0/3"))),
     ),
+    "a property that cannot be stored": ("own", optional(Stage("own", RecordingNothingStorable()))),
     "as it begins": ("own", optional(Stage("own", Raising(begins=True)))),
     "a row checker that raises": ("rows", optional(Stage("rows", RaisingChecker()))),
     "a record that is to fail it": ("rows", optional(Stage("rows", NoneOf(frozenset({"a/0/2"})), on_failure="fail"))),
