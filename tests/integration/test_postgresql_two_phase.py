@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +23,9 @@ from tests.integration.test_postgresql_sink import Target
 from tests.servers.postgresql import PostgresServer
 from tests.unit.sinks.databases.commit_steps import numbers, refused
 from tests.unit.sinks.databases.two_phase_cases import SHARED, PreparingTarget, TwoPhaseCases
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = (("sql", "SELECT gid"), ("bash", "python -c"))
 
 
 @pytest.fixture
@@ -222,3 +229,19 @@ def test_server_at_its_limit_of_prepared_transactions_reports_it(tmp_path: Path)
         assert len(target.prepared()) == 1
         assert target.commit(sink, first) == [Committed()]
         assert target.commit(sink, target.prepare(sink, "b", 1)) == [Committed()]
+
+
+def test_page_finds_the_dataset_and_epoch_of_a_prepared_transaction(target: PreparingPostgresql) -> None:
+    """The two commands of the section "Old prepared transactions"."""
+    page = (ROOT / "conf" / "docs" / "connectors" / "sink-postgresql-two-phase.md").read_text(encoding="utf-8")
+    ((query,), (command,)) = (
+        re.findall(rf"```{kind}\n +({text}.*?)\n +```", page, re.DOTALL) for kind, text in COMMANDS
+    )
+    sink = target.sink()
+    target.prepare(sink, "orders", 7, numbers(1))
+    words = [sys.executable, *shlex.split(command.replace("STORE", "store"))[1:]]
+    key = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    with target.server.connect() as connection:
+        ((name, found_key, epoch, _),) = connection.execute(query).fetchall()
+    assert [name] == target.prepared()
+    assert (found_key, epoch) == (key, 7)
