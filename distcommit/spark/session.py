@@ -19,7 +19,7 @@ from distcommit.core.redaction import redacted
 from distcommit.core.support.installation import install_command
 from distcommit.fs.secret_files import SECRET_FILE, with_secret_files
 from distcommit.spark.java_check import check_java
-from distcommit.spark.session_settings import SparkSettings
+from distcommit.spark.session_settings import SparkSettings, is_cluster
 from distcommit.spark.submitted_settings import given_settings, is_submitted, master_of, report_overridden
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,16 @@ _SETTINGS = {
     "spark.driver.memory": "1g",
 }
 """The product's defaults for settings that the job file, spark-submit and spark-defaults.conf do not set."""
+_REPEATED_ELSEWHERE = {
+    "spark.excludeOnFailure.taskAndStage.enabled": "true",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
+    "spark.excludeOnFailure.stage.maxFailedTasksPerExecutor": "1000000",
+}
+"""Defaults on a cluster: of four attempts at a task, at most two run on one executor or node. No executor is excluded
+for other tasks, because records that kill workers would exclude all of them.
+"""
+_EXCLUSION = ("spark.excludeOnFailure.", "spark.blacklist.", "spark.task.maxFailures")
+"""Prefixes of settings that replace these defaults together."""
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 """Setting for Unix sockets, over which workers answer 4 times faster than over TCP. A socket's path is limited to about
 100 bytes, and the folders of containers are longer.
@@ -94,6 +104,8 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     elif "spark.pyspark.python" not in supplied:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
+    if is_cluster(master) and not any(key.startswith(_EXCLUSION) for key in (*supplied, *settings.conf)):
+        defaults |= _REPEATED_ELSEWHERE
     own = {key: value for key, value in defaults.items() if key not in supplied}
     conf = {key: with_secret_files(value) for key, value in {**own, **settings.conf}.items()}
     conf[_REDACTION] = redaction_pattern(settings.conf)
