@@ -51,8 +51,7 @@ def _failed_attempts(context: SparkContext, tag: str) -> list[tuple[str, str, st
     """Return host, executor and failure of each failed task attempt of the newest job with a tag."""
     scala = context._jsc.sc()
     scala.listenerBus().waitUntilEmpty(1000)  # the store learns of attempts through it
-    jobs = context._jsc.statusTracker().getJobIdsForTag(tag)
-    failed = []
+    jobs, failed = [*scala.statusTracker().getJobIdsForTag(tag)], []
     for stage in scala.statusTracker().getJobInfo(max(jobs)).get().stageIds() if jobs else ():
         attempts = scala.statusStore().taskList(stage, 0, _MOST_ATTEMPTS)
         for number in range(attempts.size()):

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -103,10 +103,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", supplied["spark.pyspark.python"])
     elif "spark.pyspark.python" not in supplied:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
-    if is_cluster(master) and not any(key.startswith(_EXCLUSION) for key in (*supplied, *settings.conf)):
-        defaults |= _REPEATED_ELSEWHERE
-    own = {key: value for key, value in defaults.items() if key not in supplied}
+    own = default_settings(master, {*supplied, *settings.conf})
     conf = {key: with_secret_files(value) for key, value in {**own, **settings.conf}.items()}
     conf[_REDACTION] = redaction_pattern(settings.conf)
     for key, value in conf.items():
@@ -116,6 +113,14 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         return builder.getOrCreate()
     except Exception as error:
         raise not_started(error, master) from error
+
+
+def default_settings(master: str, given: Collection[str]) -> dict[str, str]:
+    """Return the product's settings for a master, without those that are given by name."""
+    defaults = {**_SETTINGS, _UNIX_SOCKETS: str(master.startswith(("local", "spark:"))).lower()}
+    if is_cluster(master) and not any(name.startswith(_EXCLUSION) for name in given):
+        defaults |= _REPEATED_ELSEWHERE
+    return {name: value for name, value in defaults.items() if name not in given}
 
 
 def not_started(error: Exception, master: str) -> DistcommitError:
