@@ -41,7 +41,8 @@ def describe_repeated(context: SparkContext, tag: str) -> Reasons:
                 failed[host, executor].append(" ".join(cause[cause.re.groups].split()))
     notes = Reasons()
     for (host, executor), causes in sorted(failed.items()):
-        text = reason_text(f"{len(causes)} task attempts failed: {causes[0]}", 1000) + _TODO
+        attempts = "a task attempt" if len(causes) == 1 else f"{len(causes)} task attempts"
+        text = reason_text(f"{attempts} failed: {causes[0]}", 1000) + _TODO
         logger.warning("host %s, executor %s: %s", host, executor, text)
         notes += Reasons.of(f"host {host}, executor {executor}", "node", text)
     return notes
