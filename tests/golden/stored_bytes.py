@@ -58,7 +58,7 @@ from distcommit.stores.history.run_records import (
     read_record,
 )
 from distcommit.stores.history.run_table import decode_task_rows, encode_task_rows
-from distcommit.stores.logs.log_segment import decode_segment, encode_segment
+from distcommit.stores.logs.segment_format import decode_segment, encode_segment
 from distcommit.stores.operator.schedule_requests import ScheduleRequest, read_requests
 from distcommit.stores.state.checksummed_json import encode_document
 from distcommit.stores.state.job_lock import JobLock

@@ -21,12 +21,12 @@ from distcommit.core.errors import (
     split_remedy,
 )
 from distcommit.core.interfaces.clock import Clock
+from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot
 from distcommit.core.records.fixed_settings import FixedSetting, FixedSettings
 from distcommit.core.records.job_log_records import CutPhase, Head
 from distcommit.core.records.run_counts import RunCounts
 from distcommit.core.records.run_outcome import RunOutcome
 from distcommit.core.records.run_reasons import Reasons
-from distcommit.core.records.snapshot_entries import BucketSnapshot
 from distcommit.core.support.io_batching import run_alone
 from distcommit.core.support.notebook import NotebookTable
 from distcommit.engine.committing.drain import drain_partition, publish_partition

@@ -32,7 +32,7 @@ from distcommit.steps.step_registry import dump_steps, load_steps
 from distcommit.steps.watermark_step import as_one_move
 from distcommit.stores.logs.commit_log import CommitLog
 from distcommit.stores.logs.fencing import fence_bucket, fence_job, require_fence
-from distcommit.stores.logs.sequence_end import OpenStore, SequenceEnd
+from distcommit.stores.logs.step_store_sequence_end import OpenStore, SequenceEnd
 from distcommit.stores.operator import operator_actions
 from distcommit.stores.operator.operator_actions import Release
 from distcommit.stores.state.job_store import JobStore, Roots, open_store, remove_store

@@ -19,8 +19,8 @@ import msgspec
 from distcommit.core.error_handling.storage_errors import storage_error
 from distcommit.core.errors import CorruptError, DistcommitError, StaleStoreError, UnknownVersionError
 from distcommit.core.interfaces.file_system import FileSystem
+from distcommit.core.records.bucket_and_dataset_snapshots import BucketSnapshot, SnapshotName
 from distcommit.core.records.job_log_records import CutPhase
-from distcommit.core.records.snapshot_entries import BucketSnapshot, SnapshotName
 from distcommit.protocol.log_state import Fold
 from distcommit.protocol.paths.store import (
     SNAPSHOT_DELTAS,

@@ -21,7 +21,7 @@ TRUNCATIONS = (
         "cleaned-up-with-the-neighbours",
         "once a dataset is published, the attempts at all of its bucket's datasets are cleaned up",
         (
-            "engine.committing.delete_leftover_files",
+            "engine.committing.delete_probes_and_task_output",
             "remove_task_output",
             "attempts.get(unit, ())",
             "[each for known in attempts if known[:5] == unit[:5] for each in attempts[known]]",
