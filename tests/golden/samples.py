@@ -60,7 +60,7 @@ from distcommit.engine.run_events import Progressed
 from distcommit.fs.object_stores.staged_upload_marker import UploadMarker
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.offset_sets import OffsetSets
-from distcommit.stores.folders.ownership import Owner
+from distcommit.stores.folders.folder_claims import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.history.run_table import (

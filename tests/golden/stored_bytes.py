@@ -47,7 +47,7 @@ from distcommit.sinks.base.committer_sink import CommitterSink
 from distcommit.sinks.files.footer import METADATA_KEY, Footer, read_footer, read_records
 from distcommit.sinks.files.offset_sets import OffsetSets
 from distcommit.steps.step_registry import load_steps
-from distcommit.stores.folders.ownership import read_claim
+from distcommit.stores.folders.folder_claims import read_claim
 from distcommit.stores.folders.tombstones import Tombstone, read_tombstone
 from distcommit.stores.history.run_records import (
     CancelRequest,

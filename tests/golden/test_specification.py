@@ -27,7 +27,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import ConstructCounts, SkippedRange
 from distcommit.sinks.files.footer import Footer
 from distcommit.sinks.files.formats.file_tail import FileTail
-from distcommit.stores.folders.ownership import Owner
+from distcommit.stores.folders.folder_claims import Owner
 from distcommit.stores.folders.tombstones import ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import CancelRequest, RecordedPhase, RunBeginning, RunFacts, RunRecord
 from distcommit.stores.operator.schedule_requests import ScheduleRequest

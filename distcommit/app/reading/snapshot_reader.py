@@ -25,7 +25,7 @@ from distcommit.core.records.bucket_and_dataset_snapshots import DatasetSnapshot
 from distcommit.core.support.parallel import run_parallel
 from distcommit.core.work_units import MAIN_BRANCH, error_branch_of, is_error_branch
 from distcommit.sinks.files.footer import read_records
-from distcommit.stores.folders.ownership import Marker, read_markers
+from distcommit.stores.folders.run_markers import Marker, read_markers
 from distcommit.stores.logs.fencing import newer_runs, older_output
 from distcommit.stores.snapshots.expiry_requests import expiry_note
 from distcommit.stores.snapshots.snapshot_deltas import read_chain

@@ -42,7 +42,8 @@ from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol import next_log_record
 from distcommit.stores.logs.fencing import require_fence
 from distcommit.stores.logs.log_anchors import record_cut_began, record_cut_ended
-from distcommit.stores.snapshots.snapshot_manifests import expire_older_snapshots, prepare_snapshots, put_snapshot
+from distcommit.stores.snapshots.snapshot_manifests import prepare_snapshots, put_snapshot
+from distcommit.stores.snapshots.snapshot_retention import expire_older_snapshots
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.recorded_fixed_settings import record_settings
 from distcommit.stores.state.run_plans import Manifest, put_manifest

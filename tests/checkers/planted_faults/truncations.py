@@ -31,7 +31,7 @@ TRUNCATIONS = (
         FaultClass.TRUNCATION,
         "mark-deleted",
         "who puts a mark takes it away with the older ones of its kind",
-        ("stores.folders.ownership", "put_run_marker", "other_epoch < epoch", "other_epoch <= epoch"),
+        ("stores.folders.run_markers", "put_run_marker", "other_epoch < epoch", "other_epoch <= epoch"),
     ),
     fault(
         FaultClass.TRUNCATION,

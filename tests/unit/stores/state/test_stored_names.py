@@ -62,7 +62,8 @@ from distcommit.sources.files.progress import ListedFile
 from distcommit.steps.rename_step import FsRenameCommitStep
 from distcommit.steps.sink_step import SinkCommitStep
 from distcommit.steps.watermark_step import HighWatermarkCommitStep
-from distcommit.stores.folders.ownership import OWNER_VERSION, Marker, Owner
+from distcommit.stores.folders.folder_claims import OWNER_VERSION, Owner
+from distcommit.stores.folders.run_markers import Marker
 from distcommit.stores.folders.tombstones import TOMBSTONE_VERSION, ReplacedRecords, SupersededFile, Tombstone
 from distcommit.stores.history.run_records import (
     BEGINNING_VERSION,
