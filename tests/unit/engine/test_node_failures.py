@@ -136,7 +136,7 @@ def test_source_that_cannot_be_planned_on_one_node_is_planned_on_another() -> No
 
 def test_files_that_could_not_be_synced_are_read_again_elsewhere() -> None:
     """A second sync may succeed although the bytes are lost: no state may name these files."""
-    machine, failed = Machine(), list[str]()
+    machine, failed, read = Machine(), list[str](), list[str]()
     launch = TwoNodes(machine)
 
     def fail(operation: Operation) -> None:
@@ -145,8 +145,10 @@ def test_files_that_could_not_be_synced_are_read_again_elsewhere() -> None:
             raise OSError(errno.EIO, "of the node", operation.path)
 
     machine.faults.append(fail)
-    result = run_on_two_nodes(machine, launch, DATA)
+    data = OddSource(DATA.datasets, extracting=lambda unit: read.append(unit.work_unit_id))
+    result = run_on_two_nodes(machine, launch, data)
     assert failed
+    assert len(read) > len(set(read))
     assert launch.handed_back == ["ingest_partition"]
     assert result.succeeded
     assert audit(WORLD, machine).exact
