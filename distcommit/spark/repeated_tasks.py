@@ -54,6 +54,8 @@ def _failed_attempts(context: SparkContext, tag: str) -> list[tuple[str, str, st
     scala.listenerBus().waitUntilEmpty(1000)  # the store learns of attempts through it
     jobs, failed = [*scala.statusTracker().getJobIdsForTag(tag)], []
     for stage in scala.statusTracker().getJobInfo(max(jobs)).get().stageIds() if jobs else ():
+        if not scala.statusStore().lastStageAttempt(stage).numFailedTasks():
+            continue  # the usual case: one call instead of one for each attempt
         attempts = scala.statusStore().taskList(stage, 0, _MOST_ATTEMPTS)
         for number in range(attempts.size()):
             attempt = attempts.apply(number)

@@ -63,11 +63,14 @@ class ClusterSession(FailingSession):
         ]
         listed = SimpleNamespace(size=lambda: len(attempts), apply=attempts.__getitem__)
         job = SimpleNamespace(get=lambda: SimpleNamespace(stageIds=lambda: [7]))
+        failed = SimpleNamespace(numFailedTasks=lambda: sum(bool(text) for _, _, text in self.failures))
         tracker = SimpleNamespace(getJobIdsForTag=lambda tag: [3, 4], getJobInfo=lambda number: job)
         scala = SimpleNamespace(
             listenerBus=lambda: SimpleNamespace(waitUntilEmpty=lambda milliseconds: None),
             statusTracker=lambda: tracker,
-            statusStore=lambda: SimpleNamespace(taskList=lambda stage, attempt, most: listed),
+            statusStore=lambda: SimpleNamespace(
+                taskList=lambda stage, attempt, most: listed, lastStageAttempt=lambda stage: failed
+            ),
         )
         return SimpleNamespace(sc=lambda: scala)
 
