@@ -51,6 +51,8 @@ class RunSettings:
         alone: id of the only work unit that the task reads; empty for all of the task's work units.
         has_died_alone: whether the previous launch died while it read only that work unit.
         hands_back: whether another executor repeats the task if it raises NodeFailedError.
+        resume_across_runs: whether recovery seals the work units that a killed run had finished, up to the first gap,
+            of datasets whose policy is not `full`.
         refused: buckets that this run failed to recover; empty before recovery has ended.
         clock: the clock.
     """
@@ -79,6 +81,7 @@ class RunSettings:
     alone: str = ""
     has_died_alone: bool = False
     hands_back: bool = False
+    resume_across_runs: bool = False
     refused: frozenset[int] = frozenset()
     clock: Clock = field(default_factory=SystemClock)
 

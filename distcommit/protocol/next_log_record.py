@@ -38,7 +38,7 @@ from distcommit.core.watermark import Watermark
 from distcommit.core.work_units import SchemaIds, SkippedRange
 from distcommit.protocol.dataset_renaming import NamedNow, renamed
 from distcommit.protocol.log_state import Fold
-from distcommit.protocol.record_validity import may_close, may_seal, valid
+from distcommit.protocol.record_validity import may_close, valid
 
 
 def fence(fold: Fold, epoch: int, run_id: str) -> Fence | None:
@@ -67,10 +67,12 @@ def fence_job(fold: Fold, run_id: str, begun_at: int) -> Fence | None:
 
 
 def seal(fold: Fold, epoch: int, sequences: Iterable[SealedSequence], gate: Gate = Gate.OPEN) -> Intent | None:
-    """Seal the sequences that may be sealed, in one record, before any of their steps is executed."""
-    open_now = tuple(sequence for sequence in sequences if may_seal(fold, epoch, sequence.dataset_urn, sequence.low))
-    may = fold.fence_epoch == epoch and not fold.moved_to
-    return Intent(epoch, open_now, gate) if open_now and may else None
+    """Seal the sequences that may be sealed, in one record, before any of their steps is executed.
+
+    With an open gate they may be of an older run that was killed.
+    """
+    possible = tuple(sequence for sequence in sequences if valid(Intent(epoch, (sequence,), gate), fold))
+    return Intent(epoch, possible, gate) if possible else None
 
 
 def close(fold: Fold, epoch: int, names: Iterable[SequenceName]) -> Done | None:

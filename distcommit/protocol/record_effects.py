@@ -56,7 +56,7 @@ def apply(number: int, record: Record, fold: Fold) -> None:
         case Intent():
             for sequence in record.sequences:
                 sealed = OpenSequence(PENDING, sequence, held=record.gate is Gate.HELD)
-                _update(fold, sequence.dataset_urn, open=sealed, closed_epoch=record.epoch)
+                _update(fold, sequence.dataset_urn, open=sealed, closed_epoch=sequence.epoch)
                 if record.gate is Gate.PASSED:
                     _close_as_done(fold, SequenceName(sequence.dataset_urn, sequence.epoch))
         case Done():

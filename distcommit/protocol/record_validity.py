@@ -23,6 +23,7 @@ from distcommit.core.records.log_records import (
     Dropped,
     Failed,
     Fence,
+    Gate,
     Intent,
     Moved,
     OperatorAction,
@@ -133,10 +134,11 @@ def _not_held(record: Dropped, fold: Fold) -> str:
 
 
 def may_seal(fold: Fold, epoch: int, urn: str, low: Watermark | None) -> bool:
-    """Return whether the run of `epoch`, unless it is fenced, may seal a dataset that it planned on watermark `low`.
+    """Return whether a sequence of `epoch`, planned on watermark `low`, may be sealed by the newest run.
 
-    The dataset must be idle, no newer run may have sealed it, and its watermark must still be `low`. This comparison
-    prevents two runs from publishing the same records.
+    The dataset must be idle, no run from `epoch` on may have sealed it, and its watermark must still be `low`. This
+    comparison prevents two runs from publishing the same records. The newest run may also seal work that an older run
+    had finished before it was killed. Such a sequence has the older run's epoch.
     """
     state = fold.state_of(urn)
     return state.status is IDLE and state.closed_epoch < epoch and state.watermark == low
@@ -152,9 +154,10 @@ def _seal_problem(record: Intent, fold: Fold) -> str:
     if len(set(urns)) < len(urns):
         return "a dataset is named twice"
     for sequence in record.sequences:
-        if sequence.epoch != record.epoch:
+        is_of_older_run = sequence.epoch < record.epoch and record.gate is Gate.OPEN
+        if sequence.epoch != record.epoch and not is_of_older_run:
             return f"the sequence of {sequence.dataset_urn} is of epoch {sequence.epoch}"
-        if not may_seal(fold, record.epoch, sequence.dataset_urn, sequence.low):
+        if not may_seal(fold, sequence.epoch, sequence.dataset_urn, sequence.low):
             return _not_as_planned(fold.state_of(sequence.dataset_urn), sequence.low)
     return ""
 

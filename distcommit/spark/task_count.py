@@ -16,13 +16,15 @@ logger = logging.getLogger(__name__)
 
 _MANAGED = ("yarn", "k8s:")
 """Masters that start as many executors and cores as configured."""
+WAVES = 2
+"""Number of tasks for each slot, so that slots with less to read take a further task."""
 _WAIT_S, _POLL_S = 15.0, 0.3
 _MAX_EXECUTORS = 10_000
 """A larger number of configured executors is a placeholder and not a limit."""
 
 
-def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) -> int:
-    """Return the number of tasks of a run: the setting, or twice the number of slots.
+def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int, waves: int = WAVES) -> int:
+    """Return the number of tasks of a run: the setting, or `waves` for each slot.
 
     There are at most as many tasks as buckets, but at least as many as slots, because reading can use all slots.
 
@@ -49,7 +51,7 @@ def partitions_of(spark: SparkSession, settings: SparkSettings, buckets: int) ->
             slots,
             buckets,
         )
-    return min(settings.partitions or 2 * slots, max(buckets, slots))
+    return min(settings.partitions or waves * slots, max(buckets, slots))
 
 
 def slots_of(spark: SparkSession) -> int:

@@ -63,7 +63,7 @@ NAMED: dict[str, tuple[str, Sequence[Change]]] = {
     ),
     "no-closed-epoch": (
         "a dataset that was sealed and closed in an epoch may be sealed in it again",
-        [Change(_FOLDING, "apply", "keyword closed_epoch record")],
+        [Change(_FOLDING, "apply", "keyword closed_epoch sequence")],
     ),
     "watermark-without-compare": (
         "a sequence is sealed whatever the stored watermark is",

@@ -1,4 +1,4 @@
-"""Custom converters that fail, hang, block in native code, or kill their worker."""
+"""Custom converters that fail, are slow, hang, block in native code, or kill their worker."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ class Breaking(Converter):
     def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
         if pc.any(pc.equal(batch.column("n"), self.number)).as_py():
             raise ZeroDivisionError(f"n is {self.number}")
+        yield Converted(batch)
+
+
+class Slow(Converter):
+    """Take that long for each batch."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def convert(self, output_schema: pa.Schema | None, batch: pa.RecordBatch, unit: WorkUnit) -> Iterator[Converted]:
+        time.sleep(self.seconds)
         yield Converted(batch)
 
 

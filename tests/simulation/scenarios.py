@@ -92,6 +92,8 @@ _STUMBLES = ModelSource({"a": ModelDataset({"0": 4, "1": 2}, units=2, bad={"0": 
 _STUMBLES_EARLY = ModelSource({"a": ModelDataset({"0": 4, "1": 2}, bad={"0": 1, "1": 1}), "b": ModelDataset({"0": 2})})
 _PARTIAL = World(policy=CommitPolicy.PARTIAL)
 
+_RESUMED = World(policy=CommitPolicy.SUCCESSFUL, resume_across_runs=True)
+
 _FORKED = _source(a={"0": 3}, b={"0": 1})
 _FORKED_MORE = _source(a={"0": 6, "1": 2}, b={"0": 2})
 _FORKED_UNITS = ModelSource({"a": ModelDataset({"0": 8}, units=3), "b": ModelDataset({"0": 4}, units=2)})
@@ -165,6 +167,9 @@ SCENARIOS = {
         Scenario("partial-attempts", replace(_PARTIAL, task_attempts=2), (_ONE,), _STUMBLES_EARLY, _MENDED),
         Scenario("partial-forks", replace(_PARTIAL, flow=model_flow), (), _STUMBLES, _MENDED),
         Scenario("partial-at-least-once", replace(_PARTIAL, at_least_once=True), (), _STUMBLES_EARLY, _MENDED),
+        Scenario("resumed", _RESUMED, (_ONE,), _UNITS, _UNITS),
+        Scenario("resumed-forks", replace(_RESUMED, flow=model_flow), (_FORKED,), _FORKED_UNITS, _FORKED_UNITS),
+        Scenario("resumed-partial", replace(_RESUMED, policy=CommitPolicy.PARTIAL), (), _STUMBLES, _MENDED),
         Scenario(
             "checkpoint",
             World(),

@@ -104,6 +104,7 @@ class World:
     flow: Callable[[Source, Sink], TaskFlow] = TaskFlow.straight
     retry_across_runs: RetryPolicy = RetryPolicy.NEVER
     stop_after_failed_runs: int = 0
+    resume_across_runs: bool = False
     policies: tuple[tuple[str, CommitPolicy], ...] = ()
     kept: Retention = DEFAULT_RETENTION
     freshness: Freshness = NO_TARGETS
@@ -188,6 +189,7 @@ class World:
             task_attempts=self.task_attempts,
             retry_across_runs=self.retry_across_runs,
             stop_after_failed_runs=self.stop_after_failed_runs,
+            resume_across_runs=self.resume_across_runs,
             retention=self.kept,
             freshness=self.freshness,
             at_least_once=self.at_least_once,
@@ -258,6 +260,8 @@ class World:
         wrong_count = known_records < records if self.at_least_once else known_records != records
         if not audit.passed or wrong_count or audit.skipped > expired:
             return f"{audit.records} records published of {records}; {audit}"
+        if self.resume_across_runs and left_in_staging(calls):  # the run after the one that resumes sweeps
+            self.run(calls, source)
         return self.violation_beside(calls)
 
     def violation_beside(self, calls: PosixCalls) -> str:

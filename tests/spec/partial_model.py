@@ -13,6 +13,10 @@ The driver ends ingest at any time, so that rows may come late. Committers read 
 file, close and clean up. The next run fences, finishes pending sequences, sweeps, plans from the watermark, and reads
 the rest.
 
+In the scenarios `resumed` the first run is killed before its driver ends ingest. The next run has two attempts at its
+recovery task (N and T). Each seals, with the first run's epoch, what that run has finished. N leaves the first run's
+files in staging, then plans and reads the rest. The run after it (M) sweeps them.
+
 One action is one effect. An actor that never moves again has crashed; an actor that continues after a newer fence is a
 zombie.
 
@@ -168,6 +172,9 @@ class Mover:
         log = (*self.s.log, Rec(kind, changes.get("e", self.p.e), arg))
         return self.go(f"puts {kind}", phase, log=log, **changes)
 
+    def can_fence(self, e: int) -> bool:
+        return log_model.valid(Rec("FENCE", e, self.p.id), self.f, self.v)
+
     def can(self, kind: str, arg: Any) -> bool:
         return log_model.valid(Rec(kind, self.p.e, arg), self.f, self.v)
 
@@ -179,7 +186,7 @@ def attempt(m: Mover) -> Moves:
     p, order, read = m.p, ORDERS[m.p.id], len(m.p.x)
     if p.phase == "deletes":
         yield m.go("deletes what it has staged", "over", staged=frozenset(f for f in m.s.staged if f.wrote != p.id))
-    elif m.f.fence > 1:
+    elif m.f.fence > (2 if "resumed" in m.v else 1):
         yield m.go("finds its folder swept", "over")
     elif read == len(order):
         yield leave(m, "succeeds", dict.fromkeys(BRANCHES, order), whole=True)
@@ -208,14 +215,15 @@ def driver(m: Mover) -> Moves:
     yield m.go("ends ingest", "over", ended=m.s.rows)
 
 
-def decided(m: Mover) -> Sealed | None:
-    """Return a committer's decision on the present rows."""
+def decided(m: Mover, *, resumes: bool = False) -> Sealed | None:
+    """Return a committer's decision on the present rows. A run that has fenced them knows that ingest has ended."""
+    ended = resumes or m.s.ended is not None or "early" in m.v
     firsts = [row for row in sorted(m.s.rows) if row.wrote != "C" and set(row.files) <= m.s.staged | m.s.output]
     whole = [row for row in firsts if row.whole]
     prefixes = sorted((row for row in firsts if not row.whole and row.read), key=lambda row: -row.read)
     if "first" in m.v:
         prefixes.sort()
-    if not whole and m.s.ended is None and "early" not in m.v:
+    if not whole and not ended:
         return None
     order = [*prefixes, *whole] if "prefix_first" in m.v else [*whole, *prefixes]
     if not order:
@@ -225,7 +233,7 @@ def decided(m: Mover) -> Sealed | None:
     if "merge" in m.v and not first.whole:
         to = (max(row.high[0] for row in prefixes), max(row.high[1] for row in prefixes))
     second = next((row for row in m.s.rows if row.wrote == "C" and set(row.files) <= m.s.staged), None)
-    if second is None and m.s.ended is None and "early" not in m.v:
+    if second is None and not ended:
         return None
     if second is not None and (to[0] == 2 or "follows" in m.v):
         files, to = (*files, *second.files), (ENDS[0], to[1])
@@ -277,16 +285,38 @@ def committer(m: Mover) -> Moves:
             yield m.go("cleans up", "over", staged=frozenset(f for f in m.s.staged if f.e > 1 or not done))
 
 
+def resumes(m: Mover, after: str) -> Moves:
+    """Seal, in the killed run's place, what it has finished. A late attempt may do so until it is fenced."""
+    sequence = m.p.x[0] if m.p.x else decided(m, resumes=True)
+    if m.p.phase == "decides" and sequence is not None and m.t.state == "idle":
+        yield m.go(f"decides for {sequence.first and sequence.first.wrote}", "seals", (sequence,))
+    elif m.p.phase == "seals" and m.can("INTENT", sequence):
+        yield m.put("INTENT", sequence, after)
+    else:
+        yield m.go("has nothing to seal", after)
+
+
+def recovery(m: Mover) -> Moves:
+    """Yield the actions of another attempt at the recovery of epoch 2, which only seals."""
+    if m.f.fence >= 2:
+        yield from resumes(m, "over")
+
+
 def next_run(m: Mover) -> Moves:
-    e = 2
+    e = 3 if m.p.id == "M" else 2
+    kept = 1 if m.p.id == "N" and "resumed" in m.v and "sweeps" not in m.v else 0
     match m.p.phase:
         case "begin":
-            yield m.put("FENCE", m.p.id, "replays", e=e)
+            follows = m.p.id != "M" or m.f.fence >= 2
+            if follows and m.can_fence(e):
+                yield m.put("FENCE", m.p.id, "decides" if m.p.id == "N" and "resumed" in m.v else "replays", e=e)
+        case "decides" | "seals":
+            yield from resumes(m, "replays")
         case "replays":
             if m.t.state == "pending":
                 yield m.go("takes over the pending sequence", "publishes older", m.t.sequence.files)
             else:
-                yield m.go("sweeps", "plans", staged=frozenset(f for f in m.s.staged if f.e >= e))
+                yield m.go("sweeps", "plans", staged=frozenset(f for f in m.s.staged if f.e >= e or f.e == kept))
         case "publishes older":
             yield from publish(m, "closes older")
         case "closes older":
@@ -294,9 +324,11 @@ def next_run(m: Mover) -> Moves:
         case "plans":
             low = (0, 0) if "old_low" in m.v else m.t.wm
             rest = tuple((p, offset) for p in (0, 1) for offset in range(low[p], ENDS[p]))
-            files = tuple(File(e, "N", branch, rest) for branch in BRANCHES)
+            files = tuple(File(e, m.p.id, branch, rest) for branch in BRANCHES)
             if m.t.wm == ENDS:
                 yield m.go("has nothing to read", "over")
+            elif m.s.staged & set(files) or not m.can("INTENT", Sealed(1, e, files, m.t.wm, ENDS, 0, False, None)):
+                yield m.go("may not seal what it has read", "over")
             else:
                 sequence = Sealed(1, e, files, m.t.wm, ENDS, 0, False, None)
                 name, state = m.put("INTENT", sequence, "publishes")
@@ -309,7 +341,7 @@ def next_run(m: Mover) -> Moves:
             yield from close(m, "over")
 
 
-ACTORS = {"attempt": attempt, "driver": driver, "committer": committer, "run": next_run}
+ACTORS = {"attempt": attempt, "driver": driver, "committer": committer, "run": next_run, "recovery": recovery}
 
 
 def moves(s: State, scen: Scen) -> Moves:
@@ -333,11 +365,13 @@ def scenario(name: str, switches: str = "") -> Scen:
         "twins": (a, b, ends, one, two),
         "next run": (a, b, ends, one, then),
         "all": (a, b, c, ends, one, two, then),
+        "resumed": (a, then, Proc("T", "recovery", 2, "decides"), Proc("M", "run")),
+        "resumed twins": (a, c, one, then, Proc("T", "recovery", 2, "decides"), Proc("M", "run")),
     }
     init = State((), frozenset(), frozenset(), frozenset(), None, procs[name])
     if "C" not in {p.id for p in procs[name]}:  # the second work unit was read before all others
         init = next(state for label, state in _second(init))
-    return Scen(name, frozenset(switches.split()), init)
+    return Scen(name, frozenset((*switches.split(), *(("resumed",) if name.startswith("resumed") else ()))), init)
 
 
 def _second(s: State) -> Moves:
@@ -346,7 +380,7 @@ def _second(s: State) -> Moves:
     yield "C: is there", s._replace(rows=frozenset({row}), staged=frozenset(files))
 
 
-DESIGN = ("attempts", "follows", "twins", "next run", "all")
+DESIGN = ("attempts", "follows", "twins", "next run", "all", "resumed", "resumed twins")
 NAIVE = (
     ("attempts", "early", "a prefix is chosen before ingest has ended"),
     ("attempts", "prefix_first", "a prefix beats a success"),
@@ -358,6 +392,8 @@ NAIVE = (
     ("follows", "old_low", "the next run begins at the work unit's old low"),
     ("twins", "own", "a committer that lost the race for the seal keeps its own choice"),
     ("next run", "no_fence", "INTENT and DONE of a fenced epoch count"),
+    ("resumed", "sweeps", "the run that resumes deletes the killed run's files"),
+    ("resumed", "no_closed no_wm", "a killed run's work is sealed although its records were read again"),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.spec.partial_model import DESIGN, NAIVE, explore
 
-SMALL = ("attempts", "follows")
+SMALL = ("attempts", "follows", "resumed")
 
 
 @pytest.mark.parametrize("name", SMALL)

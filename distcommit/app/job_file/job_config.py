@@ -85,6 +85,26 @@ class JobConfig(FlowSettings):
             )
 
     @rule
+    def _killed_runs_can_be_resumed(self) -> Iterator[SettingError]:
+        if not self.task.resume_across_runs:
+            return
+        setting = ("task", "resume_across_runs")
+        if {self.commit.policy, *(policy for _, policy in self.commit.dataset_policies)} == {CommitPolicy.FULL}:
+            yield SettingError(
+                "must be false with commit.policy: full, which commits no part of a dataset",
+                *setting,
+                remedy="set commit.policy to successful or partial",
+            )
+        if self.commit.delivery == "at_least_once":
+            yield SettingError("must be false with commit.delivery: at_least_once, which seals nothing", *setting)
+        for section, sink in self.sink_sections().items():
+            if any(committer.prepares_at_target for committer in sink.committers.values()):
+                yield SettingError(
+                    f"must be false with {section}, whose writers leave data at the target that every run must abort",
+                    *setting,
+                )
+
+    @rule
     def _snapshots_replace(self) -> Iterator[SettingError]:
         if self.tries_out or not self.source.is_snapshot:
             return

@@ -28,7 +28,7 @@ from distcommit.engine.system_clock import SystemClock
 from distcommit.pipeline.task_flow import TaskFlow
 from distcommit.spark.cancellation import cancellable, own_session
 from distcommit.spark.session import active_session, open_session, stop_session
-from distcommit.spark.task_count import partitions_of
+from distcommit.spark.task_count import WAVES, partitions_of
 from distcommit.spark.task_launch import SparkLaunch
 from distcommit.stores.history.retention import Retention
 from distcommit.stores.logs.fencing import begin_run, require_newest
@@ -88,7 +88,8 @@ def open_run(
         spark = supplied or open_session(config.spark, f"distcommit {config.job}")
         try:
             own = own_session(spark)
-            partitions = partitions_of(spark, config.spark, store.buckets)
+            waves = 1 if config.task.resume_across_runs else WAVES
+            partitions = partitions_of(spark, config.spark, store.buckets, waves)
             settings = _settings(config, store, run_id, flow, partitions)
             logger.info("run begins", extra={"run": run_id, "epoch": settings.epoch, "job": config.job})
             with (
@@ -157,6 +158,7 @@ def _settings(config: JobConfig, store: JobStore, run_id: str, flow: TaskFlow, p
         retry_wait_s=config.task.retry_wait_s,
         retry_across_runs=config.task.retry_across_runs,
         stop_after_failed_runs=config.task.stop_after_failed_runs,
+        resume_across_runs=config.task.resume_across_runs,
         at_least_once=at_least_once,
         kept_snapshots=config.kept_snapshots,
         freshness=config.targets,

@@ -45,11 +45,11 @@ class Gate(Enum):
 
 
 class Intent(Struct, frozen=True, array_like=True, tag="Intent"):
-    """Seals the sequences of a run, all or none.
+    """Seals sequences, all or none.
 
     Attributes:
         epoch: the run that seals.
-        sequences: the sealed sequences, with their steps.
+        sequences: the sealed sequences, with their steps: of this run, or of an older run that was killed.
         gate: when their steps may run; the same for all of them.
     """
 

@@ -17,6 +17,12 @@ from distcommit.core.support.io_batching import BatchedWork, run_batched, with_i
 from distcommit.engine.committing.abort_attempts import abort_losers, sweep_aborted
 from distcommit.engine.committing.bucket_committer import BucketCommitter
 from distcommit.engine.committing.dataset_outcomes import outcomes_of_open
+from distcommit.engine.committing.resume_killed_run import (
+    KilledRun,
+    find_killed_run,
+    resumed_epoch,
+    seal_finished_work,
+)
 from distcommit.engine.committing.sealing import step_context
 from distcommit.engine.committing.snapshot_writer import write_bucket_snapshot
 from distcommit.engine.driver.task_reports import Report, Tally
@@ -78,6 +84,7 @@ def recover_partition(settings: RunSettings, partition: int) -> RecoverReport:
             newest_end(read_markers(store.fs, store.roots.output)),
             parent_manifest(store, job_fold),
             PastStates(store.fs, store.roots.store),
+            find_killed_run(settings, job_fold),
         )
         recoveries = [
             with_ids(_recover_bucket(settings, recovery, bucket, recorder), bucket=bucket)
@@ -135,6 +142,7 @@ class _RecoveryContext:
         ended_epoch: the newest run that has marked its end in the output.
         manifest: manifest of the previous snapshot.
         past: task states of past runs, read on demand.
+        killed: the killed run whose finished work units this run seals.
     """
 
     job_fold: Fold
@@ -142,6 +150,7 @@ class _RecoveryContext:
     ended_epoch: int
     manifest: SnapshotManifest | None
     past: PastStates
+    killed: KilledRun | None
 
 
 def _job_fold(settings: RunSettings) -> Fold:
@@ -190,6 +199,8 @@ def _recover_bucket(
         held_epochs = [s.open.sequence.epoch for s in fold.datasets.values() if s.open is not None and s.open.held]
         oldest = min(held_epochs, default=0)
         tally.add(RunCounts(buckets=1))
+        if recovery.killed is not None:
+            fold = yield from seal_finished_work(settings, recovery.killed, bucket, log, recovery.past, tally)
         if fold.pending():
             replayed = _ReplayObserver(bucket, tally)
             committer = BucketCommitter(settings, bucket, recorder.recording(replayed))
@@ -232,8 +243,13 @@ def _sweep_other_generations(settings: RunSettings, recovery: _RecoveryContext) 
 def _sweep_older(settings: RunSettings, recovery: _RecoveryContext, bucket: int, fold: Fold) -> int:
     """Abort the attempts of older runs in a bucket that no open sequence contains, and delete the staged files of runs
     without open sequences. Return the number of deleted files.
+
+    The staged files of a run that is resumed stay. An attempt that comes after this run's recovery deletes nothing.
     """
-    older = [epoch for epoch in recovery.staged if epoch < settings.epoch]
+    resumed = resumed_epoch(settings, recovery.job_fold)
+    if resumed == settings.epoch:
+        return 0
+    older = [epoch for epoch in recovery.staged if epoch < settings.epoch and epoch != resumed]
     swept = swept_epochs(older, settings.epoch, fold)
     return sum(_sweep(settings, epoch, bucket, recovery.past, None if epoch in swept else fold) for epoch in older)
 

@@ -258,12 +258,14 @@ def build_manifest(settings: RunSettings, reports: Sequence[PlanReport]) -> Mani
     """Return the manifest, which assigns work units to tasks. Costs O(partitions + buckets).
 
     Large work units get tasks of their own, packed worst-fit decreasing. All others are read by the task of the
-    partition that owns their bucket, unless that partition has much more to read than others.
+    partition that owns their bucket, unless that partition has much more to read than others. Large work units are read
+    with the others if the order matters: of datasets by freshness, or of a dataset's work units to resume a killed run.
     """
     loads = {bucket: load for r in reports for bucket, load in r.loads.items()}
     largest_units = sorted((unit for r in reports for unit in r.largest), reverse=True)
     share = max(1, sum(loads.values()) // (2 * settings.partitions))
-    large = [u for u in largest_units if u[0] >= share and not settings.freshness]  # else backlogs would start first
+    in_order = settings.freshness or settings.resume_across_runs
+    large = [u for u in largest_units if u[0] >= share and not in_order]
     for load, bucket, _ in large:
         loads[bucket] -= load
     files = {bucket: name for r in reports for bucket, name in r.files.items()}

@@ -8,6 +8,7 @@ the total load of the bucket's plan, so the driver needs only one number for eac
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -131,18 +132,27 @@ def buckets_read(manifest: Manifest, task: int, owned: Iterable[int], partitions
 
 
 def units_read(
-    manifest: Manifest, task: int, bucket: int, plans: Iterable[DatasetPlan], partitions: int
+    manifest: Manifest,
+    task: int,
+    bucket: int,
+    plans: Iterable[DatasetPlan],
+    partitions: int,
+    *,
+    in_turn: bool = False,
 ) -> list[WorkUnit]:
-    """Return the work units of a bucket that a task reads. Each work unit is read by exactly one task."""
+    """Return the work units of a bucket that a task reads. Each work unit is read by exactly one task.
+
+    With `in_turn`, the tasks that read a bucket take its work units in turn, by their shares. Then the finished work
+    units have few gaps at any moment.
+    """
     units = [unit for plan in plans for unit in plan.work_units]
     if task < len(manifest.large_units):
         own_ids = {unit_id for _, unit_id in manifest.large_units[task]}
         return [unit for unit in units if unit.work_unit_id in own_ids]
     large = {unit_id for group in manifest.large_units for _, unit_id in group}
     small = [unit for unit in units if unit.work_unit_id not in large]
-    readers = _reading_partitions(
-        small, [part for part in manifest.lent_ranges if part.bucket == bucket], bucket % partitions
-    )
+    parts = [part for part in manifest.lent_ranges if part.bucket == bucket]
+    readers = (_readers_in_turn if in_turn else _reading_partitions)(small, parts, bucket % partitions)
     return [unit for unit, reader in zip(small, readers, strict=True) if reader == task - len(manifest.large_units)]
 
 
@@ -154,3 +164,18 @@ def _reading_partitions(units: Sequence[WorkUnit], parts: Iterable[LentUnits], o
             excess.pop()
         yield excess[-1].partition if excess and excess[-1].begin <= offset else owner
         offset += load_of(unit)
+
+
+def _readers_in_turn(units: Sequence[WorkUnit], parts: Sequence[LentUnits], owner: int) -> Iterator[int]:
+    """Yield the partition that reads each work unit: the one that is furthest behind its share."""
+    shares = Counter({owner: sum(map(load_of, units))})
+    for part in parts:
+        shares[part.partition] += part.end - part.begin
+        shares[owner] -= part.end - part.begin
+    shares = +shares
+    read = Counter[int]()
+    for unit in units:
+        load = load_of(unit)
+        reader = min(shares, key=lambda partition: ((read[partition] + load) / shares[partition], partition))
+        read[reader] += load
+        yield reader

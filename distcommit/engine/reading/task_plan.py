@@ -69,7 +69,8 @@ class TaskPlan:
         if alone := self._settings.alone:
             units = [unit for plan in plans for unit in plan.work_units if unit.work_unit_id == alone]
         else:
-            units = units_read(self._manifest, self._task, bucket, plans, self._settings.partitions)
+            in_turn, partitions = self._settings.resume_across_runs, self._settings.partitions
+            units = units_read(self._manifest, self._task, bucket, plans, partitions, in_turn=in_turn)
         read = dict.fromkeys((unit.dataset_urn for unit in units), bucket)
         if bucket not in self.owned:
             plans = [plan for plan in plans if plan.dataset_urn in read]

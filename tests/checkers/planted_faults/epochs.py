@@ -18,6 +18,28 @@ EPOCHS = (
     ),
     fault(
         FaultClass.EPOCH,
+        "sweep-of-the-resumed-run",
+        "a run deletes the staged files of the killed run that it resumes, which a late recovery task may still seal",
+        (
+            "engine.committing.recover",
+            "_sweep_older",
+            "epoch < settings.epoch and epoch != resumed",
+            "epoch < settings.epoch",
+        ),
+    ),
+    fault(
+        FaultClass.EPOCH,
+        "resumed-work-under-the-own-epoch",
+        "what a killed run had finished closes the epoch of the run that seals it, which can commit nothing more",
+        (
+            "protocol.record_effects",
+            "apply",
+            "_update(fold, sequence.dataset_urn, open=sealed, closed_epoch=sequence.epoch)",
+            "_update(fold, sequence.dataset_urn, open=sealed, closed_epoch=record.epoch)",
+        ),
+    ),
+    fault(
+        FaultClass.EPOCH,
         "set-closes-the-epoch-before",
         "a watermark set by hand closes the epoch before the newest, so that a running plan may seal",
         (

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from distcommit.core.support.io_batching import run_alone
 from distcommit.engine.committing.drain import drain_partition, publish_partition
 from distcommit.engine.committing.recover import recover_partition
-from distcommit.engine.driver.run import decide_run
+from distcommit.engine.driver.launch_interface import Launch, Result
+from distcommit.engine.driver.run import decide_run, run
+from distcommit.engine.driver.run_recorder import recorded_run
 from distcommit.engine.planning.plan_partition import plan_partition
 from distcommit.engine.run_settings import RunSettings
 from distcommit.protocol.seal_decision import CommitPolicy
+from distcommit.stores.logs.fencing import end_run
 from distcommit.stores.state.job_store import JobStore
 from distcommit.stores.state.task_states import record_ingest_ended
 from distcommit.testing.fakes.model_source import ModelDataset, ModelSource
@@ -33,7 +37,7 @@ from tests.simulation.casts.parts import (
     runs,
 )
 from tests.simulation.simulated_posix import SimulatedPosix
-from tests.simulation.world import World
+from tests.simulation.world import World, launch_here
 
 _AT_LEAST_ONCE = World(at_least_once=True)
 _TWO_PARTITIONS = World(buckets=3, partitions=2)
@@ -198,6 +202,49 @@ def _prefixes(machine: SimulatedPosix, world: World = _PARTIAL) -> Mapping[str, 
     }
 
 
+_RESUMED = World(policy=CommitPolicy.SUCCESSFUL, resume_across_runs=True)
+_IN_UNITS = ModelSource({"a": ModelDataset({"0": 4}, units=2), "b": ModelDataset({"0": 2})})
+_STOPPED = ModelSource({"a": ModelDataset({"0": 4}, units=2, bad={"0": 1}), "b": ModelDataset({"0": 2})})
+
+
+def killed_before_drain(machine: SimulatedPosix, world: World, source: ModelSource) -> RunSettings:
+    """Run the job up to the end of ingest, kill its driver, and return the run's settings."""
+    launched: list[RunSettings] = []
+
+    def stopping(launch: Launch) -> Launch:
+        def call(
+            function: Callable[[RunSettings, int], Result], settings: RunSettings, tasks: int, kind: type[Result]
+        ) -> list[Result]:
+            if function is drain_partition:
+                raise KeyboardInterrupt
+            launched.append(settings)
+            return launch(function, settings, tasks, kind)
+
+        return call
+
+    with suppress(KeyboardInterrupt):
+        world.run(machine, source, launched=stopping)
+    return launched[-1]
+
+
+def _resumed(machine: SimulatedPosix) -> Mapping[str, Act]:
+    """A run resumes a killed one, whose tasks still write, beside a late attempt at its own recovery."""
+    killed = killed_before_drain(machine, _RESUMED, _STOPPED)
+    flow = replace(killed.flow, source=_IN_UNITS)
+    settings = _RESUMED.begin(machine, _IN_UNITS)
+
+    def resumes(store: JobStore, scene: Scene) -> None:
+        own_settings = on(settings, store)
+        with recorded_run(own_settings, "run", "world") as observer:
+            result = run(launch_here, own_settings, observer=observer)
+            end_run(store, settings.epoch, clean=result.succeeded)
+
+    def recovers(store: JobStore, scene: Scene) -> None:
+        recover_partition(on(settings, store), 0)
+
+    return {"run": resumes, "recover-twin": recovers, "zombie": finishes(replace(killed, flow=flow))}
+
+
 def _spread(name: str, world: World) -> Cast:
     return Cast(name, partial(_twins_and_drains, world=world), world=world, source=_SPREAD)
 
@@ -228,5 +275,6 @@ TASKS = (
         world=_PARTIAL_FORKS,
         source=_LONG,
     ),
+    Cast("resumed", _resumed, world=_RESUMED, source=_IN_UNITS),
     Cast("second-attempts", _second_attempts, world=_TWO_PARTITIONS, source=_SPREAD),
 )

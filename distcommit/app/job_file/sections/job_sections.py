@@ -107,12 +107,16 @@ class TaskSettings(SettingsModel):
         retry_wait_s: the wait before the second attempt; it doubles with each further one, up to a minute.
         retry_across_runs: whether failed work units are first read alone, and new records in the run after: `never`,
             `always`, or if policy is `full` (`on_full`), or commits parts (`on_partial`).
+        resume_across_runs: whether a run first commits the work units that a killed run had finished, up to the first
+            gap, and continues there. Requires a `commit.policy` other than `full`, which commits no part of a dataset,
+            and `exactly_once`. The job file must be the same in both runs.
         stop_after_failed_runs: runs in a row that may fail to read a dataset before it is stopped; 0: never.
     """
 
     attempts: int = Field(default=2, ge=1)
     retry_wait_s: float = Field(default=1, ge=0)
     retry_across_runs: RetryPolicy = RetryPolicy.NEVER
+    resume_across_runs: bool = False
     stop_after_failed_runs: int = Field(default=0, ge=0)
 
 

@@ -52,6 +52,11 @@ BAD: dict[str, Bad] = {
         "task.retry_across_runs",
         "must be never for this source",
     ),
+    "JobConfig._killed_runs_can_be_resumed": Bad(
+        "task: {▶resume_across_runs: true}",
+        "task.resume_across_runs",
+        "must be false with commit.policy: full",
+    ),
     "JobConfig._snapshots_replace": Bad(
         "source: {type: spark, format: orc, datasets: {a: {}}}\nsink: {▶publish: append}",
         "sink.publish",
