@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import shutil
 import subprocess
@@ -116,6 +117,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_TemporaryFolder())
     if hasattr(config.option, "loadscopereorder"):  # of pytest-xdist: by the number of tests, not by their time
         config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Pause the garbage collector while tests are collected, and exempt them from it afterwards.
+
+    Thousands of modules and tests stay alive until the end. Each full collection would visit all of them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is applied
