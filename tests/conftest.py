@@ -111,12 +111,22 @@ class _TemporaryFolder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _share_bytecode()
     config.stash[_SKIPPED] = _Skipped()
     config.pluginmanager.register(config.stash[_SKIPPED])
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         config.pluginmanager.register(_TemporaryFolder())
     if hasattr(config.option, "loadscopereorder"):  # of pytest-xdist: by the number of tests, not by their time
         config.option.loadscopereorder = False
+
+
+def _share_bytecode() -> None:
+    """Let this process and its children store bytecode, also if the environment forbids it, as many containers do.
+
+    Tests start hundreds of processes, and each would compile the product again.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(wrapper=True)
