@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import shutil
 import subprocess
@@ -110,12 +111,36 @@ class _TemporaryFolder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _share_bytecode()
     config.stash[_SKIPPED] = _Skipped()
     config.pluginmanager.register(config.stash[_SKIPPED])
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         config.pluginmanager.register(_TemporaryFolder())
     if hasattr(config.option, "loadscopereorder"):  # of pytest-xdist: by the number of tests, not by their time
         config.option.loadscopereorder = False
+
+
+def _share_bytecode() -> None:
+    """Let this process and its children store bytecode, also if the environment forbids it, as many containers do.
+
+    Tests start hundreds of processes, and each would compile the product again.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Pause the garbage collector while tests are collected, and exempt them from it afterwards.
+
+    Thousands of modules and tests stay alive until the end. Each full collection would visit all of them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is applied

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import distcommit
 _PRODUCT = Path(distcommit.__file__).parent
 
 
+@functools.cache
 def _classes() -> dict[str, list[tuple[Path, ast.ClassDef]]]:
     found: dict[str, list[tuple[Path, ast.ClassDef]]] = {}
     for path in sorted(_PRODUCT.rglob("*.py")):
@@ -19,9 +21,6 @@ def _classes() -> dict[str, list[tuple[Path, ast.ClassDef]]]:
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append((path, node))
     return found
-
-
-_CLASSES = _classes()
 
 
 def _bases(node: ast.ClassDef) -> set[str]:
@@ -36,7 +35,7 @@ def _is_structure(node: ast.ClassDef, above: frozenset[str] = frozenset()) -> bo
     if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
         return True
     above |= {node.name}
-    return any(_is_structure(base, above) for name in bases - above for _, base in _CLASSES.get(name, ()))
+    return any(_is_structure(base, above) for name in bases - above for _, base in _classes().get(name, ()))
 
 
 def _is_private(node: ast.ClassDef) -> bool:
@@ -64,7 +63,7 @@ def test_each_field_of_a_structure_has_its_own_documentation() -> None:
     stored, and the `type` by which a settings class is selected, need none."""
     lacking = [
         f"{path.relative_to(_PRODUCT)}: {node.name}.{field}"
-        for classes in _CLASSES.values()
+        for classes in _classes().values()
         for path, node in classes
         if not _is_private(node) and _is_structure(node)
         for field in _undocumented(node)
