@@ -63,7 +63,7 @@ class S3FileSystem(NetworkFileOperations):
         return self._requests.list_folder(_folder_key(path))
 
     def status(self, path: str) -> FileStatus | None:
-        head = self._requests.head(_key(path))
+        head = self._requests.head(_key(path)) if _key(path) else None  # no object has an empty key
         if head is None:
             return FileStatus(0, 0, 0, is_folder=True) if self._requests.is_folder(_folder_key(path)) else None
         if _STAGED not in head.metadata:
