@@ -13,6 +13,7 @@ from distcommit.core.errors import ConfigurationError, DistcommitError, StaleSto
 from distcommit.core.interfaces.file_system import FileSystem
 from distcommit.fs.local_disk.local_file_system import LocalFileSystem
 from distcommit.fs.two_file_systems import TwoFileSystems, file_system_at
+from distcommit.stores.folders.nested_roots import require_apart
 from distcommit.stores.logs.fencing import begin_run
 from distcommit.stores.state.job_store import JobStore, Roots, open_store
 from tests.unit.stores.state.test_job_store import UNFIT, ReplacingCalls, UntriedFileSystem, roots
@@ -88,21 +89,23 @@ class OneDisk(LocalFileSystem):
 
     def __getattribute__(self, name: str) -> object:
         value = super().__getattribute__(name)
-        if name not in ("status", "read", "list_folder", "put_if_absent", "make_folders"):
+        if name not in ("status", "read", "list_folder"):
             return value
         return lambda path, *more: value(f"{self._disk}{path}", *more)
 
 
 def test_parents_of_each_folder_are_searched_on_its_own_file_system(tmp_path: Path) -> None:
-    for disk in ("a", "b"):
-        begin_run(opened(local(tmp_path / disk / "jobs" / "x"), roots(tmp_path / disk / "jobs" / "x")), "r1")
-    on_a, on_b = OneDisk(tmp_path / "a"), OneDisk(tmp_path / "b")
-    store_in_output = Roots("/jobs/x/output/store", "/new/staging", "/new/output")
+    job_folder = tmp_path / "a" / "jobs" / "x"
+    begin_run(opened(local(job_folder), roots(job_folder)), "r1")
+    used, free = OneDisk(tmp_path / "a"), OneDisk(tmp_path / "b")
+    inside = Roots("/jobs/x/output/store", "/new/staging", "/new/output")
     with pytest.raises(ConfigurationError, match="inside a folder of another job"):
-        opened(TwoFileSystems(on_a, on_b, store_in_output.store), store_in_output, "new")
-    output_in_output = Roots("/new/store", "/new/staging", "/jobs/x/output/new")
+        require_apart(TwoFileSystems(used, free, inside.store), inside.store, inside.staging, inside.output)
+    require_apart(TwoFileSystems(free, used, inside.store), inside.store, inside.staging, inside.output)
+    inside = Roots("/new/store", "/new/staging", "/jobs/x/output/new")
     with pytest.raises(ConfigurationError, match="inside a folder of another job"):
-        opened(TwoFileSystems(on_a, on_b, output_in_output.store), output_in_output, "new")
+        require_apart(TwoFileSystems(free, used, inside.store), inside.store, inside.staging, inside.output)
+    require_apart(TwoFileSystems(used, free, inside.store), inside.store, inside.staging, inside.output)
 
 
 def test_calls_that_cross_the_file_systems_are_refused_and_shared_calls_are_divided(tmp_path: Path) -> None:
